@@ -42,6 +42,7 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
     own = {
         "schema": SCHEMA,
         "source": timeline.source,
+        "experiment": timeline.experiment,
         "notes": timeline.notes,
         "unlinked": timeline.unlinked,
         "timed": timeline.timed,
@@ -72,9 +73,10 @@ def parse_timeline(trace: Trace) -> Timeline:
             _parse_spans(slices.select(~of_cases), trace).moved(first),
             tuple(Window(one.name, first + one.start, first + one.end) for one in slices.select(of_cases)),
             tuple(map(str, own["notes"])),
-            # Files of before have no such numbers.
+            # Files of before have none of these.
             int(own.get("unlinked", 0)),
             {str(case): float(seconds) for case, seconds in dict(own.get("timed", {})).items()},
+            experiment=str(own.get("experiment", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error

@@ -39,6 +39,8 @@ class Timeline:
     """The number of operations on devices that were launched, but by a call that is not known."""
     timed: Mapping[str, float] = field(default_factory=dict)
     """How many seconds each case takes without a profiler, if that is known."""
+    experiment: str = ""
+    """The name of the experiment whose cases these are, if it is one."""
     annotations: tuple[Window, ...] = field(default=(), repr=False)
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
     host_calls: HostCalls | None = field(default=None, repr=False, compare=False)

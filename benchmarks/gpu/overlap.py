@@ -4,6 +4,7 @@ from benchmarks.gpu.part import PartResult, Place, load_one
 from benchmarks.gpu.timing import by_round, seconds_of
 from benchmarks.harness.targets import Finding, Target
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.automatic_parallelism.overlap import BOOK_COPY, BOOK_TOGETHER, COPY, RUN, TOGETHER
 
 __all__ = ["measure"]
 
@@ -15,7 +16,10 @@ SIZES = {"gpu": {"size": 2048}, "cpu": {"size": 32, "copies": 1}}
 def measure(place: Place) -> PartResult:
     """Run the experiment `overlap`, and take its efficiency round by round."""
     result = EXPERIMENTS["overlap"].run(load_one(place), rounds=place.rounds, **SIZES[place.kind])
-    run_alone, copy_alone, together, book_copy, book_together = result.cases
+    cases = {case.name: case for case in result.cases}
+    run_alone, copy_alone, together, book_copy, book_together = (
+        cases[name] for name in (RUN, COPY, TOGETHER, BOOK_COPY, BOOK_TOGETHER)
+    )
     ours = by_round(efficiency, run_alone, copy_alone, together)
     book = by_round(efficiency, run_alone, book_copy, book_together)
     return PartResult(

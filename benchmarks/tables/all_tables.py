@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from backends.errors import unknown
 from benchmarks.tables.benchmarks import all_findings, gpu, how_fast, network, processes, variants
 from benchmarks.tables.comparisons import (
     comparison,
@@ -46,7 +47,7 @@ def write_table(name: str, folder: Path) -> str:
     """
     kind, *words = name.split()
     if kind not in TABLES:
-        raise ValueError(f"no table is called {kind!r} (known: {', '.join(TABLES)})")
+        raise ValueError(unknown("table", kind, TABLES))
     try:
         inspect.signature(TABLES[kind]).bind(folder, *words)
     except TypeError as error:

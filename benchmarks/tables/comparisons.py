@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from humanize import metric
-
 from backends.registry import title
 from benchmarks.harness.provenance import provenance_of_comparison
 from benchmarks.planted_faults import HEADINGS, counts
@@ -17,6 +15,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.system.formatting import seconds
 
 __all__ = ["comparison", "comparison_answer", "comparison_differences", "planted_faults", "wrong_verdicts"]
 
@@ -67,7 +66,7 @@ def _row_of(cell: CellAnalysis) -> list[str]:
         return [side, "", "", f"{cell.state}: {cell.reason}", ""]
     value = "" if cell.metric is None else with_bounds(cell.metric)
     told = [words(cell.difference) if cell.difference else "" for words in (difference_in_words, reasons_in_words)]
-    return [side, metric(cell.time.estimate, "s"), value, *told]
+    return [side, seconds(cell.time.estimate), value, *told]
 
 
 def wrong_verdicts(folder: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from backends.errors import unknown
 from backends.registry import title
 from benchmarks.experiments.exercises import SHOWN, TRACED, TRACED_ON, WIDTH
 from benchmarks.tables.markdown import read_json, source_of
@@ -84,7 +85,7 @@ def answer(folder: Path, name: str) -> str:
     """
     runs = read_json(folder / EXERCISES)["runs"]
     if name not in runs:
-        raise ValueError(f"no exercise {name!r} was run (known: {', '.join(runs)})")
+        raise ValueError(unknown("exercise", name, runs))
     results = runs[name]["results"]
     told = [f"**{title(side)}**{_answered(name, result)}" for side, result in _on_own_engine(results)]
     return "\n\n".join([*told, source_of(folder, (EXERCISES, runs[name]))])

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from humanize import metric
-
 from backends.registry.loading import title
 from parallel_core.comparison.account import TimeDifference
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.system.formatting import listed
+from parallel_core.system.formatting import listed, seconds
 
 __all__ = ["Column", "DifferenceRow", "Screen", "screen_of", "title_of"]
 
@@ -155,13 +153,13 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> l
     data = sorted({result.data for cell in cells for result in cell.results.valid if result.data})
     errors: dict[str, float] = {}
     for experiment in analysis.experiments:
-        for backend, seconds in experiment.systematic_errors.items():
-            errors[backend] = max(seconds, errors.get(backend, 0.0))
+        for backend, error in experiment.systematic_errors.items():
+            errors[backend] = max(error, errors.get(backend, 0.0))
     notes = [TOUCHES] if any(one.endswith("?") for _, figures in rows for one in figures) else []
     if disturbed:
         notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
     if errors:
-        by_framework = ", ".join(f"{title(backend)} {metric(seconds, 's')}" for backend, seconds in errors.items())
+        by_framework = ", ".join(f"{title(backend)} {seconds(error)}" for backend, error in errors.items())
         notes.append(f"Systematic error (the same operations on both engines differed by at most): {by_framework}.")
     sides_by_reason: dict[str, list[str]] = {}
     for cell in cells:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Literal
 
-from humanize import metric
-
 from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.system.formatting import percent, seconds
 
 __all__ = ["CellState", "assess", "doubtful_units", "impossible_cases", "instabilities", "unstable_cases"]
 
@@ -49,7 +48,7 @@ def impossible_cases(results: CellResults) -> tuple[str, ...]:
             slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
             ratio = ratio_interval(results.medians(case.name), slowest)
             if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
-                sentences.append(f"{case.name!r} took {ratio.estimate:.0%} of the time of its slowest part")
+                sentences.append(f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part")
     return tuple(sentences)
 
 
@@ -87,11 +86,11 @@ def instabilities(values: Sequence[float], timings: Sequence[float] | None = Non
     average = mean(values)
     warnings = []
     if len(values) >= 2 and stdev(values) >= MAX_DEVIATION * average:
-        warnings.append(f"the standard deviation is {stdev(values) / average:.0%} of the mean")
+        warnings.append(f"the standard deviation is {percent(stdev(values) / average)} of the mean")
     for name, value in (("minimum", min(values)), ("maximum", max(values))):
         if abs(value - average) >= MAX_OUTLIER_DISTANCE * average:
-            warnings.append(f"the {name} is {abs(value / average - 1):.0%} off the mean")
+            warnings.append(f"the {name} is {percent(abs(value / average - 1))} off the mean")
     shortest = min(timings or values)
     if shortest < MIN_SECONDS:
-        warnings.append(f"the shortest time is only {metric(shortest, 's')}")
+        warnings.append(f"the shortest time is only {seconds(shortest)}")
     return tuple(warnings)

@@ -7,12 +7,13 @@ and parts that are to hide each other take equally long.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import sqrt
+from math import inf, sqrt
 from statistics import mean, median
 
 import numpy as np
 
 from backends import Array, Device
+from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
@@ -20,6 +21,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import Timing, measure
 
 __all__ = [
+    "BESIDE",
     "FEWEST_TIMINGS",
     "MULTIPLICATIONS",
     "chained",
@@ -35,10 +37,12 @@ __all__ = [
     "multiplied",
     "note_issuing",
     "one_element",
+    "price_of_overlap",
     "seconds_of_one",
     "size_for",
     "size_for_run",
     "size_up_to",
+    "time_beside",
 ]
 
 MULTIPLICATIONS = 25
@@ -59,6 +63,7 @@ PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 """The size, the multiplications and the tries from which a size is chosen."""
 FEW_PROBES, PROBED_COPIES = 3, 8
 """The tries where they take long, and the copies of each result from which a size to copy is chosen."""
+BESIDE = "multiplications beside the rest"
 LARGEST_SIZE = 8192
 MOST_CALLS = 1000
 """So many calls on one element tell what one costs."""
@@ -282,6 +287,30 @@ def note_issuing(trial: Trial, copies: str) -> None:
     case = trial.cases[copies]
     if trial.backend.engine == "async" and case.dispatch_median > TOO_MUCH_ISSUING * case.median:
         trial.notes.append(f"“{copies}” was bound by issuing: its time is that of Python, and not of the copies.")
+
+
+def time_beside(trial: Trial, *works: Work) -> None:
+    """Register how long the results of the first of some works take while the rest goes on; that needs a queue."""
+    if trial.backend.engine == "async":
+        # A profiler replaces the verbs: they are looked up when they are called.
+        take = partial(
+            measure,
+            trial.backend,
+            lambda: [work.launch() for work in works],
+            lambda launched: [trial.backend.wait(y) for y in launched[0]],
+        )
+        trial.time(BESIDE, take=take, bare=())
+
+
+def price_of_overlap(together: str) -> Metric:
+    """Declare how much longer what was registered by `time_beside` takes than the first part of a case."""
+    return Metric(
+        "price_of_overlap",
+        lambda times: times[BESIDE] / times.parts(together)[0] - 1,
+        means="how much longer multiplications take while other work goes on: 0 is no longer than alone",
+        limits=(-1.0, inf),
+        in_percent=True,
+    )
 
 
 def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:

@@ -4,9 +4,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Self, final
 
-from humanize import metric
-
 from backends import Backend
+from parallel_core.system.formatting import seconds
 
 __all__ = ["Benchmark"]
 
@@ -41,5 +40,5 @@ class Benchmark:
             print(self)
 
     def __str__(self) -> str:
-        dispatch, done = metric(self.dispatch_seconds, "s"), metric(self.seconds, "s")
+        dispatch, done = seconds(self.dispatch_seconds), seconds(self.seconds)
         return f"{self.label}: control returned after {dispatch}, done after {done}"

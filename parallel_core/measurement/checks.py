@@ -7,8 +7,8 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE, Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.verdicts import MIN_NOISE, times_as_long
-from parallel_core.system.formatting import figure
+from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, times_as_long
+from parallel_core.system.formatting import figure, percent
 
 __all__ = ["MIN_NOISE", "Limit", "about_excess", "largest_of", "relative_error", "why_impossible"]
 
@@ -26,11 +26,12 @@ class Limit:
         return decide(self.measured, self.most) != 1
 
 
-def about_excess(metric: str, limit: Limit) -> str | None:
+def about_excess(metric: str, limit: Limit, is_share: bool = False) -> str | None:
     """Say by how much a metric exceeds its limit, and whether that can be; None if it does not."""
     if limit.measured.estimate <= limit.most * (1 + SMALLEST_DIFFERENCE):
         return None
-    excess = f"{metric} is {with_bounds(limit.measured)} of at most {figure(limit.most)}"
+    bounds, most = (in_percent, percent) if is_share else (with_bounds, figure)
+    excess = f"{metric} is {bounds(limit.measured)} of at most {most(limit.most)}"
     if limit.is_believed:
         return f"{excess}: within the noise; parts may be slower alone than within the whole."
     return f"{excess}, which is beyond the noise: the machine was disturbed, measure again"

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from parallel_core.system.formatting import figure
+from parallel_core.system.formatting import figure, seconds
 
 __all__ = [
     "FEWEST_FOR_A_VERDICT",
@@ -175,10 +175,8 @@ def with_bounds(interval: Interval) -> str:
 
 def with_seconds(interval: Interval) -> str:
     """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if it is unbounded."""
-    # Environments that have nothing but NumPy use the other functions, too.
-    from humanize import metric
 
-    estimate, low, high = (metric(value, "s").replace("-", "−") for value in astuple(interval))
+    estimate, low, high = map(seconds, astuple(interval))
     if not math.isfinite(interval.high - interval.low):
         return estimate
     unit = " " + estimate.rpartition(" ")[2]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.sweep import Curves, write_point
 from parallel_core.system.formatting import seconds
 from parallel_core.trace_analysis.figures import CaseFigures
@@ -61,14 +62,16 @@ def opacity(block: Block) -> float:
     return MIN_OPACITY + (1 - MIN_OPACITY) * block.busy_share
 
 
-def key_case(figures: Sequence[CaseFigures]) -> CaseFigures | None:
-    """Return the case in which most queues worked at once; the first of several, None of none."""
-    return max(figures, key=lambda case: case.queues_at_once or 0.0, default=None)
+def key_case(figures: Sequence[CaseFigures], experiment: str = "") -> CaseFigures | None:
+    """Return an experiment's main case, else that in which most queues worked at once, the first of several."""
+    shown = EXPERIMENTS[experiment].case if experiment in EXPERIMENTS else ""
+    return max(figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None)
 
 
-def message_of(case: CaseFigures) -> str:
+def message_of(case: CaseFigures, experiment: str = "") -> str:
     """Say what a case's timeline shows: how long it took, and how long its operations take one after the other."""
-    took, at_once = f"{case.case}: {seconds(case.seconds)}", case.queues_at_once or 0.0
+    took = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
+    at_once = case.queues_at_once or 0.0
     in_turn = case.seconds + (at_once - 1) * case.working_seconds
     return took if at_once < MIN_AT_ONCE else f"{took}; one after the other its operations take {seconds(in_turn)}"
 

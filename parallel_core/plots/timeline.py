@@ -87,8 +87,8 @@ def timeline_picture(timeline: Timeline) -> TimelinePicture:
     panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out}", fontsize=8.5)
     handles = _legend([block for one in shown for lane in one.lanes for block in lane.blocks])
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
-    key = key_case([figures_of(case) for case in few])
-    titles_of_all = [message_of(key)] if key else []
+    key = key_case([figures_of(case) for case in few], timeline.experiment)
+    titles_of_all = [message_of(key, timeline.experiment)] if key else []
     figure.suptitle("\n".join((*titles_of_all, timeline.source)), fontsize="medium", parse_math=False)
     return TimelinePicture(figure, titles)
 

@@ -10,8 +10,6 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
-from humanize import metric
-
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
@@ -20,6 +18,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.report.scales import Scale, Tick, around, axis, from_zero, write_seconds
+from parallel_core.system.formatting import seconds
 
 __all__ = [
     "Bar",
@@ -128,10 +127,10 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 def _stacked(rows: Sequence[tuple[str, Interval, str]], scale: Scale) -> list[Bar]:
     """Draw seconds as bars of which each begins where the one before ended: names, seconds and styles."""
     bars, at = [], 0.0
-    for name, seconds, style in rows:
-        start, end = sorted((scale.place(at), scale.place(at + seconds.estimate)))
-        bars.append(Bar(name, with_seconds(seconds), start, end, style))
-        at += seconds.estimate
+    for name, taken, style in rows:
+        start, end = sorted((scale.place(at), scale.place(at + taken.estimate)))
+        bars.append(Bar(name, with_seconds(taken), start, end, style))
+        at += taken.estimate
     return bars
 
 
@@ -143,7 +142,7 @@ def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
         if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
             ends = [0.0, median(bare), *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH))]
             added = [(after - before) / steps for before, after in pairwise(ends)]
-            alone = [Interval(seconds, -math.inf, math.inf) for seconds in added]
+            alone = [Interval(one, -math.inf, math.inf) for one in added]
             drawn[cell.cell.side] = [(name, one, style) for (name, style), one in zip(LAYERS, alone, strict=True)]
     if not drawn:
         return None
@@ -180,7 +179,7 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     scale = around(positive)
     groups: dict[str, list[Bar]] = {}
     for cell, (returned, done) in moments.items():
-        value = f"{metric(returned, 's')} of {metric(done, 's')}"
+        value = f"{seconds(returned)} of {seconds(done)}"
         bar = Bar(cell.side, value, scale.place(returned), scale.place(done), _style_of(cell))
         groups.setdefault(cell.experiment, []).append(bar)
     drawn = tuple(BarGroup(name, tuple(bars)) for name, bars in groups.items())

@@ -7,7 +7,7 @@ from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point
 from parallel_core.plots import as_png
-from parallel_core.system.formatting import engine_in_words, figure, quantity
+from parallel_core.system.formatting import engine_in_words, figure, quantity, seconds
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -51,11 +51,10 @@ def show_prediction(prediction: "Prediction") -> None:
 def as_html(result: Result) -> str:
     """Return a result's tables and sentences as HTML."""
     # Importing parallel_core in a notebook imports this module: what only showing needs is imported here.
-    from humanize import metric
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(loader=PackageLoader("parallel_core.report", "."), autoescape=True, trim_blocks=True)
-    environment.filters |= {"seconds": lambda value: metric(value, "s"), "figure": figure}
+    environment.filters |= {"seconds": seconds, "figure": figure}
     curves = EXPERIMENTS[result.experiment].curves
     swept = curves if curves is not None and curves.over in result.series else None
     return environment.get_template("notebook.html.jinja").render(

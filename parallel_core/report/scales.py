@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from humanize import metric
+from parallel_core.system.formatting import seconds
 
 __all__ = ["Scale", "Tick", "around", "axis", "from_zero", "write_seconds"]
 
@@ -76,8 +76,8 @@ def axis(scale: Scale, write: Callable[[float], str]) -> tuple[Tick, ...]:
 
 def write_seconds(value: float) -> str:
     """Write a marked time: `20 ms`."""
-    number, _, unit = metric(value, "s").partition(" ")
-    return f"{float(number):g} {unit}"
+    number, _, unit = seconds(value).partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _round_step(least: float) -> float:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from humanize import metric
-
 from parallel_core.comparison.analysis import ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
@@ -15,7 +13,7 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.plots.style import LOOKS, opacity
 from parallel_core.report.scales import Scale, Tick, axis
-from parallel_core.system.formatting import figure, percent
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import (
@@ -138,8 +136,8 @@ def timelines_chart(shown: Sequence[Panel]) -> TimelinesChart | None:
 def _remarks(panel: Panel) -> str:
     case = panel.shown.case
     named = "" if case == EXPERIMENTS[panel.cell.experiment].case else f" of “{case}”"
-    timed = "" if panel.timed is None else f" (timed: {metric(panel.timed, 's')})"
-    return ", ".join((f"{metric(panel.shown.seconds, 's')}{named}{timed}", *panel.remarks))
+    timed = "" if panel.timed is None else f" (timed: {seconds(panel.timed)})"
+    return ", ".join((f"{seconds(panel.shown.seconds)}{named}{timed}", *panel.remarks))
 
 
 def _drawn(lane: Lane, longest: float) -> DrawnLane:

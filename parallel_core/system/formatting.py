@@ -47,7 +47,7 @@ def seconds(value: float) -> str:
     # The other functions are also used by environments that have nothing but NumPy.
     from humanize import metric
 
-    return metric(value, "s") if value else "0 ms"
+    return metric(value, "s").replace("-", "−") if value else "0 ms"
 
 
 def listed(names: Sequence[str]) -> str:

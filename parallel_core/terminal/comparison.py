@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +13,7 @@ from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.screen import Screen, screen_of
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
-from parallel_core.system.formatting import figure, listed
+from parallel_core.system.formatting import figure, listed, seconds
 from parallel_core.terminal.console import ASIDE, BAD, GOOD
 from parallel_core.terminal.layout import show_sentence, show_table
 
@@ -81,7 +80,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
     for experiment in analysis.experiments:
         described = experiment.experiment
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
-        show_sentence(f"time of “{described.case}”; {described.main.name}; 95% intervals", console)
+        show_sentence(f"time of “{described.case}”; {described.main.name}; 95 % intervals", console)
         show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
         for sentence in experiment.sentences:
             show_sentence(sentence, console)
@@ -121,9 +120,9 @@ def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> T
             continue
         table.add_row(
             cell.cell.side,
-            metric(cell.time.estimate, "s"),
+            seconds(cell.time.estimate),
             "" if cell.metric is None else _without_bounds(cell.metric) if without_bounds else with_bounds(cell.metric),
-            *(metric(cell.account[part].estimate, "s") if part in cell.account else "" for part in parts),
+            *(seconds(cell.account[part].estimate) if part in cell.account else "" for part in parts),
             runs + ("!" if cell.warnings or cell.reason else ""),
         )
     return table

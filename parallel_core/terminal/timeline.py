@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
-from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
 from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
@@ -30,7 +29,7 @@ MAX_PATH_PARTS = 3
 MAX_FULL_CASES = 3
 """If there are no more cases, and none is the main one, all are printed in full."""
 MIN_SHARE = 0.005
-"""Smaller shares of a critical path would be written as 0%."""
+"""Smaller shares of a critical path would be written as 0 %."""
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
@@ -58,7 +57,7 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
     for case in figures:
         table.add_row(
             escape(case.case),
-            metric(case.seconds, "s"),
+            seconds(case.seconds),
             _or_dash(case.dispatch_fraction),
             "–" if case.queues_at_once is None else figure(case.queues_at_once),
             _or_dash(case.hidden_share),
@@ -68,7 +67,7 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 
 
 def _queues_table(case: CaseFigures) -> Table:
-    title = f"“{escape(case.case)}”, {metric(case.seconds, 's')} by the trace"
+    title = f"“{escape(case.case)}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", [{DOUBTFUL}]{case.slowed_in_words}[/]"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
@@ -81,8 +80,8 @@ def _queues_table(case: CaseFigures) -> Table:
             f"{queue.spans:,}",
             percent(queue.busy_share) + waits,
             f"{queue.gaps:,}",
-            metric(queue.gap_seconds, "s") if queue.gaps else "–",
-            metric(queue.longest_gap_seconds, "s") if queue.gaps else "–",
+            seconds(queue.gap_seconds) if queue.gaps else "–",
+            seconds(queue.longest_gap_seconds) if queue.gaps else "–",
         )
     return table
 
@@ -92,19 +91,19 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         # Where the time went would be where the profiler's went.
         return
     parts = case.parts
-    for what, seconds, hidden in (
+    for what, whole, hidden in (
         ("exchange", parts.exchange_seconds, parts.hidden_exchange_seconds),
         ("copying", parts.copy_seconds, parts.hidden_copy_seconds),
     ):
-        if seconds:
+        if whole:
             yield (
-                f"overlap: {percent(hidden / seconds)} of the {what} ({metric(hidden, 's')} of {metric(seconds, 's')}) "
+                f"overlap: {percent(hidden / whole)} of the {what} ({seconds(hidden)} of {seconds(whole)}) "
                 "lay under computation"
             )
     if case.hidden_collective_share is not None:
         yield (
             f"of collectives alone, device by device: {percent(case.hidden_collective_share)} "
-            f"({metric(case.hidden_collective_seconds, 's')} of {metric(case.collective_seconds, 's')}), "
+            f"({seconds(case.hidden_collective_seconds)} of {seconds(case.collective_seconds)}), "
             "as Holistic Trace Analysis counts"
         )
     if case.critical_path.parts:
@@ -113,13 +112,13 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
             yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
     if waits := case.waits:
         yield (
-            f"from launch to start: {metric(waits.median_seconds, 's')} in the median of {waits.operations:,} "
-            f"operations, {metric(waits.percentile_90_seconds, 's')} at the 90th percentile, "
-            f"{metric(waits.longest_seconds, 's')} at most"
+            f"from launch to start: {seconds(waits.median_seconds)} in the median of {waits.operations:,} "
+            f"operations, {seconds(waits.percentile_90_seconds)} at the 90th percentile, "
+            f"{seconds(waits.longest_seconds)} at most"
         )
     if case.control_returned_seconds is not None and case.dispatch_fraction is not None:
         yield (
-            f"control returned after {metric(case.control_returned_seconds, 's')}, "
+            f"control returned after {seconds(case.control_returned_seconds)}, "
             f"{percent(case.dispatch_fraction)} of the time"
         )
 
@@ -174,7 +173,7 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
     _add_numbers(table, "by trace", "by clock", "noise", "verdict")
     for one in agreements:
         by_trace, by_clock, noise = (
-            metric(value, "s") if one.quantity == SECONDS else figure(round(value, 3))
+            seconds(value) if one.quantity == SECONDS else figure(round(value, 3))
             for value in (one.by_trace, one.by_clock, one.noise)
         )
         same = "too noisy" if one.too_noisy else "agree"
@@ -214,7 +213,7 @@ def _path(case: CaseFigures) -> str:
     rest = path.parts[len(parts) :]
     if (share := sum(part.share for part in rest)) >= MIN_SHARE:
         named.append(
-            f"{percent(share)} {'others' if named else f'{len(rest):,} names of less than {MIN_SHARE:.1%} each'}"
+            f"{percent(share)} {'others' if named else f'{len(rest):,} names of less than {percent(MIN_SHARE)} each'}"
         )
     if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")

@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from humanize import metric
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.trace_analysis.device_figures.steps import StepsFigures
@@ -66,7 +65,7 @@ def _devices_table(case: CaseFigures) -> Table:
         table.add_row(
             escape(one.device),
             *(percent(part / one.seconds) if one.seconds else "–" for part in _parts(one)),
-            metric(one.collective_seconds, "s") if one.collective_seconds else "–",
+            seconds(one.collective_seconds) if one.collective_seconds else "–",
             "–" if hidden is None else percent(hidden),
         )
     return table
@@ -84,7 +83,7 @@ def _waits_table(case: CaseFigures) -> Table:
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
         table.add_row(
             escape(f"{one.device} {one.queue}"),
-            *(metric(seconds, "s") if seconds else "–" for seconds in waited),
+            *(seconds(each) if each else "–" for each in waited),
             "–" if length is None else figure(round(length.mean_length, 2)),
             "–" if length is None else f"{length.longest:,}",
         )
@@ -101,8 +100,8 @@ def _operations_table(case: CaseFigures) -> Table:
         table.add_row(
             escape(one.name),
             f"{one.operations:,}",
-            metric(one.seconds, "s"),
-            metric(one.mean_seconds, "s"),
+            seconds(one.seconds),
+            seconds(one.mean_seconds),
             percent(one.share),
         )
     return table
@@ -114,10 +113,10 @@ def _steps_table(found: StepsFigures) -> Table:
         exchanged = one.collective_seconds
         table.add_row(
             escape(one.name),
-            metric(one.seconds, "s"),
+            seconds(one.seconds),
             f"{one.operations:,}",
-            metric(one.busy_seconds, "s"),
-            metric(exchanged, "s") if exchanged else "–",
+            seconds(one.busy_seconds),
+            seconds(exchanged) if exchanged else "–",
             percent(one.hidden_collective_seconds / exchanged) if exchanged else "–",
         )
     return table
@@ -129,7 +128,7 @@ def _steps_lines(found: StepsFigures) -> Iterator[str]:
     unlike = defaultdict[str, list[str]](list)
     for one in found.outliers:
         times = "" if one.ratio is None else f" ({figure(round(one.ratio, 2))} × the median)"
-        unlike[one.step].append(f"{metric(one.seconds, 's')} {IN_WORDS[one.quantity]}{times}")
+        unlike[one.step].append(f"{seconds(one.seconds)} {IN_WORDS[one.quantity]}{times}")
     for step in list(unlike)[:MAX_ROWS]:
         yield f"{step} is unlike the others: {listed(unlike[step])}"
     if len(unlike) > MAX_ROWS:

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from humanize import metric
-
 from backends.profiling import SpanKind
 from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case, Result
-from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = [
@@ -198,24 +196,24 @@ def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
 
 
 def _of_case(case: Case, figures: CaseFigures, profiled: float | None) -> list[Agreement]:
-    seconds, by_clock = figures.seconds / case.repeats, case.median * case.share
+    traced, by_clock = figures.seconds / case.repeats, case.median * case.share
     noise = _repetition_noise(case) * by_clock
-    sentence = f"{metric(seconds, 's')} by the trace, {metric(by_clock, 's')} by the clock"
+    sentence = f"{seconds(traced)} by the trace, {seconds(by_clock)} by the clock"
     if case.share < 1:
         sentence += f", which is {percent(case.share)} of what was timed"
-    if profiled is not None and not 1 / MAX_RATIO < seconds / profiled < MAX_RATIO:
+    if profiled is not None and not 1 / MAX_RATIO < traced / profiled < MAX_RATIO:
         # Something may still be running when the clock stops, and a trace may be incomplete.
         sentence += (
-            f", which read {metric(profiled, 's')} for the repetition that was traced: the two do not measure the same "
+            f", which read {seconds(profiled)} for the repetition that was traced: the two do not measure the same "
             "thing, or the trace is incomplete."
         )
-        return [Agreement(case.name, SECONDS, seconds, by_clock, noise, sentence)]
+        return [Agreement(case.name, SECONDS, traced, by_clock, noise, sentence)]
     reason = (
-        f"Under the profiler it took {seconds / by_clock:.2f} × as long."
-        if seconds > by_clock
+        f"Under the profiler it took {traced / by_clock:.2f} × as long."
+        if traced > by_clock
         else "The trace does not show what Python did before its first call and after its last, or it is incomplete."
     )
-    one = Agreement(case.name, SECONDS, seconds, by_clock, noise, sentence)
+    one = Agreement(case.name, SECONDS, traced, by_clock, noise, sentence)
     return [_with_verdict(one, percent(noise / by_clock), reason), *_of_dispatch(case, figures)]
 
 

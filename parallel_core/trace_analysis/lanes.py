@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from humanize import metric
-
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
-from parallel_core.system.formatting import percent
+from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 
@@ -255,17 +253,17 @@ def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
 
 def block_text(block: Block) -> str:
     """Say what a block is, in lines: its name, how long it took from when on, and how long it waited."""
-    lines = [block.label, f"{metric(block.end - block.start, 's')} from {1000 * block.start:.6g} ms"]
+    lines = [block.label, f"{seconds(block.end - block.start)} from {1000 * block.start:.6g} ms"]
     if block.spans > 1:
         lines[-1] += f", {percent(block.busy_share)} of it busy"
     if block.waited is not None:
         limit = "at most " if block.spans > 1 else ""
-        lines.append(f"{limit}{metric(block.waited, 's')} from launch to start")
+        lines.append(f"{limit}{seconds(block.waited)} from launch to start")
     return "\n".join(lines)
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
-    """Return `1.9 queues at once` and `87% of communication under computation`, those that are defined for a case.
+    """Return `1.9 queues at once` and `87 % of communication under computation`, those that are defined for a case.
 
     Of a case that the profiler slowed down only that is said.
     """

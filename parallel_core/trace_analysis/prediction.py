@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from backends.errors import unknown
 from backends.profiling import Timeline
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
@@ -97,7 +98,7 @@ def predict(
     MeasurementError if the run fails; an invalid result leaves the guess open.
     """
     if experiment not in EXPERIMENTS:
-        raise RequestError(f"unknown experiment {experiment!r} (known: {', '.join(EXPERIMENTS)})")
+        raise RequestError(unknown("experiment", experiment, EXPERIMENTS))
     asked = EXPERIMENTS[experiment]
     metric = metric or asked.main.name
     if guess is None:

@@ -10,6 +10,7 @@ from backends import Backend
 from backends.profiling import Timeline, case_text, run_profiler
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.works import BESIDE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
@@ -57,7 +58,8 @@ def profile(backend: Backend, result: Result) -> Profile:
         timeline = read_timeline(path)
     source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
     timed = {case.name: case.again_seconds for case in cases}
-    return Profile(replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed), seconds)
+    told = replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed, experiment=result.experiment)
+    return Profile(told, seconds)
 
 
 def seconds_unprofiled(result: Result) -> float:
@@ -67,7 +69,8 @@ def seconds_unprofiled(result: Result) -> float:
 
 
 def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
-    repeatable = [case for case in result.cases if case.again]
+    # A trace of the whole shows what goes on beside what.
+    repeatable = [case for case in result.cases if case.again and case.name != BESIDE]
     if len(repeatable) <= MAX_PROFILED_CASES:
         return repeatable, ()
     experiment = EXPERIMENTS[result.experiment]

@@ -71,7 +71,7 @@ def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable
         (("overlapp", 1.0), {}, "unknown experiment 'overlapp'"),
         (("overlap", 1.4), {}, "overlap_efficiency cannot be 1.4: guess a number between -1 and 1"),
         (("overlap", "much"), {}, "a guess of overlap_efficiency is a number, and not 'much'"),
-        (("parallel", 1.0), {**SMALL, "metric": "speed"}, "parallel has no metric 'speed'"),
+        (("parallel", 1.0), {**SMALL, "metric": "speed"}, "unknown metric of parallel 'speed'"),
         (("parallel", 1.0), {**SMALL, "sise": 3}, "--sise"),
         (("parallel", 1.0), {**SMALL, "backend": "jaxx"}, "jaxx"),
     ],

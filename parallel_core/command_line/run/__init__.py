@@ -30,7 +30,6 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
-from parallel_core.terminal.catalogue import SUMMARIES
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
 from parallel_core.terminal.layout import show_sentence
@@ -164,9 +163,8 @@ def _command_of(experiment: Experiment) -> click.Command:
     decorated: Any = command
     for option in reversed(_options_of(experiment)):
         decorated = option(decorated)
-    short = SUMMARIES[experiment.name]
-    named = click.command(experiment.name, cls=_ExperimentCommand, help=experiment.question, short_help=short)
-    return named(decorated)
+    words = {"help": experiment.question, "short_help": experiment.summary}
+    return click.command(experiment.name, cls=_ExperimentCommand, **words)(decorated)
 
 
 def _options_of(experiment: Experiment) -> list[Callable[[Any], Any]]:

@@ -134,6 +134,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
 
 EXPERIMENT = Experiment(
     name="async",
+    summary="When does control return to Python?",
     position=1,
     program=program,
     case=ONCE,

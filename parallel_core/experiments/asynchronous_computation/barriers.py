@@ -122,6 +122,7 @@ FRACTIONS = {SAME: SELECTIVE, OTHER: replace(SELECTIVE, name="other_device_added
 
 EXPERIMENT = Experiment(
     name="barriers",
+    summary="Does waiting for one result wait for all?",
     position=2,
     exercises=(Exercise(2, "How does waiting for one result differ from waiting for everything?", edition="MXNet"),),
     program=program,

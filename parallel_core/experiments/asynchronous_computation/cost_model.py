@@ -275,6 +275,7 @@ MISSED = Metric(
 
 EXPERIMENT = Experiment(
     name="cost-model",
+    summary="When does issuing set the pace?",
     position=3,
     exercises=(Exercise(1, "Why must 10,000 t2 > 9,999 t1 be assumed?", edition="MXNet"),),
     program=program,

@@ -26,6 +26,7 @@ from typing import Annotated, Any, get_args
 
 import backends
 from backends import Engine
+from backends.errors import unknown
 from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.asynchronous_computation.waiting import (
     DISPATCH_FRACTION,
@@ -59,7 +60,7 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     asked = [part.strip() for part in against.split(",")]
     for name in asked:
         if name not in known:
-            raise RequestError(f"unknown contrast {name!r} (known: {OTHERS}, {NONE}, {', '.join(known)})")
+            raise RequestError(unknown("contrast", name, (OTHERS, NONE, *known)))
         if known[name] == measured:
             raise RequestError(f"the contrast {name!r} is what is measured: leave it out of --against")
     return tuple(dict.fromkeys(known[name] for name in asked))
@@ -131,6 +132,7 @@ WITH_THREADS = replace(
 
 EXPERIMENT = Experiment(
     name="eager-cpu",
+    summary="Can asynchrony be seen on a CPU?",
     position=4,
     exercises=(Exercise(1, "Can asynchrony be observed on a CPU?", edition="PyTorch"),),
     program=program,

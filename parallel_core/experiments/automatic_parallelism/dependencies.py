@@ -290,6 +290,7 @@ RANDOM = replace(BOUND_FRACTION, name="random_bound_fraction", about="random gra
 
 EXPERIMENT = Experiment(
     name="dependencies",
+    summary="Are tasks across devices right, and fast?",
     position=6,
     exercises=(Exercise(5, "Are tasks with complex dependencies right, and faster in parallel?"),),
     program=program,

@@ -165,6 +165,7 @@ THREADS = Metric(
 
 EXPERIMENT = Experiment(
     name="independent-ops",
+    summary="Do operations overlap on one device?",
     position=3,
     exercises=(Exercise(1, "Do independent operations on one device run in parallel by themselves?"),),
     program=program,

@@ -14,7 +14,8 @@ first time costs more than the copy. Before copies are timed in isolation their 
 they are read when they have just been written. The book's way is timed beside ours. On GPUs both copy to the host. With
 `--sizes` the parts are timed at each of several sizes.
 
-Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way.
+Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way;
+`price_of_overlap`, how much longer the multiplications take while results are copied.
 
 Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about the
 same time. More than 1 means that a part was slower in isolation: copies then have to be launched first, by a thread
@@ -52,10 +53,12 @@ from parallel_core.experiments.works import (
     multiplications,
     multiplied,
     note_issuing,
+    price_of_overlap,
+    time_beside,
 )
 from parallel_core.measurement.sweep import Curves
 
-__all__ = ["EXPERIMENT", "program"]
+__all__ = ["BOOK_COPY", "BOOK_TOGETHER", "COPY", "EXPERIMENT", "RUN", "TOGETHER", "program"]
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
@@ -129,6 +132,7 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
         return made
 
     if not at:
+        time_beside(trial, both)
         trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
         trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
 
@@ -173,10 +177,11 @@ THE_BOOK_S = replace(
 
 EXPERIMENT = Experiment(
     name="overlap",
+    summary="Do copies hide under computation?",
     position=2,
     program=program,
     case=TOGETHER,
-    metrics=(OURS, THE_BOOK_S),
+    metrics=(OURS, THE_BOOK_S, price_of_overlap(TOGETHER)),
     changes=(
         equal_parts(RUN, COPY, "copies"),
         with_queue("copies should hide under the computation"),

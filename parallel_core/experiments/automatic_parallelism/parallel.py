@@ -8,7 +8,8 @@ each device runs them at the same time, and all together take as long as one dev
 Method: The same 25 matrix multiplications run on one device after the other, with a wait in between, and then on all
 devices without one; nothing else says that they may overlap. Each device has cores and threads of its own.
 
-Look at: `parallel_speedup`, the sum of the devices' separate times over their time together.
+Look at: `parallel_speedup`, the sum of the devices' separate times over their time together; `price_of_overlap`, how
+much longer the first device takes while the others work.
 
 Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than that, on an
 asynchronous engine, means that the devices share something: cores, memory, or a resource of which the framework has
@@ -22,7 +23,13 @@ from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import MULTIPLICATIONS, multiplications, size_for_run
+from parallel_core.experiments.works import (
+    MULTIPLICATIONS,
+    multiplications,
+    price_of_overlap,
+    size_for_run,
+    time_beside,
+)
 
 __all__ = ["EXPERIMENT", "program"]
 
@@ -46,6 +53,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     for name, work in works.items():
         trial.time(name, work)
     trial.time(TOGETHER, *works.values(), parts=works)
+    time_beside(trial, *works.values())
     a = trial.backend.to_numpy(matrices[0])
     trial.check("products", [work.launch()[-1] for work in works.values()], [a @ a] * len(matrices))
 
@@ -67,10 +75,11 @@ SPEEDUP = Metric(
 
 EXPERIMENT = Experiment(
     name="parallel",
+    summary="Do two devices work at the same time?",
     position=1,
     program=program,
     case=TOGETHER,
-    metrics=(SPEEDUP,),
+    metrics=(SPEEDUP, price_of_overlap(TOGETHER)),
     changes=(
         with_queue("the devices should work at the same time"),
         without_queue(SPEEDUP.name, ("parallel",), "the devices should take turns, with a speed-up of 1"),

@@ -197,6 +197,7 @@ LARGEST = Metric("largest_speedup", at_most=SPEEDUP.at_most)
 
 EXPERIMENT = Experiment(
     name="small-ops",
+    summary="Does parallelism help small operations?",
     position=4,
     exercises=(Exercise(2, "Does parallelism help on a single device when operations are small?"),),
     program=program,

@@ -144,6 +144,7 @@ def lacks_cores(found: Found) -> bool:
 
 EXPERIMENT = Experiment(
     name="three-way",
+    summary="Compute while data travel both ways?",
     position=5,
     exercises=(
         Exercise(3, "Can two devices compute while data travel between them?"),

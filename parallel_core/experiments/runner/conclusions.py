@@ -124,7 +124,7 @@ def _excesses(
     for metric in metrics:
         if metric.name in intervals and math.isfinite(most := metric.at_most(found)):
             limit = Limit(most, intervals[metric.name])
-            if told := about_excess(metric.name, limit):
+            if told := about_excess(metric.name, limit, metric.in_percent):
                 (within if limit.is_believed else beyond).append(told)
     return within, beyond
 

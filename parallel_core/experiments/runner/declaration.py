@@ -77,6 +77,8 @@ class Experiment:
     """An experiment as the command line, a comparison and a report know it; its module's docstring explains it."""
 
     name: str
+    summary: str
+    """Its question in at most 45 characters, for lists; `--explain` has it in full."""
     position: int
     """Its place in the chapter's list."""
     case: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
+from backends.errors import unknown
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import Interval
@@ -66,7 +67,7 @@ def judge(value: float, metric: Metric, result: Result) -> Guess:
     """Compare a guess of a metric with a result; raises RequestError for a metric that the result does not have."""
     interval = result.interval(metric.name)
     if interval is None:
-        raise RequestError(f"{result.experiment} has no metric {metric.name!r} (known: {', '.join(result.metrics)})")
+        raise RequestError(unknown(f"metric of {result.experiment}", metric.name, result.metrics))
     reason = _why_open(interval, result)
     judgement = "open" if reason else _compared(value, metric, interval, result)
     measured = "nothing" if math.isnan(interval.estimate) else metric.write(interval, result)

@@ -270,6 +270,7 @@ def differing(name: str, rounding: str, different: str) -> Metric:
 
 EXPERIMENT = Experiment(
     name="batch-norm",
+    summary="Whose statistics normalise a divided batch?",
     position=7,
     remark="the remark on batch normalization",
     program=program,

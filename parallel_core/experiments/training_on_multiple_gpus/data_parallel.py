@@ -127,6 +127,7 @@ ACCURACY = Metric(
 
 EXPERIMENT = Experiment(
     name="data-parallel",
+    summary="How fast does LeNet train on two devices?",
     position=1,
     program=program,
     between_processes=program,

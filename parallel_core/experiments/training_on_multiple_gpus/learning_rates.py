@@ -292,6 +292,7 @@ DIFFERENCE = Metric(
 
 EXPERIMENT = Experiment(
     name="learning-rates",
+    summary="Does the best rate depend on devices?",
     position=5,
     exercises=(Exercise(2, "Which learning rate is best, and how does that change with the devices?"),),
     program=program,

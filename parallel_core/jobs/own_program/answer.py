@@ -11,12 +11,11 @@ from functools import reduce
 from statistics import fmean
 
 import numpy as np
-from humanize import metric
 
 from parallel_core.jobs.own_program.step_figures import StepFigures
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
-from parallel_core.system.formatting import figure, listed, percent
+from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.device_figures.parts import (
     PARTS,
@@ -174,9 +173,9 @@ def _hidden(
     codes, edges = (("none", "some", "overlap"), (LITTLE, MOST)) if early else (("none", "overlap"), (MOST,))
     place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
     code = INCONCLUSIVE if place is None else codes[place]
-    seconds = metric(fmean(process.exchange_seconds for process in exchanging), "s")
+    exchange = seconds(fmean(process.exchange_seconds for process in exchanging))
     waited = f", {percent(waiting.share)} of it waiting for each other" if waiting and waiting.share >= MOST else ""
-    lay = f"{share_in_words(interval)} of the exchange ({seconds} in a step{waited}) lay under computation"
+    lay = f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under computation"
     launches = f"{early or 'none'} of {exchanges} launched before the backward pass was over"
     return code, f"{OVERLAP[code]}: {lay}, {launches}."
 

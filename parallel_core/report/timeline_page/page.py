@@ -75,11 +75,12 @@ def render(
     if MARK in used:
         looks |= {MARK: "cases and annotations"}
     source = ", ".join(dict.fromkeys(timeline.source for timeline in timelines.values()))
-    key = key_case([one for name in timelines for one in figures[name]])
+    experiment = next((timeline.experiment for timeline in timelines.values()), "")
+    key = key_case([one for name in timelines for one in figures[name]], experiment)
     return environment.get_template("page.html.jinja").render(
         shown=shown,
         source=source,
-        message=message_of(key) if key else f"Timeline of {source}",
+        message=message_of(key, experiment) if key else f"Timeline of {source}",
         key=key.case if key else "",
         spans=sum(len(timeline.spans) for timeline in timelines.values()),
         looks=looks,

@@ -10,12 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
-from humanize import metric
 
 from backends.profiling import HOST_DEVICE, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, over_rounds
-from parallel_core.system.formatting import listed, percent
+from parallel_core.system.formatting import listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import ALL, KINDS, CaseSpans
 from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
@@ -71,8 +70,8 @@ class StepAccount:
     @property
     def seconds_in_words(self) -> str:
         """The time with its interval, if there is one."""
-        time, over = metric(self.seconds, "s"), self.seconds_interval
-        return f"{time} ({metric(over.low, 's')} … {metric(over.high, 's')})" if over else time
+        time, over = seconds(self.seconds), self.seconds_interval
+        return f"{time} ({seconds(over.low)} … {seconds(over.high)})" if over else time
 
     @property
     def shares_in_words(self) -> str:
@@ -86,7 +85,7 @@ class StepAccount:
 
 
 def share_in_words(share: Interval) -> str:
-    """Write a share with its interval: `60% (55–65%)`; without, if nothing is known of it."""
+    """Write a share with its interval: `60 % (55–65 %)`; without, if nothing is known of it."""
     bounds = "" if (share.low, share.high) == (0, 1) else f" ({percent(share.low)[:-1]}–{percent(share.high)})"
     return percent(share.estimate) + bounds
 

@@ -60,7 +60,8 @@ def timelines(draw: st.DrawFn) -> Timeline:
         key=lambda c: c.start,
     )
     notes = tuple(draw(st.lists(names, max_size=2)))
-    return Timeline(draw(names), tuple(sorted(spans, key=lambda one: one.start)), tuple(cases), notes)
+    in_order = tuple(sorted(spans, key=lambda one: one.start))
+    return Timeline(draw(names), in_order, tuple(cases), notes, experiment=draw(names))
 
 
 def written(timeline: Timeline, path: Path) -> dict[str, Any]:

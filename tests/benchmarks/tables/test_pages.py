@@ -101,7 +101,7 @@ def test_where_numbers_come_from_is_said(copied: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("<!-- table: what from somewhere -->", "no table is called 'what' (known: first-run, "),
+        ("<!-- table: what from somewhere -->", "unknown table 'what' (known: first-run, "),
         ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
         ("<!-- table: processes -->", "a block of README.md is not of the form"),
         ("<!-- table: processes of what from nowhere -->", "'processes of what' has not the words that 'processes'"),
@@ -163,7 +163,7 @@ def test_an_exercises_answer_has_its_figure_its_sentences_and_what_would_change_
         )
         assert second == f"**PyTorch**{told}"
         assert source.startswith("[exercises](")
-    with pytest.raises(ValueError, match=r"no exercise 'overlap' was run \(known: barriers\)"):
+    with pytest.raises(ValueError, match=r"unknown exercise 'overlap' \(known: barriers\)"):
         write_table("answer overlap", tmp_path)
 
 

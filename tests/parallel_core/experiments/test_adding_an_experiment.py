@@ -49,6 +49,7 @@ def program(
 
 EXPERIMENT = Experiment(
     name="one-sum",
+    summary="How long does one sum take?",
     position=99,
     program=program,
     case="sum",
@@ -72,7 +73,7 @@ def output_of(*arguments: str) -> str:
 
 def test_it_is_listed_behind_its_chapter_s_others() -> None:
     assert "Automatic Parallelism parallel Do two" in output_of("list")
-    assert "one-sum How long does adding two vectors take? Training on Multiple GPUs" in output_of("list")
+    assert "one-sum How long does one sum take? Training on Multiple GPUs" in output_of("list")
     names = list(EXPERIMENTS)
     assert names[names.index("one-sum") - 1 :][:3:2] == ["graph", "data-parallel"]
 

@@ -15,6 +15,11 @@ from tests.parallel_core.experiments.runner.pretended import case, trial
 
 COPYING = [one for one in EXPERIMENTS["overlap"].parameters if isinstance(one, Chosen)]
 
+SMALL: dict[str, dict[str, Any]] = {
+    "parallel": {"size": 32, "rounds": 2},
+    "overlap": {"size": 32, "products": 3, "copies": 2, "rounds": 2},
+}
+
 
 @pytest.fixture
 def numpy() -> Backend:
@@ -101,3 +106,12 @@ def test_a_sweep_tells_at_each_size_what_hides_and_what_issuing_takes(load: Any)
     assert result.series["share hidden"][0] == pytest.approx(saved / min(run.median, copy.median))
     assert together.parts == (run.name, copy.name)
     assert "sizes" in parallel_core.run_overlap(backend, size=8, products=2, copies=1, rounds=1).parameters
+
+
+@pytest.mark.parametrize("experiment", ["parallel", "overlap"])
+def test_the_price_of_overlap_is_had_where_there_is_a_queue(load: Any, experiment: str) -> None:
+    result = EXPERIMENTS[experiment].run(load(2), **SMALL[experiment])
+    beside = [one.median for one in result.cases if one.name == works.BESIDE]
+    assert len(beside) == ("price_of_overlap" in result.metrics) == (result.backend["engine"] == "async")
+    for seconds in beside:
+        assert result.metrics["price_of_overlap"] == pytest.approx(seconds / result.cases[0].median - 1)

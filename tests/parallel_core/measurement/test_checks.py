@@ -33,9 +33,9 @@ def test_a_speedup_beyond_its_limit_is_never_silent(parts: list[float], together
 
 
 def test_an_excess_is_told_in_figures() -> None:
-    assert about_excess("overlap_efficiency", Limit(1.0, Interval(1.04, 0.94, 1.14))) == (
-        "overlap_efficiency is 1.04 (0.94–1.14) of at most 1: within the noise; parts may be slower alone than within "
-        "the whole."
+    assert about_excess("overlap_efficiency", Limit(1.0, Interval(1.18, 0.94, 1.42)), True) == (
+        "overlap_efficiency is 118 % (94–142 %) of at most 100 %: within the noise; parts may be slower alone than "
+        "within the whole."
     )
     # Two workers, once told to have run at the same time.
     told = about_excess("parallel_speedup", Limit(2.0, Interval(2.5, 2.2, 2.8)))

@@ -88,7 +88,7 @@ def test_unstable_cases_and_tables_are_folded() -> None:
     shaky = replace(shaky, cells=(replace(first, results=(replace(first.results[0], cases=slow),)), *shaky.cells[1:]))
     folded = page_of(shaky)
     reason = folded.partition("<summary>1 unstable or doubtful case</summary>")[2].partition("</details>")[0]
-    assert "the standard deviation is 50% of the mean" in reason
+    assert "the standard deviation is 50 % of the mean" in reason
 
 
 def test_each_part_of_a_difference_begins_where_the_one_before_ended() -> None:

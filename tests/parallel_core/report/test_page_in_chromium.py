@@ -176,7 +176,7 @@ def test_what_is_pointed_at_says_what_it_is(visited: Open) -> None:
 
 def test_without_scripts_everything_can_be_read(browser: "Browser", report: Path) -> None:
     visit = Visit(browser, report, 400, scripts=False)
-    parts = ("timelines-async .lane", "factors-parallel .parts", "figure-parallel .value")
+    parts = ("timelines-async .lane", "differences-parallel .value", "figure-parallel .value")
     for selector in ("#answer", *(f"#chart-{part}" for part in parts)):
         assert visit.page.locator(selector).first.is_visible(), selector
     block = visit.page.locator("#chart-timelines-async .view rect").first.bounding_box()

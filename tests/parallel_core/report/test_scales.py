@@ -50,4 +50,5 @@ def test_a_product_is_a_sum_of_lengths_on_a_logarithmic_scale() -> None:
 
 
 def test_marked_times_have_no_needless_digits() -> None:
-    assert list(map(write_seconds, (0, 2e-5, 0.05, 20))) == ["0 s", "20 μs", "50 ms", "20 s"]
+    written = map(write_seconds, (0, 2e-5, 0.05, -0.1, -0.0025, 20))
+    assert list(written) == ["0 ms", "20 μs", "50 ms", "−100 ms", "−2.5 ms", "20 s"]

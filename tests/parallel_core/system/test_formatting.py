@@ -12,6 +12,7 @@ from parallel_core.system.formatting import (
     parse_size,
     parse_sizes,
     percent,
+    seconds,
     write_size,
 )
 
@@ -31,6 +32,11 @@ from parallel_core.system.formatting import (
 )
 def test_percent_has_a_sign_if_it_is_negative(share: float, written: str) -> None:
     assert percent(share) == written
+
+
+@pytest.mark.parametrize(("value", "written"), [(0.0, "0 ms"), (0.02, "20.0 ms"), (-2e-6, "−2.00 μs"), (1.5, "1.50 s")])
+def test_a_time_has_three_digits_and_a_unit(value: float, written: str) -> None:
+    assert seconds(value) == written
 
 
 @pytest.mark.parametrize(("share", "written"), [(0.5, "+50 %"), (-0.5, "−50 %"), (-0.0001, "+0 %")])

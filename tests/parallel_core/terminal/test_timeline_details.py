@@ -40,7 +40,7 @@ def test_both_shares_of_hidden_communication_are_named() -> None:
     assert found.parts.hidden_exchange_share is not None
     assert f"overlap: {percent(found.parts.hidden_exchange_share)} of the exchange" in text
     assert "of collectives alone, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
-    assert "gpu:0 90 % 3 % 7 % 46.9 ms 3 %" in text
+    assert "gpu:0 90 % 3.2 % 7.1 % 46.9 ms 3 %" in text
 
 
 def test_queues_operations_and_steps_have_tables() -> None:

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
+from backends.errors import unknown
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
@@ -66,8 +67,8 @@ def program(
     """
     trial.refuse_single_device("allreduce", "sums over devices")
     names = tuple(dict.fromkeys(ALGORITHMS if algorithms is None else algorithms))
-    if unknown := [name for name in names if name not in ALGORITHMS]:
-        raise RequestError(f"unknown algorithm {unknown[0]!r} (known: {', '.join(ALGORITHMS)})")
+    if strange := [name for name in names if name not in ALGORITHMS]:
+        raise RequestError(unknown("algorithm", strange[0], ALGORITHMS))
     if not names:
         raise RequestError(f"no algorithm is given (known: {', '.join(ALGORITHMS)})")
     count, timed = len(trial.devices), []
@@ -99,6 +100,7 @@ def about_hosts(found: Found) -> str:
 
 EXPERIMENT = Experiment(
     name="allreduce",
+    summary="Which allreduce is the fastest?",
     position=2,
     exercises=(Exercise(3, "Which allreduce is faster, and why add up different parameters on different devices?"),),
     program=program,

@@ -151,6 +151,7 @@ def changes_by(backend: Backend, way: Strategy, parameters: Parameters, batch: B
 
 EXPERIMENT = Experiment(
     name="partitioning",
+    summary="How is a network best divided?",
     position=6,
     remark="the figure of three ways to divide a network",
     program=program,

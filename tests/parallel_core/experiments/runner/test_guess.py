@@ -133,5 +133,5 @@ def test_an_impossible_guess_gets_one_line_that_says_what_is_possible() -> None:
 
 
 def test_an_unknown_metric_is_refused_with_those_that_are_there() -> None:
-    with pytest.raises(RequestError, match=r"has no metric 'speed' \(known: speedup\)"):
-        judge(1.0, metric("speed"), measured(1.0, 1.2))
+    with pytest.raises(RequestError, match=r"^unknown metric of .+ 'share' \(known: speedup\)$"):
+        judge(1.0, metric("share"), measured(1.0, 1.2))

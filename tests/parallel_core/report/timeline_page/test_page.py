@@ -2,8 +2,11 @@
 
 import re
 from base64 import b64decode
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+
+import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.report.timeline_page import write_timeline_page
@@ -13,6 +16,7 @@ from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.plots.frameworks import mxnet_async, torch_async
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
 from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS
+from tests.parallel_core.trace_analysis.synthetic import overlap_timeline
 
 MAX_BYTES = 2_000_000
 
@@ -84,6 +88,21 @@ def test_each_timeline_has_its_lanes_and_its_figures() -> None:
     assert texts.count(phrase) == 2
     for heading in ("Queues", "Kinds", "Operations that took the most time", "Critical path"):
         assert texts.count(heading) == 6
+
+
+@pytest.mark.parametrize(
+    ("experiment", "together", "key"),
+    [
+        ("overlap", False, "overlap: run and copy together: "),
+        # An experiment of another version has no case that is known.
+        ("nonsense", True, "nonsense: run and copy together: "),
+        ("nonsense", False, "nonsense: run: "),
+        ("", True, "run and copy together: "),
+    ],
+)
+def test_the_page_is_titled_by_the_experiment_and_opens_its_case(experiment: str, together: bool, key: str) -> None:
+    made = replace(overlap_timeline(together=together), experiment=experiment)
+    assert any(text.startswith(key) for text in _Parsed(page({"": made})).texts)
 
 
 def test_the_operations_that_took_the_most_time_come_first() -> None:
