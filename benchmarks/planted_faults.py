@@ -41,9 +41,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OVER = "PARALLEL_CORE_PLANTED_OVER"
 """The environment variable that names the backend in which faults are planted."""
 SIZES: Mapping[str, Mapping[str, Any]] = {
-    "parallel": {"size": 400, "rounds": 3, "budget": 3},
-    "async": {"size": 200, "steps": 500, "rounds": 3, "budget": 3},
-    "overlap": {"size": 600, "products": 10, "copies": 10, "rounds": 3, "budget": 3},
+    "parallel": {"size": 400, "rounds": 2, "budget": 1.5},
+    "async": {"size": 200, "steps": 500, "rounds": 2, "budget": 1.5},
+    "overlap": {"size": 600, "products": 10, "copies": 45, "rounds": 2, "budget": 2},
 }
 
 

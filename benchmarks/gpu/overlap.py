@@ -8,6 +8,7 @@ from parallel_core.experiments.automatic_parallelism.overlap import BOOK_COPY, B
 
 __all__ = ["measure"]
 
+CASES = (RUN, COPY, TOGETHER, BOOK_COPY, BOOK_TOGETHER)
 TARGET = Target("at least", 0.9)
 SIZES = {"gpu": {"size": 2048}, "cpu": {"size": 32, "copies": 1}}
 """On a GPU a product then takes about as long as copying it, and all page-locked buffers together take 4 GB."""
