@@ -12,7 +12,7 @@ from parallel_core.comparison.account import TimeDifference
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.experiments.runner.metrics import Metric
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, SMALLEST_DIFFERENCE
 from parallel_core.system.formatting import listed, seconds
 
 __all__ = ["Column", "DifferenceRow", "Screen", "screen_of", "title_of"]
@@ -23,7 +23,13 @@ OVERLAPPED, TOOK_TURNS = {"queued", "parallel", "hidden"}, {"not-queued", "seria
 HEADLINE = "Engines with queues overlap work; engines without take turns."
 """Said if it holds for every cell whose figure has one of these bands."""
 NO_FIGURE = "–"
-TOUCHES = "? touches two bands."
+IMPOSSIBLE = "impossible"
+MARKS: Mapping[str, str] = {
+    "?": "? touches two bands.",
+    "!": "! is more than is possible, within the noise.",
+    IMPOSSIBLE: "Impossible is more than is possible, beyond the noise: such figures are withheld.",
+}
+"""What is said of marked figures, by how they end."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +127,18 @@ def _cell(experiment: ExperimentAnalysis, side: str) -> CellAnalysis | None:
 
 
 def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write a cell's figure with what is possible; with a question mark if its interval touches two bands."""
+    """Write a cell's figure with what is possible, and a mark if it is inconclusive or beyond that (`MARKS`)."""
     cell = _cell(experiment, side)
     if cell is None or figure.name not in cell.metrics:
         return NO_FIGURE if cell is None or cell.believed else cell.state
     interval, result = cell.metrics[figure.name], cell.results.valid[0]
     enough = len(cell.results.valid) >= FEWEST_FOR_A_VERDICT
+    most = figure.at_most(result) * (1 + SMALLEST_DIFFERENCE)
+    if enough and interval.low > most:
+        return IMPOSSIBLE
     is_open = figure.bands and enough and figure.place(interval, result) is None
-    return figure.in_short(interval.estimate, result) + (" ?" if is_open else "")
+    mark = " !" if interval.estimate > most else " ?" if is_open else ""
+    return figure.in_short(interval.estimate, result) + mark
 
 
 def _overlaps_by_queues(analysis: Analysis) -> bool:
@@ -155,7 +165,8 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> l
     for experiment in analysis.experiments:
         for backend, error in experiment.systematic_errors.items():
             errors[backend] = max(error, errors.get(backend, 0.0))
-    notes = [TOUCHES] if any(one.endswith("?") for _, figures in rows for one in figures) else []
+    figures = [one for _, row in rows for one in row]
+    notes = [said for mark, said in MARKS.items() if any(one.endswith(mark) for one in figures)]
     if disturbed:
         notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
     if errors:

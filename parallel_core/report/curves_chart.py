@@ -21,6 +21,8 @@ SHAPES = 6
 """The marks that the page draws: labels of one panel differ by shape too."""
 MAX_POINTS = 400
 """Of a curve; a screen shows no more."""
+CHANCE = 0.2
+"""Of ten classes: an accuracy below is guessing, or hardly better."""
 MARGIN = 0.05
 """Of the values' range, above and below them."""
 DASHES: Mapping[Dash, str] = {"solid": "", "dot": "2 5", "dash": "8 5", "dashdot": "9 4 2 4"}
@@ -146,7 +148,9 @@ def learning_chart(analysis: Analysis, experiment: ExperimentAnalysis) -> Curves
         Panel(name, "", axis(scale, figure), tuple(_curve(line, x_scale, scale, None) for line in lines))
         for name, lines, scale in zip(("loss per image", "test accuracy"), (losses, accuracies), scales, strict=True)
     )
-    return CurvesChart(drawn, drawn[1].curves, "epoch", axis(x_scale, figure))
+    # Accuracies at the level of chance say nothing.
+    has_learnt = any(accuracy >= CHANCE for _, result in cells for accuracy in result.series["test_accuracy"])
+    return CurvesChart(drawn if has_learnt else drawn[:1], drawn[1].curves, "epoch", axis(x_scale, figure))
 
 
 def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:

@@ -39,14 +39,17 @@ def show_screen(analysis: Analysis, console: Console) -> None:
     if screen.headline:
         show_sentence(screen.headline, console)
     show_table(_answers_table(screen), console)
-    for compared, rows in screen.differences.items():
-        table = _plain_table(compared, "", "why")
-        for row in rows:
-            colour = VERDICT_COLOURS.get(row.details.verdict)
-            table.add_row(row.what, f"[{colour}]{row.difference}[/]" if colour else row.difference, row.why)
+    if screen.differences:
+        first, *_ = screen.differences
+        table = _plain_table(first, "", "why")
+        for compared, rows in screen.differences.items():
+            if compared != first:
+                table.add_row(f"[bold]{compared}[/]", "", "")
+            for row in rows:
+                colour = VERDICT_COLOURS.get(row.details.verdict)
+                table.add_row(row.what, f"[{colour}]{row.difference}[/]" if colour else row.difference, row.why)
         show_table(table, console)
-    for note in screen.notes:
-        show_sentence(note, console, ASIDE)
+    show_sentence(" ".join(screen.notes), console, ASIDE)
 
 
 def _answers_table(screen: Screen) -> Table:
@@ -72,7 +75,7 @@ def _plain_table(*headings: str) -> Table:
 
 
 def _duration(seconds: float) -> str:
-    return f"{figure(seconds / 60)} minutes" if seconds >= 60 else f"{figure(seconds)} s"
+    return f"{figure(seconds / 60)} min" if seconds >= 60 else f"{figure(seconds)} s"
 
 
 def show_comparison(analysis: Analysis, console: Console) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.screen import screen_of
 from parallel_core.terminal.comparison import show_comparison, show_screen
 from parallel_core.terminal.difference import show_difference
 from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
@@ -70,6 +71,17 @@ def test_a_figure_that_touches_two_bands_is_marked() -> None:
     (row,) = (line for line in lines if "Devices at once" in line)
     assert row.count("?") == 1
     assert "touches two bands" in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("speedups", "written"),
+    [((2.05, 1.95, 2.1, 2.2, 1.9), "2.05 of 2 !"), ((2.5, 2.51, 2.49, 2.5, 2.5), "impossible")],
+)
+def test_what_is_more_than_possible_is_marked_or_withheld(speedups: tuple[float, ...], written: str) -> None:
+    cell = measured(parallel("mxnet"), ONE)
+    results = (replace(one, metrics={"parallel_speedup": of}) for one, of in zip(cell.results, speedups, strict=True))
+    ((_, figures),) = screen_of(analyse(comparison(replace(cell, results=tuple(results))))).rows
+    assert figures == (written,)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
