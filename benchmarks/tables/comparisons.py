@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from backends.registry import title
+from benchmarks.harness.planted_faults import HEADINGS, counts
 from benchmarks.harness.provenance import provenance_of_comparison
-from benchmarks.planted_faults import HEADINGS, counts
 from benchmarks.self_test import COLUMNS, Rates
 from benchmarks.tables.markdown import read_json, source_of, table
 from parallel_core.comparison.analysis import CellAnalysis, ExperimentAnalysis, analyse

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
+from benchmarks.harness.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from tests.parallel_core.comparison.test_account import PARTS, made_of

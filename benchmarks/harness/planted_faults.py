@@ -1,6 +1,6 @@
 """How often a planted fault is named by the part of the time that it is in, on the real machine.
 
-    python -m benchmarks.planted_faults --over torch --trials 20 --out benchmarks/results/NAME
+    python -m benchmarks.harness.planted_faults --over torch --trials 20 --out benchmarks/results/NAME
 
 A backend with one fault is compared with the same backend without it, in fresh processes in interleaved rounds, by the
 code of `parallel-core compare`. It wraps the real one: every multiplication made twice, time added to every launch,
@@ -37,7 +37,7 @@ from parallel_core.system.machine import describe_machine
 
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
 ENGINE = "async"
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 OVER = "PARALLEL_CORE_PLANTED_OVER"
 """The environment variable that names the backend in which faults are planted."""
 SIZES: Mapping[str, Mapping[str, Any]] = {
@@ -150,7 +150,7 @@ def plugged_in(over: str) -> Iterator[None]:
         metadata = Path(folder) / "planted-1.0.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
-        entries = [f"{fault} = benchmarks.planted_faults:{fault.replace('-', '_')}" for fault in FAULTS]
+        entries = [f"{fault} = benchmarks.harness.planted_faults:{fault.replace('-', '_')}" for fault in FAULTS]
         (metadata / "entry_points.txt").write_text("\n".join(["[parallel_core.backends]", *entries]) + "\n")
         before = dict(os.environ)
         os.environ |= {OVER: over, "PYTHONPATH": os.pathsep.join([folder, str(ROOT)])}
