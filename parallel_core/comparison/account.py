@@ -16,8 +16,8 @@ calls on one element, so their operations contain the calls.
 A part is told as a reason if its difference has the sign of the whole difference, is at least a quarter of it, and is,
 with its whole interval, larger than twice the systematic error. That is what the operations of one framework differ by
 between its two engines, which are the same operations. Nothing is told if operations took longer as a unit than their
-case did, or if others took a fifth of the cores or more. `benchmarks/harness/planted_faults.py` counts how often planted
-faults are named by their part and by no other.
+case did, or if others took a fifth of the cores or more. `benchmarks/harness/planted_faults.py` counts how often
+planted faults are named by their part and by no other.
 """
 
 from collections.abc import Mapping, Sequence
