@@ -25,7 +25,7 @@ def test_both_do_the_same_work_and_there_is_one_answer(tmp_path: Path) -> None:
     done = program("--backend", "mxnet,torch", "--size", "64", "--json", str(path))
     assert done.returncode in (0, 3), done.stderr
     tables, answer = " ".join(done.stdout.split()).split(" Answer ")
-    assert re.search(r"torch async took [\d.]+ .*times as long as mxnet async", answer)
+    assert re.search(r"torch async against mxnet async: ", answer)
     assert answer.count("What would change it: ") == 1
     assert "mxnet async: " in answer
     assert "torch async: " in answer
@@ -42,7 +42,7 @@ def test_each_backend_runs_on_its_own_engine_and_the_heading_says_so(tmp_path: P
     assert done.returncode in (0, 3), done.stderr
     told = " ".join(done.stdout.split())
     assert told.startswith("numpy on its sync engine and torch on its async engine: ")
-    assert re.search(r"torch async took [\d.]+ .*times as long as numpy sync", told)
+    assert re.search(r"torch async against numpy sync: ", told)
     assert [(one["backend"], one["engine"]) for one in json.loads(path.read_text())["cells"]] == [
         ("numpy", "sync"),
         ("torch", "async"),
