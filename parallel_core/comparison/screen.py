@@ -17,7 +17,6 @@ from parallel_core.system.formatting import listed, seconds
 
 __all__ = ["Column", "DifferenceRow", "Screen", "screen_of", "title_of"]
 
-WITHOUT_QUEUE = "without queues (control)"
 OVERLAPPED, TOOK_TURNS = {"queued", "parallel", "hidden"}, {"not-queued", "serial", "hindered", "without-queue"}
 """Bands of an engine that overlaps everything, and of one that overlaps nothing."""
 HEADLINE = "Engines with queues overlap work; engines without take turns."
