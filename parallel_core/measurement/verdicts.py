@@ -56,7 +56,7 @@ def over_rounds(
         draws = quantity(*resampled_medians(np.asarray(seconds, dtype=np.float64), generator))
     else:
         draws = quantity(*(resampled_medians(np.asarray(values, dtype=np.float64), generator) for values in seconds))
-    resampled = stretched(estimate, draws, fewest)
+    resampled = stretched(estimate, draws, fewest - 1)
     wider = NormalDist().inv_cdf(1 - 0.025 / among) / NormalDist().inv_cdf(0.975)
     half = wider * max(resampled.high - estimate, estimate - resampled.low)
     # As much on each time as makes the ratio of two uncertain by the noise.
