@@ -16,7 +16,9 @@ from tests.docs.markdown import links, shell_lines
 from tests.tree import ROOT
 
 GUIDES = sorted(
-    path for folder in ("how-to", "explanation", "exercises") for path in (ROOT / "docs" / folder).rglob("*.md")
+    path
+    for folder in ("start", "how-to", "explanation", "exercises")
+    for path in (ROOT / "docs" / folder).rglob("*.md")
 )
 IN_GUIDES = sorted({command for path in GUIDES for command in shell_lines(path.read_text())})
 OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
