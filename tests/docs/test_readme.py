@@ -48,7 +48,7 @@ def run_program(command: str, folder: Path, added: tuple[str, ...] = ()) -> str:
 
 
 def test_it_is_a_page_that_one_reads_in_three_minutes() -> None:
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 90
 
 
 def test_its_first_part_is_marked_for_the_site_and_for_translators() -> None:
