@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 from backends import Array, Ops
 
-__all__ = ["dense", "pull_back"]
-
 
 def dense(ops: Ops, parameters: Array, x: Array) -> Array:
     """Multiply by the weight and add the bias."""

@@ -20,31 +20,6 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import Timing, measure
 
-__all__ = [
-    "BESIDE",
-    "FEWEST_TIMINGS",
-    "MULTIPLICATIONS",
-    "chained",
-    "chosen_to_copy",
-    "copies_of",
-    "copies_to_hide",
-    "copy_into",
-    "in_units",
-    "incremented",
-    "increments",
-    "largest_size",
-    "multiplications",
-    "multiplied",
-    "note_issuing",
-    "one_element",
-    "price_of_overlap",
-    "seconds_of_one",
-    "size_for",
-    "size_for_run",
-    "size_up_to",
-    "time_beside",
-]
-
 MULTIPLICATIONS = 25
 """On a device at the most: engines bound what may be in flight, JAX to 32."""
 FEWEST_MULTIPLICATIONS = 15

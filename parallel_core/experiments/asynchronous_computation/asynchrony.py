@@ -45,8 +45,6 @@ from parallel_core.experiments.works import (
 from parallel_core.measurement.timing import measure
 from parallel_core.system.machine import peak_memory_growth
 
-__all__ = ["EACH", "EXPERIMENT", "ONCE", "SINGLE", "program"]
-
 IN_NUMPY = "10 products in NumPy"
 EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
 SIDE = 1024

@@ -40,8 +40,6 @@ from parallel_core.experiments.works import multiplications, multiplied, size_fo
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 
-__all__ = ["EXPERIMENT", "program"]
-
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
 TARGET_SECONDS = 0.04

@@ -43,8 +43,6 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 
-__all__ = ["EXPERIMENT", "program"]
-
 STARTING = 0.6
 """The share of the time of a separate process that goes by until it measures, about: starting, and importing."""
 OTHERS, NONE = "others", "none"

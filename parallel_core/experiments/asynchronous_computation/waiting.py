@@ -12,16 +12,6 @@ from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import multiplications, multiplied
 from parallel_core.measurement.timing import measure
 
-__all__ = [
-    "DISPATCH_FRACTION",
-    "TEN",
-    "WAIT_FRACTION",
-    "dispatch_fraction",
-    "ten_multiplications",
-    "time_ten",
-    "time_waiting",
-]
-
 TEN = "10 products"
 ONE, ALL = "wait for one result", "waitall"
 COUNT = 10

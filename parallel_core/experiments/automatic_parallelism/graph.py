@@ -42,8 +42,6 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
 
-__all__ = ["EXPERIMENT", "program"]
-
 MLP, XY = "A training step of a two-layer MLP", "z = x · y + 2"
 """What a picture is of."""
 XY_SIZE = 1000

@@ -47,8 +47,6 @@ from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 
-__all__ = ["EXPERIMENT", "program"]
-
 
 def program(
     trial: Trial,

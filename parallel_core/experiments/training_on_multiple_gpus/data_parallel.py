@@ -41,8 +41,6 @@ from parallel_core.training.progress import Epoch
 from parallel_core.training.replicas import largest_replica_difference
 from parallel_core.training.step import launch_gradients
 
-__all__ = ["EXPERIMENT", "program"]
-
 EPOCH = "training, an epoch"
 SETTINGS = Parameter(
     fields={

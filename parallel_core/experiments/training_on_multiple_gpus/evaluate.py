@@ -58,8 +58,6 @@ from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
 
-__all__ = ["EXPERIMENT", "program"]
-
 CHECKPOINT = Parameter(
     "Evaluate the training that is kept there.", metavar="DIR", parse=lambda text: read_checkpoint(Path(text))
 )

@@ -65,8 +65,6 @@ from parallel_core.training.divergence import NotFiniteError
 from parallel_core.training.loop import evaluate, ignore, train
 from parallel_core.training.progress import Epoch
 
-__all__ = ["EXPERIMENT", "program"]
-
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"
 )

@@ -18,21 +18,6 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore
 
-__all__ = [
-    "FIXED",
-    "SCALED",
-    "Parameters",
-    "case_name",
-    "check_first_losses",
-    "counted_devices",
-    "device_counts",
-    "enlarged_start",
-    "first_losses",
-    "placed",
-    "plans",
-    "tested_on",
-]
-
 FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0

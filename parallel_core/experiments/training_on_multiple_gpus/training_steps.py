@@ -20,19 +20,6 @@ from parallel_core.training.loop import train_epoch
 from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params, guards, train_batch
 
-__all__ = [
-    "Step",
-    "Steps",
-    "case_of_epochs",
-    "doublings",
-    "one_step",
-    "recorded_step",
-    "swept",
-    "time_steps",
-    "time_steps_in_a_row",
-    "works_of_step",
-]
-
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.5
 

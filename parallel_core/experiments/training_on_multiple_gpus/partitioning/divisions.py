@@ -32,19 +32,6 @@ from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
 from parallel_core.experiments.layers import dense, pull_back
 
-__all__ = [
-    "CHANNELS",
-    "DATA_PARALLELISM",
-    "LAYER_WISE",
-    "ONE_DEVICE",
-    "Batch",
-    "Parameters",
-    "Strategy",
-    "initial_parameters",
-    "network_partitioning",
-    "synthetic_batch",
-]
-
 Parameters: TypeAlias = "tuple[np.ndarray, ...]"
 Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 """Images (n, 1, 28, 28) and their labels (n,)."""
