@@ -11,20 +11,12 @@ from backends import Backend
 from parallel_core import Settings
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import on_some_devices
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
-    FIXED,
-    SCALED,
-    case_name,
-    check_first_losses,
-    device_counts,
-    enlarged_start,
-    first_losses,
-    plans,
-)
+from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import FIXED, SCALED, device_counts, plans
 from parallel_core.training.dataset import synthetic
 
 MADE_UP = synthetic("a test needs no more", train=300, test=10)
-SETTINGS, START = Settings(1, 10), enlarged_start(0, 8)
+SETTINGS, START = Settings(1, 10), on_some_devices.enlarged_start(0, 8)
+first_losses, check_first_losses = on_some_devices.first_losses, on_some_devices.check_first_losses
 
 
 @given(st.integers(1, 1000))
@@ -41,7 +33,7 @@ def test_every_device_beyond_the_first_has_both_kinds_of_batch(batch_size: int, 
     counts = device_counts(loaded)
     assert planned.keys() == {(FIXED, count) for count in counts} | {(SCALED, count) for count in counts[1:]}
     assert all(batch == batch_size * (count if kind == SCALED else 1) for (kind, count), batch in planned.items())
-    assert len({case_name(*plan, loaded) for plan in planned}) == len(planned)
+    assert len({on_some_devices.case_name(*plan, loaded) for plan in planned}) == len(planned)
 
 
 def test_training_on_the_first_devices_gives_numpy_s_losses(backend: Backend) -> None:
