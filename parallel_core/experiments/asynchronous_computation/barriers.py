@@ -30,7 +30,7 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.waiting import DISPATCH_FRACTION, dispatch_fraction
+from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, dispatch_fraction
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric

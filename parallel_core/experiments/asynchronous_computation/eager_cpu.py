@@ -28,7 +28,7 @@ import backends
 from backends import Engine
 from backends.errors import unknown
 from parallel_core.errors import MeasurementError, RequestError
-from parallel_core.experiments.asynchronous_computation.waiting import (
+from parallel_core.experiments.asynchronous_computation.asynchrony import (
     DISPATCH_FRACTION,
     SIDE_OF_MATRICES,
     TEN,

@@ -41,13 +41,13 @@ def test_every_number_of_devices_counts_the_same_images(backend: Backend) -> Non
 
 
 def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Backend) -> None:
-    result = parallel_core.run_evaluate(backend, **{**SMALL, "train_steps": 30}, budget=1e-6)
+    result = parallel_core.run_evaluate(backend, **{**SMALL, "train_steps": 30, "budget": 1e-6, "images": None})
     assert result.parameters["train_steps"] == 10
     assert result.parameters["images"] == 12
     assert ["10 of 30" in note for note in result.notes][:2] == [True, False]
     assert "first 4 images" in result.notes[1]
     # What one framework chose is asked of the next one.
-    asked = parallel_core.run_evaluate(backend, **SMALL, images=7)
+    asked = parallel_core.run_evaluate(backend, **{**SMALL, "images": 7})
     assert asked.parameters["images"] == 7
 
 
