@@ -26,9 +26,12 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import check_first_losses, tested_on
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    case_of_epochs,
+    check_first_losses,
+    tested_on,
+)
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Settings, batches
@@ -40,8 +43,6 @@ from parallel_core.training.loop import ignore
 from parallel_core.training.progress import Epoch
 from parallel_core.training.replicas import largest_replica_difference
 from parallel_core.training.step import launch_gradients
-
-__all__ = ["EXPERIMENT", "program"]
 
 EPOCH = "training, an epoch"
 SETTINGS = Parameter(

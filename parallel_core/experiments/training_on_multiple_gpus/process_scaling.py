@@ -33,8 +33,6 @@ from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import ignore, train_epoch
 from parallel_core.training.step import get_params
 
-__all__ = ["SCALING", "find_figures", "measure_scaling"]
-
 TOGETHER, SILENT, ONE, EXCHANGE = "together", "without exchange", "one process", "exchange only"
 STEPS = 5
 MOST_ROUNDS = 7

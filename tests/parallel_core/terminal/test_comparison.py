@@ -13,8 +13,8 @@ from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.screen import screen_of
 from parallel_core.terminal.comparison import show_comparison, show_screen
 from parallel_core.terminal.difference import show_difference
-from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
-from tests.parallel_core.comparison.test_account import ONE, scaled
+from tests.parallel_core.comparison.made_up import ONE, comparison, every_chart, failed, measured, parallel
+from tests.parallel_core.comparison.test_account import scaled
 
 WIDTHS = (80, 100)
 
