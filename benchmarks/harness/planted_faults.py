@@ -27,7 +27,7 @@ import click
 import backends
 from backends import Array, Device
 from backends.devices import Wanted
-from benchmarks.self_test import bounds
+from benchmarks.harness.targets import bounds
 from parallel_core.comparison.account import PARTS, account_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
