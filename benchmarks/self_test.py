@@ -3,7 +3,7 @@
 A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue, where it does not:
 each has to be named by its own part of the time (`parallel_core.comparison.account`) and by no other.
 
-    python benchmarks/self_test.py --real 3 --out benchmarks/results/NAME
+    python -m benchmarks.self_test --real 3 --out benchmarks/results/NAME
 
 Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is disturbed by up to a
 quarter, single repetitions are off by a hundredth and sometimes by a half, and the machine drifts from round to round.
@@ -14,7 +14,6 @@ and verdicts come from the code of `parallel-core compare`. The three cases of a
 processes: the intervals of the rates treat them as independent, which they are not.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -24,7 +23,8 @@ from typing import Any
 import click
 import numpy as np
 
-from benchmarks.harness.findings import provenance
+from benchmarks.harness.findings import provenance, write_text
+from benchmarks.harness.side_by_side import libraries_in_words
 from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
@@ -33,7 +33,8 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
-from parallel_core.system.formatting import library_in_words, percent
+from parallel_core.system.files import write_json
+from parallel_core.system.formatting import percent
 from parallel_core.system.machine import describe_machine
 
 PLANTED = 1.10
@@ -224,12 +225,12 @@ def write(
     document = {
         "machine": describe_machine(),
         "versions": {name: backend["version"] for name, backend in backends.items()},
-        "kernels": {name: [library_in_words(one) for one in backend["kernels"]] for name, backend in backends.items()},
+        "kernels": {name: libraries_in_words(backend) for name, backend in backends.items()},
         "rates": [vars(one) for one in rates],
         "trials": trials,
     }
-    out.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    out.with_suffix(".md").write_text(page(document))
+    write_json(out.with_suffix(".json"), document)
+    write_text(out.with_suffix(".md"), page(document))
 
 
 @click.command()
