@@ -1,6 +1,11 @@
 """NumPy: the synchronous reference for every number."""
 
-__all__ = ["TITLE"]
+from backends.registry import Offer
 
-TITLE = "NumPy"
-"""What readers call it."""
+__all__ = ["OFFER"]
+
+OFFER = Offer(
+    title="NumPy",
+    backend="backends.numpy.backend:NumPyBackend",
+    installation="backends.numpy.installation:INSTALLATION",
+)

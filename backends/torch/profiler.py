@@ -37,7 +37,7 @@ from backends.profiling.threads_of_trace import (
 )
 from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
-from backends.torch.base import TorchBackend
+from backends.torch.backend import TorchBackend
 from backends.torch.kineto.categories import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,

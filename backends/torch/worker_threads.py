@@ -13,14 +13,14 @@ from typing import Any, final
 from backends.arrays import tree_leaves, tree_map
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.protocol import Array, Engine, HostArray
+from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
+from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import Failure, Future, completed_future, device_of, resolve
 from backends.torch.streams.pool import PooledStream
 from backends.torch.streams.source_queue import SourceQueue
 from backends.torch.streams.worker import WorkerStream, first_error, submit_collective
-from backends.torch.sums import sum_own_shard
+from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shard, tensor
 
 __all__ = ["WorkerThreadsTorch"]
 
@@ -28,8 +28,6 @@ __all__ = ["WorkerThreadsTorch"]
 @final
 class WorkerThreadsTorch(TorchBackend):
     """PyTorch on CPU devices `cpu:1` … `cpu:N`, each with threads of its own."""
-
-    engine: Engine = "async"
 
     def __init__(self, setup: Setup) -> None:
         scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"

@@ -12,12 +12,12 @@ from typing import Any, final
 
 from backends.arrays import tree_map
 from backends.devices import HOST, Device
-from backends.torch.base import allocate_like, check_out
-from backends.torch.cuda.labels import keep_bounds
 from backends.torch.cuda.staging import Staging
 from backends.torch.cuda.streams import CudaFuture, CudaQueue, CudaStream, MemoryReaders
+from backends.torch.labels import keep_bounds
 from backends.torch.streams.future import Future, completed_future, device_of
 from backends.torch.streams.worker import WorkerStream
+from backends.torch.tensors import allocate_like, check_out
 
 __all__ = ["CudaCopies", "CudaLoads"]
 

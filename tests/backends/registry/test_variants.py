@@ -142,11 +142,12 @@ except backends.BackendError as error:
 
 
 def test_a_plug_in_brings_variants_of_its_own(run_python: RunPython, tmp_path: Path) -> None:
-    group = "[parallel_core.variants]\nmine = mine_variants:VARIANTS"
-    plug_in(tmp_path, "plug-in", f"mine = plug_in:MineBackend\n{group}")
+    plug_in(tmp_path, "plug-in", "mine = mine_variants:OFFER")
     (tmp_path / "mine_variants.py").write_text(
         """
+from backends.registry import Offer
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, Variant
+OFFER = Offer("plug_in:MineBackend", variants="mine_variants:VARIANTS")
 VARIANTS = (
     Variant("lazy-off", "laziness", "It computes at once.", default=True),
     Variant("lazy-on", "laziness", "It computes in the end: look for nothing.", elsewhere="only mine is lazy"),
