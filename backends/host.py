@@ -17,25 +17,6 @@ from typing import Any
 from backends.devices import Device
 from backends.errors import BackendError
 
-__all__ = [
-    "available_cores",
-    "blas_libraries",
-    "check_workers",
-    "clock_without_compiling",
-    "core_numbers",
-    "core_shares",
-    "cores_of",
-    "keep_freed_memory",
-    "limit_blas_threads",
-    "limit_openmp_threads",
-    "on_cores",
-    "one_blas_thread",
-    "processor_flags",
-    "release_freed_memory",
-    "tell_compiling",
-    "threads_for",
-]
-
 # malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 NEVER = 2**31 - 1

@@ -2,8 +2,6 @@
 
 from backends.registry import Offer
 
-__all__ = ["OFFER"]
-
 OFFER = Offer(
     title="MXNet",
     backend="backends.mxnet.loading:load",

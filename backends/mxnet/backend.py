@@ -22,8 +22,6 @@ from backends.host import core_numbers, on_cores
 from backends.protocol import Array, BaseBackend, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
-__all__ = ["MXNetBackend", "end_all"]
-
 MXNET_SHARDED_BYTES = 2**20
 """From here on summing in shards is worth its 0.3 ms: a function in Python for each device."""
 

@@ -12,8 +12,6 @@ from typing import TypeAlias
 from backends.profiling.marks import parse_verb
 from backends.profiling.timeline import Span, Window
 
-__all__ = ["link_launches"]
-
 LinkKey: TypeAlias = tuple[str, str]
 """A device and the name of an operator."""
 

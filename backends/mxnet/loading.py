@@ -19,8 +19,6 @@ from backends.mxnet.workers import start_workers
 from backends.protocol import Engine, Setup
 from backends.registry.variants import check_device_kinds, choose_variants
 
-__all__ = ["load"]
-
 OWN_GPU_WORKERS = 2
 """How many workers MXNet gives a GPU's queue by itself."""
 

@@ -39,8 +39,6 @@ from backends.profiling.timeline import HOST_DEVICE, SpanKind, Spans, Timeline, 
 from backends.protocol import Array, Backend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
-__all__ = ["check", "is_from", "profile", "refuse_rowless", "timeline_of"]
-
 OPERATORS, MARKS, STEP = "operator", "event", "ProfilerStep#"
 HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
 """The engine's own work of some microseconds."""

@@ -12,8 +12,6 @@ from mxnet import autograd
 
 from backends.arrays import tree_leaves, tree_map
 
-__all__ = ["unit_of"]
-
 STATIC = (("static_alloc", True), ("static_shape", True))
 """Flags of a CachedOp: without them each operator would be pushed by itself."""
 

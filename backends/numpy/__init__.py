@@ -2,8 +2,6 @@
 
 from backends.registry import Offer
 
-__all__ = ["OFFER"]
-
 OFFER = Offer(
     title="NumPy",
     backend="backends.numpy.backend:NumPyBackend",

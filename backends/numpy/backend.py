@@ -18,8 +18,6 @@ from backends.numpy import ops as numpy_ops
 from backends.protocol import Array, BaseBackend, Engine, HostArray, Setup
 from backends.registry.variants import choose_variants
 
-__all__ = ["NumPyBackend"]
-
 NUMBERS = "biufc"
 """The kinds of dtypes whose arrays hold numbers, and not objects, text or dates."""
 

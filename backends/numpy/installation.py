@@ -2,6 +2,4 @@
 
 from backends.installation.frameworks import Installation
 
-__all__ = ["INSTALLATION"]
-
 INSTALLATION = Installation(module="numpy", distributions="numpy", engines=("sync",))

@@ -15,8 +15,6 @@ from backends.errors import BackendError
 from backends.process_groups.group import Group
 from backends.protocol import Array, Backend, DelegatingBackend
 
-__all__ = ["GroupedBackend"]
-
 
 @final
 class GroupedBackend(DelegatingBackend):

@@ -16,8 +16,6 @@ from typing import Any
 from backends.devices import DeviceKind
 from backends.errors import BackendError
 
-__all__ = ["Offer", "offer_of", "offered", "package_version", "registered"]
-
 GROUP = "parallel_core.backends"
 NAME = "parallel-core"
 SETUP = Path(__file__).parents[2] / "setup.cfg"

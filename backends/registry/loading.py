@@ -14,8 +14,6 @@ from backends.host import keep_freed_memory
 from backends.protocol import Backend, BaseBackend, Engine
 from backends.registry.entry_points import offer_of, registered
 
-__all__ = ["class_of", "load", "names", "title"]
-
 MOST_THREADS = 4096
 """Of all CPU devices: frameworks abort if the system has no more."""
 

@@ -5,8 +5,6 @@ from collections.abc import Collection
 from backends.devices import DeviceKind
 from backends.registry import Offer
 
-__all__ = ["OFFER", "class_path"]
-
 
 def class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
     """Return the path, `module:name`, of the class that schedules work on devices of these kinds."""

@@ -25,8 +25,6 @@ from backends.torch.streams.future import Failure
 from backends.torch.streams.worker import WorkerStream
 from backends.torch.variants import TF32
 
-__all__ = ["PerDevice", "TorchBackend", "load"]
-
 Value = TypeVar("Value")
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"

@@ -16,8 +16,6 @@ from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import NO_ARRAY
 from backends.torch.tensors import allocate_like, check_sum, detached_copy, overwrite, sum_own_shard, tensor
 
-__all__ = ["EagerTorch"]
-
 ON_CPUS = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
 ON_GPUS = "CUDA streams: PyTorch itself enqueues on each GPU, and CUDA_LAUNCH_BLOCKING waits after every kernel"
 

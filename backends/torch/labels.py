@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from math import nan
 from typing import Any
 
-__all__ = ["check_labels", "is_recorded_here", "keep_bounds", "loss_of_labels", "recording_here"]
-
 KEPT = "_parallel_core_bounds"
 
 _here = threading.local()

@@ -53,8 +53,6 @@ from backends.torch.kineto.gloo import exchanges, without_exchanges
 from backends.torch.kineto.host_calls import host_calls
 from backends.torch.streams.future import Announcing, futures_in
 
-__all__ = ["check", "is_from", "profile", "timeline_of"]
-
 READABLE_NAMES = {
     "AccumulateGrad": "keep gradient",
     "AvgPool2D": "avg_pool2d",

@@ -11,18 +11,6 @@ from backends.errors import BackendError
 from backends.protocol import Array
 from backends.torch.streams.sharing import check_apart, extent, gives_new_memory, overlap
 
-__all__ = [
-    "add_into",
-    "allocate_like",
-    "check_out",
-    "check_sum",
-    "clone",
-    "detached_copy",
-    "overwrite",
-    "sum_own_shard",
-    "tensor",
-]
-
 TORCH_SHARDED_BYTES = 2**21
 """From here on all devices, a shard each, sum faster than the first one alone."""
 

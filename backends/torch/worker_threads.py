@@ -22,8 +22,6 @@ from backends.torch.streams.source_queue import SourceQueue
 from backends.torch.streams.worker import WorkerStream, first_error, submit_collective
 from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shard, tensor
 
-__all__ = ["WorkerThreadsTorch"]
-
 
 @final
 class WorkerThreadsTorch(TorchBackend):

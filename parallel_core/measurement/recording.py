@@ -22,8 +22,6 @@ from backends.arrays import tree_leaves, tree_map
 from backends.protocol import DelegatingBackend, HostArray
 from parallel_core.measurement.task_graph import Kind, Task
 
-__all__ = ["Recorded", "Recording", "labelled"]
-
 ItemPath: TypeAlias = tuple[int, ...]
 """Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
 OnLaunch: TypeAlias = Callable[[Device, Callable[..., Array], tuple[Any, ...]], object]

@@ -19,8 +19,6 @@ from backends.torch.streams.future import Future, completed_future, device_of
 from backends.torch.streams.worker import WorkerStream
 from backends.torch.tensors import allocate_like, check_out
 
-__all__ = ["CudaCopies", "CudaLoads"]
-
 
 @final
 class CudaCopies:

@@ -21,8 +21,6 @@ from backends.arrays import tree_leaves, tree_map
 from backends.protocol import Ops
 from backends.torch.labels import recording_here
 
-__all__ = ["CudaGraphs"]
-
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
 """How many different calls of one function may get a graph, whose memory stays for as long as the function."""

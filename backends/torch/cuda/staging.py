@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, final
 
-__all__ = ["Staging"]
-
 
 @final
 class Staging:

@@ -24,8 +24,6 @@ from backends.torch.streams.worker import WorkerStream, first_error
 from backends.torch.tensors import add_into, clone, detached_copy, overwrite, tensor
 from backends.torch.variants import GRAPH_REPLAY
 
-__all__ = ["CudaThreadsTorch"]
-
 
 @final
 class CudaThreadsTorch(TorchBackend):

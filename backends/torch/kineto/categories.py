@@ -12,19 +12,6 @@ import numpy as np
 from backends.profiling.chrome_trace.columns import recoded
 from backends.profiling.chrome_trace.slices import Slices
 
-__all__ = [
-    "ANNOTATIONS_ON_DEVICE",
-    "COPIES",
-    "MARKS",
-    "MTIA",
-    "ON_DEVICE",
-    "OPERATORS",
-    "STEP",
-    "in_words_of_today",
-    "is_launch",
-    "left_out",
-]
-
 OPERATORS, MARKS = "cpu_op", "user_annotation"
 STEP = "ProfilerStep#"
 ANNOTATIONS_ON_DEVICE = "gpu_user_annotation"

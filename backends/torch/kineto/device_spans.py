@@ -12,8 +12,6 @@ from backends.profiling.kernel_names import short_names
 from backends.profiling.spans import KINDS, UNKNOWN, SpanKind, Spans
 from backends.torch.kineto.categories import COPIES, MTIA, ON_DEVICE, is_launch
 
-__all__ = ["device_queue", "device_spans", "waits_left_out"]
-
 ACCELERATORS = {MTIA: "mtia", "hpu_op": "hpu"}
 """By category; CUDA's and HIP's are called GPUs."""
 LABEL = re.compile(r"\s*(MTIA|XPU|HPU|NPU|MLU|MUSA)\b", re.IGNORECASE)

@@ -16,8 +16,6 @@ from backends.profiling.spans import Queue
 from backends.profiling.threads_of_trace import numbered_queues
 from backends.profiling.timeline import HOST_DEVICE
 
-__all__ = ["host_calls"]
-
 OPERATORS, ANNOTATIONS, SYNCHRONISATIONS = "cpu_op", "user_annotation", "cuda_sync"
 STEP = "ProfilerStep#"
 

@@ -12,8 +12,6 @@ from typing import Any, final
 from backends.torch.streams.future import Done
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["PooledStream"]
-
 
 @final
 class PooledStream(WorkerStream):

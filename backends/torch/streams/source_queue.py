@@ -11,8 +11,6 @@ from backends.devices import Device
 from backends.torch.streams.future import Future, device_of
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["SourceQueue"]
-
 
 @final
 class SourceQueue:

@@ -35,8 +35,6 @@ from backends.host import on_cores
 from backends.torch.streams.future import NO_VALUE, Announcing, Done, Failure, Future, ItemPath, futures_in, resolve
 from backends.torch.streams.sharing import link, share_memory, wait_for_readers
 
-__all__ = ["WorkerStream", "first_error", "submit_collective"]
-
 Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PART_DONE: ItemPath = (sys.maxsize,)
