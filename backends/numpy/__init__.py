@@ -1,9 +1,8 @@
 """NumPy: the synchronous reference for every number."""
 
+from backends.installation.frameworks import Installation
 from backends.registry import Offer
 
-OFFER = Offer(
-    title="NumPy",
-    backend="backends.numpy.backend:NumPyBackend",
-    installation="backends.numpy.installation:INSTALLATION",
-)
+INSTALLATION = Installation(module="numpy", distributions="numpy", engines=("sync",))
+
+OFFER = Offer(title="NumPy", backend="backends.numpy.backend:NumPyBackend", installation="backends.numpy:INSTALLATION")

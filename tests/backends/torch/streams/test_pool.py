@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future, resolve
-from backends.torch.streams.pool import PooledStream
-from backends.torch.streams.worker import WorkerStream, submit_collective
+from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
 SHORTLY = 0.05

@@ -11,9 +11,8 @@ import pytest
 
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future, completed_future
-from backends.torch.streams.pool import PooledStream
 from backends.torch.streams.sharing import check_apart, extent
-from backends.torch.streams.worker import WorkerStream, submit_collective
+from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
 
 torch = pytest.importorskip("torch")
 
