@@ -11,6 +11,7 @@ import pytest
 import backends
 from backends import BackendError
 from backends.installation.frameworks import diagnose_absence
+from backends.registry import title
 from tests.conftest import FRAMEWORKS, RunPython
 
 
@@ -200,3 +201,9 @@ def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
     require(name)
     done = run_python(LOADED_TWICE.format(name=name, engine=engine, library=library))
     assert done.stdout == "({2}, 2) ({1}, 1, 1)\n"
+
+
+def test_readers_know_each_framework_by_its_own_name_and_others_by_that_of_the_option() -> None:
+    titles = {"jax": "JAX", "mxnet": "MXNet", "numpy": "NumPy", "torch": "PyTorch"}
+    assert {name: title(name) for name in backends.names() if name in titles} == titles
+    assert title("mine") == "mine"
