@@ -12,19 +12,8 @@ from hypothesis import strategies as st
 
 from backends.devices import Device
 from backends.torch.streams.future import Future, resolve
-from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-SHORTLY = 0.05
-"""Seconds in which what nothing holds back would happen."""
-
-
-def pool(device: Device = FIRST, workers: int = 2) -> PooledStream:
-    return PooledStream(device, f"{device} pool", set(), lambda: None, workers)
-
-
-def stream(device: Device = SECOND) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
+from backends.torch.streams.worker import submit_collective
+from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
 
 
 def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
@@ -51,7 +40,7 @@ def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, it
     read = value[0] if item else value
     slow = worker.submit(lambda x: gate.wait() and list(x if item else x[0]), read)
     worker.submit(lambda _: None, read).result()
-    writer = {"the same stream": worker, "another": stream(), "another pool": pool(SECOND)}[consumer]
+    writer = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}[consumer]
     overwritten = writer.submit_consuming(lambda x: x[0].append(3), value)
     time.sleep(SHORTLY)
     gate.set()
@@ -125,7 +114,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=60))
 def test_random_programs_give_what_they_would_one_after_the_other(steps: list[tuple[str, int, int, float]]) -> None:
-    streams: list[Any] = [pool(FIRST), pool(SECOND, workers=3), stream()]
+    streams: list[Any] = [pool(FIRST), pool(SECOND, workers=3), stream(SECOND)]
     expected: list[list[int]] = []
     cells: list[Future] = []
     reads: list[tuple[Future, list[int]]] = []
@@ -140,7 +129,7 @@ def test_random_programs_give_what_they_would_one_after_the_other(steps: list[tu
         else:
             cells[index] = streams[place].submit_consuming(after(seconds, append), cells[index], number)
             expected[index].append(number)
-    for wait_until_done in [stream.barrier() for stream in streams]:
+    for wait_until_done in [each.barrier() for each in streams]:
         wait_until_done()
     assert not any("pending" in repr(future) for future in (*cells, *(read for read, _ in reads)))
     assert [read.result() for read, _ in reads] == [wanted for _, wanted in reads]

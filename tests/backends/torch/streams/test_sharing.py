@@ -8,24 +8,12 @@ from typing import Any
 
 import pytest
 
-from backends.devices import Device
 from backends.torch.streams.future import Failure, Future, completed_future
 from backends.torch.streams.sharing import check_apart, extent
-from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
+from backends.torch.streams.worker import WorkerStream, submit_collective
+from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
 
 torch = pytest.importorskip("torch")
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-SHORTLY = 0.05
-"""Seconds in which what nothing holds back would happen."""
-
-
-def stream(device: Device = FIRST) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
-
-
-def pool() -> PooledStream:
-    return PooledStream(FIRST, "pool", set(), lambda: None, 3)
 
 
 def halves(x: Any) -> Any:

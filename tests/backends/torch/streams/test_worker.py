@@ -9,13 +9,8 @@ import pytest
 
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future
-from backends.torch.streams.worker import WorkerStream, submit_collective
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-
-
-def stream(device: Device = FIRST) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
+from backends.torch.streams.worker import submit_collective
+from tests.backends.torch.streams.made import FIRST, SECOND, stream
 
 
 def test_submit_returns_before_the_task_ran() -> None:
