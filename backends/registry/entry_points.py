@@ -62,7 +62,8 @@ def registered() -> dict[str, EntryPoint]:
 
 def offer_of(entry: EntryPoint) -> Offer:
     """Return what a backend offers: if its entry point names no offer, there is the backend alone."""
-    return entry.load() if entry.attr.isupper() else Offer(entry.value)
+    named = entry.load() if entry.attr.isupper() else None
+    return named if isinstance(named, Offer) else Offer(entry.value)
 
 
 def offered(part: str) -> dict[str, Callable[[], Any]]:

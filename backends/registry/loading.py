@@ -68,6 +68,10 @@ def load(
     # For every framework alike, and before it allocates.
     keep_freed_memory()
     make: Callable[..., Backend] = resolve_name(offer_of(entry).backend)
+    if not callable(make):
+        raise BackendError(
+            f"{entry.value}, the entry point of {name!r}, cannot be called: an Offer's name is in capitals"
+        )
     # Other people's backends may know nothing of workers or variants, and need not unless these are asked for.
     workers = () if workers_per_device == 1 else (workers_per_device,)
     named = {"variants": tuple(variants)} if variants else {}

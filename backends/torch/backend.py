@@ -105,14 +105,12 @@ def _limit_threads(torch: Any, threads: int) -> None:
 
 def _count_gpus(torch: Any, blocking: str) -> int:
     """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management library it does."""
-    before = os.environ.get(BLOCKING)
+    before = {BLOCKING: os.environ[BLOCKING]} if BLOCKING in os.environ else {}
     if not torch.cuda.is_initialized():
         os.environ[BLOCKING] = blocking
     gpus: int = torch.cuda.device_count()
-    if before is None:
-        os.environ.pop(BLOCKING, None)
-    else:
-        os.environ[BLOCKING] = before
+    os.environ.pop(BLOCKING, None)
+    os.environ.update(before)
     return gpus
 
 

@@ -207,3 +207,11 @@ def test_readers_know_each_framework_by_its_own_name_and_others_by_that_of_the_o
     titles = {"jax": "JAX", "mxnet": "MXNet", "numpy": "NumPy", "torch": "PyTorch"}
     assert {name: title(name) for name in backends.names() if name in titles} == titles
     assert title("mine") == "mine"
+
+
+def test_an_offer_by_a_small_name_is_refused_in_a_line(run_python: RunPython, tmp_path: Path) -> None:
+    plug_in(tmp_path, "plug-in", "mine = plug_in:offer")
+    (tmp_path / "plug_in.py").write_text("from backends.registry import Offer\noffer = Offer('plug_in:load')\n")
+    code = "import backends\ntry: backends.load('mine')\nexcept backends.BackendError as error: print(error)"
+    said = run_python(code, PYTHONPATH=str(tmp_path)).stdout
+    assert said == "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals\n"
