@@ -21,7 +21,7 @@ from tests.tree import tracked
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
 IMPORTING_A_FRAMEWORK = OPS | {
     *(f"backends.jax.{name}" for name in ("compiling", "identity", "pending", "steps", "tracing")),
-    *("backends.mxnet.memory", "backends.mxnet.sharded_sum", "backends.mxnet.units"),
+    *("backends.mxnet.memory", "backends.mxnet.sharded_sum"),
 }
 MODULES = sorted(
     module.name

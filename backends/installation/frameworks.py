@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from backends.installation.diagnosis import Diagnosis, InstallationError
 from backends.installation.gpus import Gpus, InstallationFailure
-from backends.registry import registered
+from backends.registry import offered
 
 __all__ = [
     "Installation",
@@ -25,10 +25,6 @@ __all__ = [
     "installation_of",
     "list_gpus",
 ]
-
-INSTALLATIONS_GROUP = "parallel_core.installations"
-"""The group of entry points; each is called as its backend, and names an `Installation` in a module that imports no
-framework."""
 
 KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | None]]
 
@@ -67,11 +63,8 @@ class Installation:
 
 def installation_of(framework: str) -> Installation:
     """Return what a framework declares, by the name of its backend; the defaults if it declares nothing."""
-    for entry in registered(INSTALLATIONS_GROUP):
-        if entry.name == framework:
-            declared: Installation = entry.load()
-            return declared
-    return Installation()
+    declared: Installation = offered("installation").get(framework, Installation)()
+    return declared
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
@@ -108,10 +101,10 @@ def _rival(wanted: str) -> str | None:
         return None
     if not wanted or _takes(wanted, have):
         return None
-    for entry in registered(INSTALLATIONS_GROUP):
-        other: Installation = entry.load()
+    for name, load in offered("installation").items():
+        other: Installation = load()
         if other.numpy and _takes(other.numpy, have) and find_spec(other.module) is not None:
-            return entry.name
+            return name
     return None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from backends.host import blas_libraries, one_blas_thread, processor_flags
 from backends.protocol import Array, Backend
-from backends.registry import registered
+from backends.registry import offered
 
 __all__ = [
     "FrameworkKernels",
@@ -29,10 +29,6 @@ __all__ = [
     "onednn",
     "product_of",
 ]
-
-KERNELS_GROUP = "parallel_core.kernels"
-"""The group of entry points; each names a module with the functions of `FrameworkKernels`. A framework without one
-computes with the BLAS in its package, if there is one."""
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
 """The environment variable by which OpenBLAS is told its core type. It is read when the library is loaded."""
@@ -179,8 +175,5 @@ def _onednn_limit(environment: Mapping[str, str]) -> str:
 
 
 def _framework(name: str) -> FrameworkKernels | None:
-    for entry in registered(KERNELS_GROUP):
-        if entry.name == name:
-            module: FrameworkKernels = entry.load()
-            return module
-    return None
+    load = offered("kernels").get(name)
+    return load() if load else None

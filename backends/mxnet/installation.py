@@ -14,8 +14,6 @@ from backends.installation.diagnosis import Diagnosis
 from backends.installation.frameworks import Installation, KnownFailures, failure_of
 from backends.installation.gpus import Gpu, Gpus
 
-__all__ = ["INSTALLATION"]
-
 ENGINES = ("ThreadedEnginePerDevice", "ThreadedEngine", "NaiveEngine")
 """What MXNET_ENGINE_TYPE may be (MXNet, "Environment Variables")."""
 ENGINE = "MXNET_ENGINE_TYPE"

@@ -6,8 +6,6 @@ from backends.installation.diagnosis import Diagnosis
 from backends.installation.frameworks import Installation, diagnose, failure_of
 from backends.installation.gpus import Gpu, Gpus, InstallationFailure
 
-__all__ = ["INSTALLATION"]
-
 TORCH_ENVIRONMENT = "python3 -m venv torch-alone && torch-alone/bin/pip install 'parallel-core[torch]'"
 CUDA_11_TORCH = "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
 CUDA_12_TORCH = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"

@@ -91,7 +91,7 @@ def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
         **dict.fromkeys(("waitall", "close"), ignore),
         transport="silence",
     )
-    return GroupedBackend(backend.local, cast(Group, group), backend.device_counts, on_exchange=ignore)
+    return GroupedBackend(backend.inner, cast(Group, group), backend.device_counts, on_exchange=ignore)
 
 
 def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
@@ -121,8 +121,8 @@ def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -
     """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds of one step."""
     if backend.group.rank > 0:
         return 0.0
-    one = _time_step(backend.local, data, replace(settings, limit=1))
-    return one if one > LONG_STEP else _time_step(backend.local, data, settings)
+    one = _time_step(backend.inner, data, replace(settings, limit=1))
+    return one if one > LONG_STEP else _time_step(backend.inner, data, settings)
 
 
 def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:

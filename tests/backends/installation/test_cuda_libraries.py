@@ -20,7 +20,7 @@ IMPORT = "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_na
 LIBRARIES = "backends.installation.cuda_libraries.load_cuda_libraries()"
 LOAD = """
 import sys
-import backends, backends.installation.cuda_libraries, backends.mxnet.backend
+import backends, backends.installation.cuda_libraries, backends.mxnet.loading
 sys.path[:] = [{site!r}]
 try:
     {what}
@@ -165,7 +165,7 @@ def test_ours_over_an_nccl_of_another_cuda_is_loaded(load: Load, site: Path) -> 
 
 
 def test_the_backend_loads_them_before_it_imports_mxnet(load: Load, tmp_path: Path) -> None:
-    said = load(tmp_path, what="backends.mxnet.backend.MXNetBackend(1, 'cpu', 'sync', 1)")
+    said = load(tmp_path, what="backends.mxnet.loading.load(1, 'cpu', 'sync', 1)")
     assert said.startswith("the NVIDIA driver is not installed")
 
 

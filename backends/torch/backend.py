@@ -1,28 +1,36 @@
-"""Imports PyTorch, chooses its devices, and chooses the class whose way of scheduling they and the engine need."""
+"""PyTorch behind the `Backend` protocol: what is done before a backend is made, and what all have in common.
+
+There is one final class for each way of scheduling, which the engine and the devices choose (`class_path`):
+
+- `eager.py`: the calling thread computes, on CPUs and on GPUs. This is the synchronous engine.
+- `worker_threads.py`: worker threads queue the work of CPUs.
+- `cuda/threads.py`: worker threads issue to CUDA streams, for GPUs and for CPUs beside them.
+"""
 
 import os
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any, NoReturn, TypeVar, final
 
-from backends.devices import DeviceKind, Wanted, choose_devices, cpu_devices
+from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
-from backends.host import check_workers, threads_for
+from backends.host import check_workers, cores_of, threads_for
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
-from backends.protocol import Backend, Engine, FrameworkSettings
+from backends.protocol import Backend, BaseBackend, Engine, FrameworkSettings, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
-from backends.torch.base import Setup
-from backends.torch.cuda.threads import CudaThreadsTorch
-from backends.torch.eager import EagerTorch
+from backends.torch import class_path
+from backends.torch.streams.future import Failure
+from backends.torch.streams.worker import WorkerStream
 from backends.torch.variants import TF32
-from backends.torch.worker_threads import WorkerThreadsTorch
 
-__all__ = ["class_for", "load_torch"]
+Value = TypeVar("Value")
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 
 
-def load_torch(
+def load(
     devices: Wanted,
     device_kind: str,
     engine: Engine | None,
@@ -47,8 +55,9 @@ def load_torch(
     if len(set(kinds)) > 1 and COPY_ON_COMPUTE_QUEUE.name in own_variants:
         raise BackendError(f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together")
     setup = Setup(
-        torch=torch,
+        framework=torch,
         ops=ops,
+        engine=engine,
         devices=chosen,
         note=note,
         threads_per_device=threads_per_device or threads_for(kinds.count("cpu"), workers_per_device),
@@ -56,28 +65,52 @@ def load_torch(
         variants=own_variants,
         settings=_start_cuda(torch, blocking, TF32.name in own_variants) if "gpu" in kinds else {},
     )
-    return class_for(engine, kinds)(setup)
+    chosen_class: Callable[[Setup], Backend] = resolve_name(class_path(engine, kinds))
+    return chosen_class(setup)
 
 
-def class_for(
-    engine: Engine, kinds: Collection[DeviceKind]
-) -> type[EagerTorch] | type[WorkerThreadsTorch] | type[CudaThreadsTorch]:
-    """Return the class that schedules work on devices of these kinds."""
-    if engine == "sync":
-        return EagerTorch
-    return CudaThreadsTorch if "gpu" in kinds else WorkerThreadsTorch
+@final
+class PerDevice(dict[Device, Value]):
+    """What a backend has for each of its devices; asking for another device raises BackendError."""
+
+    def __missing__(self, device: Device) -> NoReturn:
+        raise BackendError(f"torch was loaded without the device {device}: choose one of {', '.join(map(str, self))}")
+
+
+class TorchBackend(BaseBackend):
+    """PyTorch on logical CPU devices, on GPUs, or on both. Abstract."""
+
+    name = "torch"
+    streams: tuple[WorkerStream, ...] = ()
+    """All worker threads' queues, for the profiler to mark their work."""
+
+    def __init__(self, setup: Setup, scheduler: str, cores_per_device: int | None) -> None:
+        super().__init__(setup, scheduler, cores_of(setup.devices, cores_per_device))
+        self._torch = setup.framework
+        self._limit_threads = partial(_limit_threads, self._torch, setup.threads_per_device)
+        self._limit_threads()
+
+    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
+        if isinstance(error, Failure):
+            super()._fail(error.error, f"on {error.device}")
+        super()._fail(error, place)
+
+
+def _limit_threads(torch: Any, threads: int) -> None:
+    # The setting is the calling thread's own: without it, every worker would use all cores. But a thread's first use of
+    # OpenMP would replace it by what was set last, in any thread; asking for the number counts as first use.
+    torch.get_num_threads()
+    torch.set_num_threads(threads)
 
 
 def _count_gpus(torch: Any, blocking: str) -> int:
     """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management library it does."""
-    before = os.environ.get(BLOCKING)
+    before = {BLOCKING: os.environ[BLOCKING]} if BLOCKING in os.environ else {}
     if not torch.cuda.is_initialized():
         os.environ[BLOCKING] = blocking
     gpus: int = torch.cuda.device_count()
-    if before is None:
-        os.environ.pop(BLOCKING, None)
-    else:
-        os.environ[BLOCKING] = before
+    os.environ.pop(BLOCKING, None)
+    os.environ.update(before)
     return gpus
 
 

@@ -5,12 +5,30 @@ a kernel asks first. What the caller loads is measured while it is still on the 
 of other integers the issuing thread has to wait for their bounds.
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import nan
 from typing import Any
 
-__all__ = ["check_labels", "keep_bounds", "loss_of_labels"]
-
 KEPT = "_parallel_core_bounds"
+
+_here = threading.local()
+
+
+@contextmanager
+def recording_here() -> Iterator[None]:
+    """Within a `with` block, what the calling thread issues is recorded as a graph: it is computed later, if at all."""
+    _here.records = True
+    try:
+        yield
+    finally:
+        _here.records = False
+
+
+def is_recorded_here() -> bool:
+    """Return whether the calling thread records a graph."""
+    return getattr(_here, "records", False)
 
 
 def keep_bounds(on_gpu: Any, on_host: Any) -> None:
