@@ -13,11 +13,10 @@ import backends
 from backends import Array, Backend, Device
 from benchmarks.workers.data import batches
 from parallel_core.measurement.timing import Timing, measure
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import train
-from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params
 
 __all__ = [

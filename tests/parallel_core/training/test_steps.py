@@ -13,14 +13,19 @@ import backends
 from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_map
 from parallel_core.training import step as training_step
-from parallel_core.training.batches import Settings, as_input, batches
+from parallel_core.training.batches import Epoch, Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
-from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError
-from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
 from parallel_core.training.lenet import shapes
-from parallel_core.training.loop import evaluate, train
-from parallel_core.training.progress import Epoch
-from parallel_core.training.step import get_params, guards, launch_gradients, split_batch, train_batch
+from parallel_core.training.loop import GradientsAreNotFiniteError, LossIsNotFiniteError, evaluate, train
+from parallel_core.training.step import (
+    buckets_of,
+    count_reduced_early,
+    get_params,
+    guards,
+    launch_gradients,
+    split_batch,
+    train_batch,
+)
 
 STEPS = 20
 REFERENCE = backends.load("numpy", devices=1, threads_per_device=1)
@@ -257,8 +262,8 @@ def test_exchanging_in_buckets_changes_no_number(backend: Backend, width: int) -
 
 
 def test_buckets_hold_every_parameter_once_and_the_last_layer_first() -> None:
-    assert buckets_of("after", 8) == ((0, 1, 2, 3, 4, 5, 6, 7),)
-    assert buckets_of("during", 8) == ((6, 7), (4, 5), (2, 3), (0, 1))
+    assert buckets_of("after") == ((0, 1, 2, 3, 4, 5, 6, 7),)
+    assert buckets_of("during") == ((6, 7), (4, 5), (2, 3), (0, 1))
 
 
 RESULTS_TOGETHER = ("jax",)
@@ -273,7 +278,7 @@ def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(back
 
     def early(exchange: Literal["after", "during"]) -> int:
         steps = launch_gradients(backend, params, images, labels)
-        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange, 8))
+        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange))
 
     assert early("after") == 0
     if backend.engine == "sync" or backend.name in RESULTS_TOGETHER:

@@ -26,8 +26,8 @@ from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
     with_batch,
 )
 from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import FIXED, SCALED
+from parallel_core.training.batches import Epoch
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.progress import Epoch
 from tests.parallel_core.experiments.runner.pretended import pretended
 from tests.parallel_core.experiments.small import small
 

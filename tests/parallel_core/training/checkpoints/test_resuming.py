@@ -13,10 +13,16 @@ from parallel_core import run_data_parallel
 from parallel_core.errors import RequestError
 from parallel_core.measurement.result import Result
 from parallel_core.training.batches import Settings
-from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, from_bytes, to_bytes
-from parallel_core.training.checkpoints.checkpoint import Generator
+from parallel_core.training.checkpoints import (
+    Checkpoint,
+    Checkpointing,
+    Generator,
+    check_resumable,
+    from_bytes,
+    to_bytes,
+)
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.gradient_exchange import Exchange
+from parallel_core.training.step import Exchange
 from tests.parallel_core.training.checkpoints.small_training import (
     DATA,
     SETTINGS,
