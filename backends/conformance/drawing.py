@@ -18,8 +18,6 @@ from backends.conformance.model import Content, Model, UnsuitableError, Value, t
 from backends.conformance.overlaps import draw_overlap
 from backends.conformance.programs import Program
 
-__all__ = ["draw_program"]
-
 Draw: TypeAlias = Callable[[Model], None]
 
 MAX_STATEMENTS = 30

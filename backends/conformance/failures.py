@@ -7,8 +7,6 @@ import numpy as np
 from backends.conformance.model import Model, UnsuitableError, Value
 from backends.conformance.programs import Failure
 
-__all__ = ["draw_failure", "draw_refusal"]
-
 ERRORS = (
     'ValueError("made to fail")',
     'ValueError("made to fail")',

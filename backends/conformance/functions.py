@@ -9,8 +9,6 @@ import numpy as np
 from backends.conformance.model import UnsuitableError, Value
 from backends.conformance.reference import REFERENCE_OPS
 
-__all__ = ["draw_function"]
-
 
 def draw_function(random: Random, arguments: Sequence[Value]) -> str:
     """Draw a function of such arguments, as the text of a lambda."""

@@ -5,8 +5,6 @@ from random import Random
 
 from backends.conformance.model import Model, Value, tuple_text
 
-__all__ = ["draw_early_sums", "draw_steps", "draw_training", "draw_value_and_grad"]
-
 FLOATS = ("np.float32", "np.float32", "np.float64")
 NETWORKS = {
     "lambda p, x, y: ops.cross_entropy(ops.add(ops.matmul(ops.flatten(ops.avg_pool2d(ops.relu("

@@ -12,8 +12,6 @@ from backends.arrays import tree_leaves
 from backends.conformance.programs import Failure, Program, Statement
 from backends.conformance.reference import reference_namespace
 
-__all__ = ["Model", "UnsuitableError", "Value", "tuple_text"]
-
 Content: TypeAlias = Any
 """An array of NumPy, or a tuple of contents."""
 LARGEST = 2.0**15

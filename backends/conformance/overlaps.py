@@ -5,8 +5,6 @@ They fail, or their result is as if the memories were different.
 
 from backends.conformance.model import Model, Value, tuple_text
 
-__all__ = ["draw_overlap"]
-
 
 def draw_overlap(model: Model) -> None:
     """Draw a call whose consumed arguments overlap each other, or what they are computed from."""

@@ -14,8 +14,6 @@ import numpy as np
 
 from backends.devices import Device
 
-__all__ = ["FUNCTIONS", "Failure", "Program", "Statement", "namespace_for"]
-
 Failure = Literal["", "computation", "request", "either", "device", "perhaps", "may"]
 """How a statement fails: its computation does; the request is refused at the call; either of them; it is refused by a
 backend that knows devices, as each does that has queues; it may be refused; it may be refused, and its computation may

@@ -16,8 +16,6 @@ from backends.devices import Device
 from backends.numpy import ops as numpy_ops
 from backends.protocol import Array, BaseBackend
 
-__all__ = ["Reference", "reference_namespace"]
-
 
 @final
 class Reference(BaseBackend):

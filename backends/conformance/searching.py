@@ -14,8 +14,6 @@ from backends.conformance.running import Finding
 from backends.conformance.shrinking import shrink
 from backends.conformance.worker import Loader, Worker
 
-__all__ = ["Found", "Limits", "program_of", "search"]
-
 RUNS_IN_SHRINKING = 5
 """What depends on the timing shows itself in one of so many runs, or else the program stays as long as it is."""
 

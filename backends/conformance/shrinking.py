@@ -10,8 +10,6 @@ from backends.conformance.model import tuple_text
 from backends.conformance.programs import Program
 from backends.conformance.running import Finding, expected_values
 
-__all__ = ["shrink"]
-
 MAX_SECONDS = 45
 MAX_ELEMENTS = 12
 """So many numbers of an array are written out."""

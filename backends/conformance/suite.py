@@ -5,8 +5,6 @@ from typing import ClassVar
 from backends.conformance.searching import Limits, search
 from backends.conformance.worker import Loader
 
-__all__ = ["Conformance"]
-
 
 class Conformance:
     """Holds a backend to the protocol. Abstract: a class of tests inherits from it, and says how to load the backend.

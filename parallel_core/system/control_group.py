@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["CONTROL_GROUP", "processor_quota", "read_limits"]
-
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 """Where a container sees its own limits (Linux, "Control Group v2")."""
 

@@ -15,8 +15,6 @@ import numpy as np
 from backends.host import available_cores, core_numbers
 from backends.registry import package_version
 
-__all__ = ["describe_machine", "peak_memory_growth"]
-
 ROOT = Path(__file__).resolve().parents[2]
 MAX_GIT_SECONDS = 5.0
 

@@ -15,8 +15,6 @@ from backends.host import available_cores, core_numbers
 from parallel_core.system.control_group import processor_quota
 from parallel_core.system.formatting import figure, percent
 
-__all__ = ["MachineSample", "MachineWatch", "joined_watches", "sample_machine", "usable_cores", "watched"]
-
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
 PROCESSORS = Path("/proc/cpuinfo")

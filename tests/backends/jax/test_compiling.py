@@ -120,7 +120,7 @@ def test_a_label_that_is_none_is_found_when_the_program_has_run(jax_backend: Bac
 def test_a_unit_does_all_of_its_operations(jax_backend: Backend) -> None:
     import jax
 
-    from backends.jax.tracing import KEEPING_BARRIERS
+    from backends.jax.compiling import KEEPING_BARRIERS
 
     ops = jax_backend.ops
     unit = ops.as_unit(lambda x: tuple(ops.matmul(x, x) for _ in range(3)))
