@@ -11,11 +11,15 @@ from typing import TypeAlias
 import numpy as np
 
 from backends.arrays import tree_leaves
-from backends.conformance.failures import draw_failure, draw_refusal
-from backends.conformance.functions import draw_function
-from backends.conformance.gradients import draw_early_sums, draw_steps, draw_training, draw_value_and_grad
+from backends.conformance.failures import draw_failure, draw_overlap, draw_refusal
+from backends.conformance.functions import (
+    draw_early_sums,
+    draw_function,
+    draw_steps,
+    draw_training,
+    draw_value_and_grad,
+)
 from backends.conformance.model import Content, Model, UnsuitableError, Value, tuple_text
-from backends.conformance.overlaps import draw_overlap
 from backends.conformance.programs import Program
 
 Draw: TypeAlias = Callable[[Model], None]

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from backends.arrays import tree_leaves
-from backends.conformance.programs import Failure, Program, Statement
-from backends.conformance.reference import reference_namespace
+from backends.conformance.programs import Failure, Program, Statement, reference_namespace
 
 Content: TypeAlias = Any
 """An array of NumPy, or a tuple of contents."""

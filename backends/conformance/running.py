@@ -10,8 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import tree_leaves, tree_map
-from backends.conformance.programs import Program, Statement, namespace_for
-from backends.conformance.reference import reference_namespace
+from backends.conformance.programs import Program, Statement, namespace_for, reference_namespace
 from backends.errors import BackendError, ComputationError
 from backends.protocol import VERBS, Backend
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.conformance import Program, draw_program
-from backends.conformance.reference import Reference, reference_namespace
+from backends.conformance.programs import Reference, reference_namespace
 
 programs = st.randoms(use_true_random=False).map(draw_program)
 
