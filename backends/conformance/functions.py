@@ -172,22 +172,15 @@ def draw_training(model: Model) -> None:
         step = model.make(f"launch(ops.value_and_grad({network}), {texts})", inputs[0].device, *inputs)
         gradients.append(step.item(1))
     if random.random() < 0.5:
-        summed = [[one] for one in _allreduce(model, gradients)]
+        summed = [[one] for one in model.allreduce(gradients)]
         texts_of_sums = [one.text for (one,) in summed]
     else:
         # The last ones are ready first.
-        columns = [
-            _allreduce(model, [one.item(place) for one in gradients]) for place in range(-1, -1 - len(shapes), -1)
-        ]
+        columns = [model.allreduce([one.item(place) for one in gradients]) for place in range(-1, -1 - len(shapes), -1)]
         summed = [list(row) for row in zip(*reversed(columns), strict=True)]
         texts_of_sums = [tuple_text([one.text for one in row]) for row in summed]
     for old, sums, text in zip(parameters, summed, texts_of_sums, strict=True):
         model.make(f"launch(ops.sgd, {old.text}, {text}, 0.25)", old.device, consumes=[old, *sums])
-
-
-def _allreduce(model: Model, values: Sequence[Value]) -> list[Value]:
-    texts = ", ".join(value.text for value in values)
-    return model.make_on(f"allreduce([{texts}])", [value.device for value in values], consumes=values)
 
 
 WIDE = "lambda p, x: ops.total(ops.multiply(ops.add(ops.matmul(x, p[0]), ops.flatten(p[1])), x))"
@@ -206,7 +199,7 @@ def draw_early_sums(model: Model) -> None:
         call = f"launch(ops.value_and_grad({WIDE}), {parameters.text}, {x.text})"
         gradients.append(model.make(call, device, parameters, x).item(1))
     for place in random.choice(((1, 0), (-1, -2), (1,), (0, 1))):
-        for total in _allreduce(model, [one.item(place) for one in gradients]):
+        for total in model.allreduce([one.item(place) for one in gradients]):
             if random.random() < 0.5:
                 model.read(total)
 
