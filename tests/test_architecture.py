@@ -20,7 +20,7 @@ from tests.tree import tracked
 # Their public names are the backends' functions.
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
 IMPORTING_A_FRAMEWORK = OPS | {
-    *(f"backends.jax.{name}" for name in ("compiling", "identity", "pending", "steps", "tracing")),
+    *(f"backends.jax.{name}" for name in ("arguments", "compiling", "steps")),
     *("backends.mxnet.memory", "backends.mxnet.sharded_sum"),
 }
 MODULES = sorted(

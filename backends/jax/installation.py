@@ -6,8 +6,6 @@ from importlib.metadata import PackageNotFoundError, version
 from backends.installation.diagnosis import Diagnosis
 from backends.installation.frameworks import Installation
 
-__all__ = ["INSTALLATION"]
-
 OLDEST = {"jax": (0, 10), "numpy": (2,)}
 """The versions that it takes: JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""
 ENVIRONMENT = "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'"

@@ -9,8 +9,8 @@ from humanize import naturalsize
 
 from backends.host import available_cores, core_numbers
 from parallel_core.doctor.finding import Diagnosis, Finding
-from parallel_core.system.control_group import processor_quota, read_limits
 from parallel_core.system.formatting import percent
+from parallel_core.system.machine import processor_quota, read_limits
 from parallel_core.system.machine_watch import sample_machine, watched
 
 __all__ = ["examine_cores", "examine_load", "examine_memory"]

@@ -8,7 +8,7 @@ from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
 from parallel_core.terminal.console import progress_line
-from parallel_core.training.progress import CompletedSteps, Epoch
+from parallel_core.training.batches import CompletedSteps, Epoch
 
 __all__ = ["TrainingProgress", "epoch_line", "training_progress"]
 

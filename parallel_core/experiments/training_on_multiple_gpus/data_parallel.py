@@ -34,15 +34,12 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
 )
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine_watch import sample_machine, watched
-from parallel_core.training.batches import Settings, batches
+from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
-from parallel_core.training.lenet import initial_parameters, shapes
+from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import ignore
-from parallel_core.training.progress import Epoch
-from parallel_core.training.replicas import largest_replica_difference
-from parallel_core.training.step import launch_gradients
+from parallel_core.training.step import buckets_of, count_reduced_early, largest_replica_difference, launch_gradients
 
 EPOCH = "training, an epoch"
 SETTINGS = Parameter(
@@ -80,7 +77,7 @@ def program(
         check_resumable(checkpoints.resumed, settings, data)
         trial.notes.append(f"It went on from a checkpoint {checkpoints.resumed.origin}.")
     params = [backend.asarray(checkpoints.parameters(settings), device) for device in backend.devices]
-    buckets = buckets_of(settings.exchange, len(shapes()))
+    buckets = buckets_of(settings.exchange)
     trial.found("buckets", len(buckets))
     # The only bucket holds the last gradient too.
     few = replace(settings, limit=0 if len(buckets) == 1 else min(5, settings.limit or 5))

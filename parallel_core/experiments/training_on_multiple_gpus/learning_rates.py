@@ -50,11 +50,9 @@ from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine_watch import sample_machine, watched
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.divergence import NotFiniteError
-from parallel_core.training.loop import evaluate, ignore, train
-from parallel_core.training.progress import Epoch
+from parallel_core.training.loop import NotFiniteError, evaluate, ignore, train
 
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"

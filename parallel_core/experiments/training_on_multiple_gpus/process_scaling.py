@@ -28,10 +28,9 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.gradient_exchange import buckets_of, exchange
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import ignore, train_epoch
-from parallel_core.training.step import get_params
+from parallel_core.training.step import buckets_of, exchange, get_params
 
 TOGETHER, SILENT, ONE, EXCHANGE = "together", "without exchange", "one process", "exchange only"
 STEPS = 5
@@ -129,7 +128,7 @@ def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
     zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
     gradients = [backend.asarray(zeros, device) for device in backend.devices]
-    buckets, steps = buckets_of(settings.exchange, len(zeros)), settings.limit or STEPS
+    buckets, steps = buckets_of(settings.exchange), settings.limit or STEPS
     backend.waitall()
     start = perf_counter()
     for _ in range(steps):

@@ -23,11 +23,10 @@ from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.task_graph import Task, without_loads
 from parallel_core.measurement.timing import if_repeatable, interleave, measure
 from parallel_core.system.machine_watch import MachineWatch
-from parallel_core.training.batches import Settings, batches
+from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore, train_epoch
-from parallel_core.training.progress import Epoch
 from parallel_core.training.step import get_params, guards, train_batch
 
 FIXED, SCALED = "fixed batch", "scaled batch"

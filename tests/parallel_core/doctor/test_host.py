@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parallel_core.doctor import host
-from parallel_core.system import control_group
+from parallel_core.system import machine
 from tests.parallel_core.doctor.findings import command
 
 
@@ -21,7 +21,7 @@ from tests.parallel_core.doctor.findings import command
 def test_a_container_s_share_of_the_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, state: str, expected_command: str | None
 ) -> None:
-    monkeypatch.setattr(control_group, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(machine, "CONTROL_GROUP", tmp_path)
     monkeypatch.setattr(host, "core_numbers", lambda: [4, 5, 6, 7])
     monkeypatch.setattr(host, "available_cores", lambda: 4)
     (tmp_path / "cpu.max").write_text(limit)
@@ -33,14 +33,14 @@ def test_a_container_s_share_of_the_cores(
 
 
 def test_one_core_shows_nothing_parallel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_group, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(machine, "CONTROL_GROUP", tmp_path)
     monkeypatch.setattr(host, "available_cores", lambda: 1)
     monkeypatch.setattr(host.os, "cpu_count", lambda: 8)
     assert command(host.examine_cores()) == "taskset --cpu-list 0-7 parallel-core doctor"
 
 
 def test_without_a_limit_the_memory_is_the_machine_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_group, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(machine, "CONTROL_GROUP", tmp_path)
     unlimited = host.examine_memory().figures["total_bytes"]
     (tmp_path / "memory.max").write_text("max")
     assert host.examine_memory().figures["total_bytes"] == unlimited > 0

@@ -14,10 +14,10 @@ from parallel_core import Settings
 from parallel_core.command_line import cli
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.evaluate import compare, trained_briefly
+from parallel_core.training.batches import CompletedSteps
 from parallel_core.training.checkpoints import checkpoint_of, read_checkpoint, write_checkpoint
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import evaluate
-from parallel_core.training.progress import CompletedSteps
 from tests.parallel_core.experiments.small import small
 
 SMALL = small("evaluate")

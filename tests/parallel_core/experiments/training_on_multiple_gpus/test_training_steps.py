@@ -23,9 +23,8 @@ from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import repeatable
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.progress import Epoch
 from tests.parallel_core.experiments.runner.pretended import case
 
 MADE_UP = synthetic("a test needs no more", train=300, test=10)
