@@ -3,8 +3,7 @@
 import re
 from importlib.metadata import PackageNotFoundError, version
 
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import Installation
+from backends.installation.frameworks import Diagnosis, Installation
 
 __all__ = ["INSTALLATION"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.cuda_wheels import WHEELS, Wheel
+from backends.installation.cuda_libraries import WHEELS, Wheel
 from tests.backends.installation.compiler import compile_library
 from tests.conftest import RunPython
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, diagnose_installed
+from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -117,7 +116,8 @@ def test_a_role_without_its_other_variables_is_recognised(
 def test_variables_are_diagnosed_before_they_do_harm(
     framework: str, environment: dict[str, str], commands: list[str]
 ) -> None:
-    assert [wrong.command for wrong in diagnose_environment(framework, environment).values()] == commands
+    wrong = installation_of(framework).harmful_variables(environment)
+    assert [one.command for one in wrong.values()] == commands
 
 
 # Messages recorded elsewhere: of a CUDA build without its libraries, of GPUs and drivers that cannot be had here.
@@ -195,7 +195,7 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
         return installed
 
     monkeypatch.setattr("backends.jax.installation.version", version)
-    found = diagnose_installed("jax")
+    found = installation_of("jax").installed()
     assert (found and found.cause.startswith(begins or "")) == (begins and True)
     assert command in (found.command if found else "")
 
