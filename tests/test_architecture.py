@@ -81,7 +81,7 @@ CHAPTERS_OF_EXPERIMENTS = tuple(f"parallel_core.experiments.{chapter}" for chapt
 
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(CHAPTERS_OF_EXPERIMENTS)])
 def test_what_a_module_does_not_list_in_all_is_private(name: str) -> None:
-    """Beside an `__all__`, which only a user's interface needs, all is private; constants have no leading underscore."""
+    """Beside an `__all__`, which only what users import needs, all is private; constants begin with no underscore."""
     module = importlib.import_module(name)
     assert public_names(module) <= set(getattr(module, "__all__", public_names(module)))
     assert [constant for constant in vars(module) if re.fullmatch("_[A-Z][A-Z0-9_]*", constant)] == []
