@@ -34,11 +34,8 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
-from parallel_core.terminal.comparison import show_screen
-from parallel_core.terminal.comparison_progress import comparison_progress
+from parallel_core.terminal.comparison import comparison_progress, show_screen
 from parallel_core.terminal.console import terminal_console
-
-__all__ = ["choose_interpreters", "compare", "known_experiments", "refuse_unmeasured", "run_plan"]
 
 MINUTES_FOR_A_CELL = 0.25
 """How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""

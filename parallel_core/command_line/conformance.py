@@ -14,8 +14,6 @@ from parallel_core.errors import RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
 
-__all__ = ["conformance"]
-
 
 @click.command()
 @click.option("--backend", metavar="NAME", help="A framework that `list` names.")

@@ -23,17 +23,10 @@ from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.result import show_answer
 
-__all__ = ["is_several", "run_side_by_side"]
-
 SECONDS = 30.0
 """For each backend, its processes' starts included."""
 OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path", "work")
 """The options that a comparison has too, by their parameters."""
-
-
-def is_several(backend: str) -> bool:
-    """Tell whether more than one backend is named."""
-    return "," in backend
 
 
 def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:

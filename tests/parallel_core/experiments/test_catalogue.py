@@ -12,7 +12,7 @@ from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.run import run
 from parallel_core.comparison.time_budget import smallest
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
-from parallel_core.terminal.catalogue import show_catalogue
+from parallel_core.terminal.explanation import show_catalogue
 from tests.parallel_core.comparison.made_up import PLAN
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

@@ -63,7 +63,7 @@ def test_everything_is_timed_and_written_before_the_profiler_runs(
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
         return ""
 
-    monkeypatch.setattr("parallel_core.command_line.run.profile_and_show", profile_instead)
+    monkeypatch.setattr("parallel_core.command_line.run.one_backend.profile_and_show", profile_instead)
     arguments = [*SMALL, "--backend", "torch", "--json", str(path), "--trace", str(tmp_path / "trace.json")]
     done = CliRunner().invoke(cli, arguments)
     assert len(written) == 1, done.output
