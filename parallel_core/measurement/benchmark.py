@@ -7,8 +7,6 @@ from typing import Self, final
 from backends import Backend
 from parallel_core.system.formatting import seconds
 
-__all__ = ["Benchmark"]
-
 
 @final
 class Benchmark:

@@ -12,19 +12,9 @@ from typing import Any
 from backends import Array, Backend
 from backends.host import clock_without_compiling
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Case, Timing
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.result import Timing as Timing
 from parallel_core.system.machine_watch import MachineWatch, joined_watches, sample_machine, watched
-
-__all__ = [
-    "Timing",
-    "completion_times",
-    "countdown",
-    "if_repeatable",
-    "interleave",
-    "measure",
-    "repeatable",
-    "without_garbage_collection",
-]
 
 MOST_ROUNDS = 4
 """How many times as many rounds are taken on a disturbed machine, at most: three of four moments may be loud."""
@@ -139,14 +129,11 @@ def interleave(
     kept = _quietest(watches, rounds)
     watch = joined_watches([watches[index] for index in kept], len(watches) - len(kept))
 
-    def counted(taken: list[Timing]) -> list[Timing]:
-        return [taken[warmups + index] for index in kept]
-
     return tuple(
         Case(
             name,
-            seconds=tuple(done for _, done in counted(taken)),
-            dispatch_seconds=tuple(sent for sent, _ in counted(taken)),
+            seconds=tuple(taken[warmups + index][1] for index in kept),
+            dispatch_seconds=tuple(taken[warmups + index][0] for index in kept),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
             again=if_repeatable(cases[name]),
             watch=watch,
