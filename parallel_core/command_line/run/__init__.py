@@ -16,7 +16,6 @@ from parallel_core.experiments.explanation import explanation
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
 
-EXPLAIN = "--explain"
 GIVEN = "parallel_core.given"
 """Under which a command's context keeps the options that are given."""
 
@@ -45,9 +44,8 @@ class _ExperimentCommand(click.Command):
     """An experiment's command, whose --explain knows the options that stand after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what is given as it is written, for --explain, which is called before the others are read."""
-        if EXPLAIN in args:
-            ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
+        """Keep what is given as it is written: for other processes, and --explain, called before the rest is read."""
+        ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
         return super().parse_args(ctx, args)
 
 
@@ -69,7 +67,7 @@ def _command_of(experiment: Experiment) -> click.Command:
     shared = [
         *_shared_options(experiment),
         click.option(
-            EXPLAIN,
+            "--explain",
             is_flag=True,
             is_eager=True,
             expose_value=False,
@@ -87,7 +85,7 @@ def _command_of(experiment: Experiment) -> click.Command:
     @click.pass_context
     def command(ctx: click.Context, /, **values: Any) -> None:
         if "," in values["backend"]:
-            run_side_by_side(experiment, ctx)
+            run_side_by_side(experiment, ctx, ctx.meta[GIVEN])
             return
         of_all = {name: values.pop(name) for name in list(values) if name in SHARED}
         run_on_one_backend(experiment, of_all, values, ctx.obj)

@@ -80,9 +80,3 @@ def test_with_one_framework_the_status_is_0(make_stub: MakeStub, tmp_path: Path)
     assert json.loads(path.read_text())["works"]
     assert "✓ All that is installed works." in done.stdout
     assert "pip install 'parallel-core[torch]'" in done.stdout
-
-
-def test_bad_input_is_one_line_and_status_2() -> None:
-    done = program("--json", "/nowhere/doctor.json")
-    assert done.returncode == 2
-    assert done.stderr == "parallel-core: cannot write to /nowhere/doctor.json: No such file or directory\n"
