@@ -21,25 +21,6 @@ import numpy as np
 
 from parallel_core.system.formatting import figure, seconds
 
-__all__ = [
-    "FEWEST_FOR_A_VERDICT",
-    "SMALLEST_DIFFERENCE",
-    "Interval",
-    "Verdict",
-    "compare_times",
-    "decide",
-    "difference_interval",
-    "exponential",
-    "median_interval",
-    "ratio_interval",
-    "resampled_medians",
-    "stretched",
-    "student_t",
-    "verdict_on",
-    "with_bounds",
-    "with_seconds",
-]
-
 Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 
 RESAMPLES = 4000
@@ -192,17 +173,21 @@ def with_bounds(interval: Interval) -> str:
     digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
     # Adding zero turns the negative zero that rounding may give into a plain one.
     estimate, low, high = (f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval))
-    return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+    return f"{estimate} {between(low, high)}"
+
+
+def between(low: str, high: str) -> str:
+    """Write bounds: `(0.85–0.90)`; dots separate them if one is negative."""
+    return f"({low}{' … ' if '−' in low + high else '–'}{high})"
 
 
 def with_seconds(interval: Interval) -> str:
     """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if it is unbounded."""
-
     estimate, low, high = map(seconds, astuple(interval))
     if not math.isfinite(interval.high - interval.low):
         return estimate
     unit = " " + estimate.rpartition(" ")[2]
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)
-        return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+        return f"{estimate} {between(low, high)}"
     return f"{estimate} ({low} – {high})"

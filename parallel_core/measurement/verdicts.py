@@ -13,17 +13,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import Interval, exponential, resampled_medians, stretched
+from parallel_core.measurement.confidence_intervals import Interval, between, exponential, resampled_medians, stretched
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import percent
-
-__all__ = [
-    "BETWEEN_PROCESSES",
-    "MIN_NOISE",
-    "in_percent",
-    "over_rounds",
-    "times_as_long",
-]
 
 MIN_NOISE = 0.05
 """A ratio of two times is never known better than this, however quiet the machine seemed."""
@@ -83,4 +75,4 @@ def in_percent(share: Interval) -> str:
     if not math.isfinite(share.high):
         return percent(share.estimate)
     low, high = percent(share.low).removesuffix(" %"), percent(share.high)
-    return f"{percent(share.estimate)} ({low}{' … ' if '−' in low + high else '–'}{high})"
+    return f"{percent(share.estimate)} {between(low, high)}"

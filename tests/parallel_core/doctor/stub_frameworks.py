@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["BLOCKS", "DIES", "HIDDEN", "MakeStub", "make_plug_in", "make_stub"]
-
 BLOCKS = "import time\ntime.sleep(600)\n"
 DIES = "import os, sys\nsys.stderr.write({said!r})\nsys.stderr.flush()\nos.abort()\n"
 # Python imports this module first of all, in every process.
@@ -18,8 +16,7 @@ MakeStub = Callable[[str, str], None]
 
 
 DECLARES = """
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import Installation
+from backends.installation.frameworks import Diagnosis, Installation
 from backends.registry import Offer
 
 OFFER = Offer("own:Own", installation="own_installation:INSTALLATION")

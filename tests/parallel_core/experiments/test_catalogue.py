@@ -18,7 +18,7 @@ from parallel_core.command_line.launch import launch
 from parallel_core.command_line.run import run
 from parallel_core.comparison.time_budget import smallest
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.terminal.catalogue import show_catalogue
+from parallel_core.terminal.explanation import show_catalogue
 from tests.parallel_core.comparison.made_up import PLAN
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

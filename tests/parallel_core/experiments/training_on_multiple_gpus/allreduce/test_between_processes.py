@@ -16,7 +16,7 @@ from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import other_end, stream_between
-from parallel_core.terminal.sweep import bandwidths
+from parallel_core.terminal.result import bandwidths
 from tests.backends.process_groups.threads import together
 
 WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)

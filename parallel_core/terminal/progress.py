@@ -1,16 +1,49 @@
-"""What the user sees of training: a progress bar over all epochs, and each epoch's numbers above it."""
+"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn between timings alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
+from parallel_core.measurement.progress import listening
 from parallel_core.terminal.console import progress_line
 from parallel_core.training.batches import CompletedSteps, Epoch
 
-__all__ = ["TrainingProgress", "epoch_line", "training_progress"]
+SHOWN_FROM = 2.0
+"""Seconds from which on the line of a measurement is shown."""
+REDRAWN_EVERY = 0.2
+
+
+@contextmanager
+def measurement_progress(console: Console, title: str) -> Iterator[None]:
+    """Show within a `with` block what is measured, and how much of that is done; nothing if it is not a terminal."""
+    if not console.is_interactive:
+        yield
+        return
+    # Without a thread that draws: it would take time from what is measured.
+    progress = progress_line(console)
+    task = progress.add_task("", total=1.0)
+    started = monotonic()
+    drawn = started - REDRAWN_EVERY
+
+    def draw(what: str, share: float) -> None:
+        nonlocal drawn
+        now = monotonic()
+        if now - started < SHOWN_FROM or now - drawn < REDRAWN_EVERY:
+            return
+        drawn = now
+        progress.update(task, description=f"{title}: {what}", completed=share)
+        progress.start()
+        progress.refresh()
+
+    try:
+        with listening(draw):
+            yield
+    finally:
+        progress.stop()
 
 
 class _ImagesPerSecond(ProgressColumn):

@@ -1,18 +1,36 @@
-"""`parallel-core diff`: compare two saved comparisons, for a regression check."""
+"""`parallel-core report` and `diff`: the tables and page of a saved comparison again; two of them compared."""
 
 from pathlib import Path
 
 import click
 
 from parallel_core.command_line import options
+from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.storage import read_comparison, result_path
+from parallel_core.comparison.storage import REPORT, read_comparison, result_path
 from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.report import write_report
 from parallel_core.system import files
+from parallel_core.terminal.comparison import show_comparison, show_difference, show_screen
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.difference import show_difference
 
-__all__ = ["diff"]
+
+@click.command()
+@click.argument("saved", type=options.PATH)
+def report(saved: Path) -> None:
+    """Show a saved comparison, and write its report.
+
+    SAVED is a folder that `compare` has written. Use it to see the results of a comparison that was interrupted.
+    """
+    folder = saved if saved.is_dir() else saved.parent
+    comparison = read_comparison(saved)
+    files.check_outputs(folder / REPORT, others=[result_path(saved)])
+    analysis = analyse(comparison)
+    page = write_report(analysis, folder)
+    console = terminal_console()
+    show_comparison(analysis, console)
+    show_screen(analysis, console)
+    console.print(f"Report:  {page}", soft_wrap=True)
 
 
 @click.command()
