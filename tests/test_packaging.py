@@ -55,7 +55,6 @@ def test_the_extras_are_the_promised_ones(root: Path) -> None:
         "jax",
         "mxnet-cu112",
         "torch",
-        "plot",
         "test",
         "dev",
         "docs",

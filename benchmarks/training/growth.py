@@ -20,7 +20,11 @@ from benchmarks.harness.side_by_side import (
     worker,
 )
 from benchmarks.harness.turn_by_turn import work_in_turns
-from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.confidence_intervals import median_interval
+from parallel_core.plots.curves import Curve, CurvesChart, Panel
+from parallel_core.plots.scales import Axis, around, linear
+from parallel_core.plots.svg import titled
+from parallel_core.system.formatting import figure
 
 BACKENDS = ("mxnet", "torch")
 DEPTHS = (1, 10, 100, 1000, 10_000, 100_000)
@@ -156,28 +160,25 @@ def memory_findings(name: str, processes: Processes) -> list[Finding]:
 
 
 def draw_growth(processes: Processes, depths: Sequence[int], images: int, stream: BinaryIO) -> None:
-    """Draw the three as PNG: a panel each, a line for each framework."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    for name, marker in zip(BACKENDS, "os", strict=True):
+    """Draw the three as SVG: a panel each, a line for each framework."""
+    queued, places = Axis("queued operations", around(depths), figure, depths), linear(DEVICES)
+    on_cores, alone = (Axis(words, places, figure, DEVICES) for words in (f"devices on {CORES} cores", "devices"))
+    drawn: dict[str, list[Curve]] = {"μs to issue one": [], "images/s": [], "peak memory / parameters": []}
+    for number, name in enumerate(BACKENDS):
         measured = processes[f"{name}, queue"]
         costs = [median_interval([1e6 * min(one.seconds[f"{depth} queued"]) for one in measured]) for depth in depths]
         speeds = [median_interval(taken) for taken in rates(name, processes, images).values()]
         memories = [median_interval(taken) for taken in peaks(name, processes).values()]
-        for axes, places, intervals in ((left, depths, costs), (middle, DEVICES, speeds), (right, DEVICES, memories)):
-            axes.plot(places, estimates(intervals), marker=marker, label=name)
-    left.set(xscale="log", xlabel="queued operations", ylabel="μs to issue one", ylim=(0, None))
-    middle.set(xlabel=f"devices on {CORES} cores", ylabel="images/s", ylim=(0, None), xticks=DEVICES)
-    right.set(xlabel="devices", ylabel="peak memory / parameters", ylim=(0, None), xticks=DEVICES)
-    left.legend()
-    figure.savefig(stream, format="png", dpi=100)
-
-
-def estimates(intervals: Sequence[Interval]) -> list[float]:
-    """Return the intervals' middles."""
-    return [one.estimate for one in intervals]
+        rows = ((depths, costs), (DEVICES, speeds), (DEVICES, memories))
+        for curves, (xs, intervals) in zip(drawn.values(), rows, strict=True):
+            curves.append(Curve(name, f"c{number}", list(zip(xs, intervals, strict=True)), number))
+    panels = [
+        Panel(
+            "", x, Axis(words, linear([0, *(y.estimate for curve in curves for _, y in curve.points)]), figure), curves
+        )
+        for x, (words, curves) in zip((queued, on_cores, alone), drawn.items(), strict=True)
+    ]
+    stream.write(titled(CurvesChart(panels, columns=3), "Growth"))
 
 
 if __name__ == "__main__":

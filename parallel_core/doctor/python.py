@@ -16,14 +16,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 import parallel_core
-from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
+from parallel_core.doctor.finding import Diagnosis, Finding, Section
 
 __all__ = ["examine_packages", "examine_python", "for_this_python"]
 
 BARE_PIP = re.compile(r"(^|&& )pip ")
 PACKAGE = "parallel-core"
-PLOTTING = "plot"
-"""The one extra that is neither a framework nor for developers only."""
 
 
 def examine_python() -> Section:
@@ -59,23 +57,17 @@ def examine_packages() -> Section:
     """Compare the installed packages with those that parallel-core requires."""
     folder, own_version = str(Path(parallel_core.__file__).parent), version(PACKAGE)
     required = [Requirement(line) for line in requires(PACKAGE) or ()]
-    base = [one for one in required if _applies(one, "")]
-    plotting = [one for one in required if _applies(one, PLOTTING) and one not in base]
+    base = [one for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
     return Section(
         PACKAGE,
         (
             Finding(PACKAGE, "fine", f"{own_version} in {folder}", None, {"version": own_version, "path": folder}),
-            _compare("required packages", base, "broken"),
-            _compare("plotting packages", plotting, "absent"),
+            _compare("required packages", base),
         ),
     )
 
 
-def _applies(requirement: Requirement, extra: str) -> bool:
-    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-
-
-def _compare(name: str, required: Sequence[Requirement], state_if_missing: FindingState) -> Finding:
+def _compare(name: str, required: Sequence[Requirement]) -> Finding:
     installed = {one.name: _version(one.name) for one in required}
     missing = [one for one in required if installed[one.name] is None]
     wrong = [one for one in required if (have := installed[one.name]) and not one.specifier.contains(have, True)]
@@ -89,7 +81,7 @@ def _compare(name: str, required: Sequence[Requirement], state_if_missing: Findi
     needed = " ".join(shlex.quote(str(one).partition(";")[0].strip()) for one in (*missing, *wrong))
     cause = f"{PACKAGE} requires other versions: {text}" if wrong else text
     diagnosis = Diagnosis(cause, f"pip install {needed}")
-    return Finding(name, "broken" if wrong else state_if_missing, text, diagnosis, installed)
+    return Finding(name, "broken", text, diagnosis, installed)
 
 
 def _version(name: str) -> str | None:

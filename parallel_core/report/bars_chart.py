@@ -1,11 +1,10 @@
-"""Charts of bars, each beside its name and its value in words: figures, times, differences, the cost model, dispatch.
+"""The report's charts of bars: figures, times, differences, the cost model, dispatch.
 
-Colour says the kind of work and hatching that there is no queue; frameworks are named.
+Colour says the kind of work, and a hollow bar that there is no queue; frameworks are named.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
@@ -17,21 +16,9 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
-from parallel_core.report.scales import Scale, Tick, around, axis, from_zero, write_seconds
-from parallel_core.system.formatting import seconds
-
-__all__ = [
-    "Bar",
-    "BarGroup",
-    "BarsChart",
-    "case_times_chart",
-    "cost_model_chart",
-    "differences_chart",
-    "dispatch_chart",
-    "layers_chart",
-    "metric_chart",
-    "whisker",
-]
+from parallel_core.plots.bars import Bar, BarsChart
+from parallel_core.plots.scales import Axis, Scale, around, from_zero, write_seconds
+from parallel_core.system.formatting import figure, seconds
 
 WIDEST_WHISKER = 1.5
 """Of the longest bar: an interval from two processes may reach much farther, and its bounds are written beside it."""
@@ -53,33 +40,6 @@ COST_MODEL_METRICS = {
 }
 
 
-class Bar(NamedTuple):
-    """A bar from one place to another, in percent of the chart's width, with the bounds of its whisker."""
-
-    name: str
-    value: str
-    start: float
-    end: float
-    style: str
-    """The class by which the page's style sheet colours it."""
-    bounds: tuple[float, float] | None = None
-
-
-class BarGroup(NamedTuple):
-    """Bars under one heading, which is empty if they need none."""
-
-    name: str
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True)
-class BarsChart:
-    """Groups of bars on one scale; marks are drawn only where lengths alone would not tell the values."""
-
-    groups: tuple[BarGroup, ...]
-    ticks: tuple[Tick, ...] = ()
-
-
 class _Value(NamedTuple):
     name: str
     interval: Interval
@@ -89,7 +49,7 @@ class _Value(NamedTuple):
 def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw the metric that answers an experiment's question, in every cell, with intervals."""
     values = [_Value(cell.cell.side, cell.metric, _style_of(cell.cell)) for cell in experiment.believed if cell.metric]
-    return _chart({"": values}, with_bounds) if values else None
+    return _chart({"": values}, with_bounds, figure) if values else None
 
 
 def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
@@ -103,7 +63,7 @@ def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
         ]
         for name in names
     }
-    return _chart(groups, with_seconds) if groups else None
+    return _chart(groups, with_seconds, write_seconds) if groups else None
 
 
 def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
@@ -112,24 +72,23 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     if not compared:
         return None
     scale = from_zero(end for one in compared for end in accumulate(part.estimate for part in one.parts.values()))
-    groups = []
+    groups = {}
     for one in compared:
         told = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
         rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
-        bars = [*_stacked(rows, scale), *_stacked([("together", one.seconds, STYLES["total"])], scale)]
+        bars = [*_stacked(rows), *_stacked([("together", one.seconds, STYLES["total"])])]
         if one.verdict == "too few runs":
             # The bounds of two processes reach farther than anybody believes.
             bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
-        groups.append(BarGroup(f"{one.cell.side} against {one.against.side}: {told}", tuple(bars)))
-    return BarsChart(tuple(groups), axis(scale, write_seconds))
+        groups[f"{one.cell.side} against {one.against.side}: {told}"] = bars
+    return BarsChart(groups, Axis("", scale, write_seconds))
 
 
-def _stacked(rows: Sequence[tuple[str, Interval, str]], scale: Scale) -> list[Bar]:
+def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
     """Draw seconds as bars of which each begins where the one before ended: names, seconds and styles."""
     bars, at = [], 0.0
     for name, taken, style in rows:
-        start, end = sorted((scale.place(at), scale.place(at + taken.estimate)))
-        bars.append(Bar(name, with_seconds(taken), start, end, style))
+        bars.append(Bar(name, with_seconds(taken), at, at + taken.estimate, style))
         at += taken.estimate
     return bars
 
@@ -147,8 +106,8 @@ def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     if not drawn:
         return None
     scale = from_zero(end for rows in drawn.values() for end in accumulate(one.estimate for _, one, _ in rows))
-    groups = (BarGroup(side, tuple(_stacked(rows, scale))) for side, rows in drawn.items())
-    return BarsChart(tuple(groups), axis(scale, write_seconds))
+    groups = {side: _stacked(rows) for side, rows in drawn.items()}
+    return BarsChart(groups, Axis("", scale, write_seconds))
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
@@ -162,7 +121,7 @@ def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
         if wanted <= set(cell.metrics)
         for waiting, names in COST_MODEL_METRICS.items()
     }
-    return _chart(groups, with_seconds) if groups else None
+    return _chart(groups, with_seconds, write_seconds) if groups else None
 
 
 def dispatch_chart(analysis: Analysis) -> BarsChart | None:
@@ -176,43 +135,36 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     positive = [moment for both in moments.values() for moment in both if moment > 0]
     if not positive:
         return None
-    scale = around(positive)
     groups: dict[str, list[Bar]] = {}
     for cell, (returned, done) in moments.items():
         value = f"{seconds(returned)} of {seconds(done)}"
-        bar = Bar(cell.side, value, scale.place(returned), scale.place(done), _style_of(cell))
+        bar = Bar(cell.side, value, returned, done, _style_of(cell))
         groups.setdefault(cell.experiment, []).append(bar)
-    drawn = tuple(BarGroup(name, tuple(bars)) for name, bars in groups.items())
-    return BarsChart(drawn, axis(scale, write_seconds))
+    return BarsChart(groups, Axis("", around(positive), write_seconds))
 
 
 def _style_of(cell: Cell) -> str:
-    """Return the classes by which the style sheet draws a cell's bars: hatched without a queue."""
-    return "total hatched" if cell.engine == "sync" else "total"
-
-
-def whisker(interval: Interval, scale: Scale) -> tuple[float, float] | None:
-    """Return where an interval begins and ends on a scale; None for that of a single process, which has no bounds."""
-    if not math.isfinite(interval.high):
-        return None
-    return scale.place(interval.low), scale.place(interval.high)
+    """Return the classes by which the style sheet draws a cell's bars: hollow without a queue."""
+    return "total hollow" if cell.engine == "sync" else "total"
 
 
 def _cost_model_style(cell: CellAnalysis, label: str) -> str:
     return _style_of(cell.cell) if label == "measured" else "predicted"
 
 
-def _chart(groups: Mapping[str, Sequence[_Value]], write: Callable[[Interval], str]) -> BarsChart:
+def _chart(
+    groups: Mapping[str, Sequence[_Value]], write: Callable[[Interval], str], write_mark: Callable[[float], str]
+) -> BarsChart:
     scale = _scale(value.interval for values in groups.values() for value in values)
-    return BarsChart(
-        tuple(BarGroup(name, tuple(_bar(value, scale, write) for value in values)) for name, values in groups.items())
-    )
+    drawn = {name: [_bar(value, write(value.interval)) for value in values] for name, values in groups.items()}
+    return BarsChart(drawn, Axis("", scale, write_mark))
 
 
-def _bar(value: _Value, scale: Scale, write: Callable[[Interval], str]) -> Bar:
+def _bar(value: _Value, written: str) -> Bar:
     interval = value.interval
-    start, end = sorted((scale.place(0), scale.place(interval.estimate)))
-    return Bar(value.name, write(interval), start, end, value.style, whisker(interval, scale))
+    # That of a single process has no bounds.
+    bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
+    return Bar(value.name, written, 0, interval.estimate, value.style, bounds)
 
 
 def _scale(intervals: Iterable[Interval]) -> Scale:

@@ -20,8 +20,6 @@ from backends.devices import parse_device
 from backends.protocol import VERBS
 from backends.registry import class_of
 
-__all__ = ["Verb", "source_of_verb", "verbs"]
-
 
 @dataclass(frozen=True)
 class Verb:

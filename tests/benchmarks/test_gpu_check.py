@@ -27,7 +27,6 @@ ABSENT = (
     "hypothesis",
     "jinja2",
     "markupsafe",
-    "matplotlib",
     "msgspec",
     "mxnet",
     "platformdirs",

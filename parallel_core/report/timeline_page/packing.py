@@ -27,8 +27,6 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.lanes import lane_order, look, shortened
 
-__all__ = ["MARK", "Packed", "first_time", "pack"]
-
 MARK = "mark"
 """How cases and annotations look, beside the looks of spans."""
 PATH = "critical path"

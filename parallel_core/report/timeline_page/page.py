@@ -9,15 +9,13 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backends.profiling import Timeline
-from parallel_core.plots.style import LOOKS, key_case, message_of
+from parallel_core.plots.timeline import LOOKS, key_case, message_of
 from parallel_core.report.timeline_page.packing import MARK, MAX_NAME_CHARACTERS, first_time, pack
 from parallel_core.system import files
 from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.trace_analysis.case_spans import KINDS
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.lanes import overlap_phrases, shortened
-
-__all__ = ["render", "write_timeline_page"]
 
 MAX_ROWS = 15
 """Of operations and parts of a critical path, those that took the most time, and of steps."""
@@ -71,7 +69,7 @@ def render(
     origin = min((first_time(timeline) + shifts[name] for name, timeline in timelines.items()), default=0)
     shown = [_shown(name, timeline, figures[name], origin - shifts[name]) for name, timeline in timelines.items()]
     used = set[str]().union(*(one.looks for one in shown))
-    looks: dict[str, str] = {one: appearance.name for one, appearance in LOOKS.items() if one in used}
+    looks: dict[str, str] = {one: words for one, words in LOOKS.items() if one in used}
     if MARK in used:
         looks |= {MARK: "cases and annotations"}
     source = ", ".join(dict.fromkeys(timeline.source for timeline in timelines.values()))
@@ -84,7 +82,7 @@ def render(
         key=key.case if key else "",
         spans=sum(len(timeline.spans) for timeline in timelines.values()),
         looks=looks,
-        kinds={kind: LOOKS[kind].name for kind in KINDS},
+        kinds={kind: LOOKS[kind] for kind in KINDS},
         max_rows=MAX_ROWS,
     )
 

@@ -24,6 +24,6 @@ def test_growth_is_drawn(tmp_path: Path) -> None:
             peak = {"peak_bytes": 3.0 * count, "parameter_bytes": 1.0}
             processes[f"{name}, memory of {count}"] = [Measured({}, peak, {})]
     draw: Callable[..., None] = growth.draw_growth
-    with (tmp_path / "growth.png").open("wb") as stream:
+    with (tmp_path / "growth.svg").open("wb") as stream:
         draw(processes, (1, 10), 100, stream)
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    assert b">peak memory / parameters</text>" in (tmp_path / "growth.svg").read_bytes()

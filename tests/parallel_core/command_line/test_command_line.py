@@ -112,7 +112,7 @@ def test_a_variant_from_the_command_line(require: Callable[[str], None], backend
 def test_training_on_synthetic_data_says_so_everywhere(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = tmp_path / "curve.png"
+    picture = tmp_path / "curve.svg"
     monkeypatch.setattr("parallel_core.training.dataset.DEBIAN", Path("/nowhere"))
     monkeypatch.setattr("parallel_core.training.dataset.ORIGIN", "http://127.0.0.1:9/")
     monkeypatch.setattr("parallel_core.training.dataset.synthetic.__defaults__", (300, 50))
@@ -123,7 +123,7 @@ def test_training_on_synthetic_data_says_so_everywhere(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["data"].startswith("synthetic images")
     assert done.stderr.count("data: synthetic images") == 1
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert b">loss per image</text>" in picture.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,11 @@ def test_training_on_synthetic_data_says_so_everywhere(
             ["run", "data-parallel", "--backend", "numpy", "--data-dir", "/nowhere"],
             "data directory /nowhere cannot be read",
         ),
-        (["run", "data-parallel", "--backend", "numpy", "--plot", "/nowhere/x.png"], "cannot write to /nowhere/x.png"),
+        (["run", "data-parallel", "--backend", "numpy", "--plot", "/nowhere/x.svg"], "cannot write to /nowhere/x.svg"),
+        (
+            ["run", "data-parallel", "--backend", "numpy", "--plot", "x.png"],
+            "pictures are SVG, so end its name in .svg",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(program: RunProgram, arguments: list[str], message: str) -> None:

@@ -118,7 +118,7 @@ def test_a_refusal_is_one_line_and_status_2(tmp_path: Path) -> None:
 def test_a_picture_of_no_known_kind_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     done = shown(tmp_path / "none.json", "--timeline", tmp_path / "picture.txt")
     assert isinstance(done.exception, RequestError)
-    assert "names no kind of picture" in str(done.exception)
+    assert "pictures are SVG, so end its name in .svg" in str(done.exception)
 
 
 def test_the_figures_in_json_have_standard_output_to_themselves(tmp_path: Path) -> None:

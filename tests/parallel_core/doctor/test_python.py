@@ -25,13 +25,6 @@ def test_packages_are_compared_with_what_is_required(monkeypatch: pytest.MonkeyP
     assert command(finding) == "pip install 'no-such-package>=2'"
 
 
-def test_what_only_plotting_needs_may_be_absent_but_not_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    section = required(monkeypatch, "no-such-package>=2; extra == 'plot'")
-    assert states(section) == {"parallel-core": "fine", "required packages": "fine", "plotting packages": "absent"}
-    assert command(named(section, "plotting packages")) == "pip install 'no-such-package>=2'"
-    assert named(required(monkeypatch, "rich>=999; extra == 'plot'"), "plotting packages").state == "broken"
-
-
 def test_commands_are_for_this_python_if_the_shell_s_pip_is_another_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,10 +74,10 @@ def test_everything_is_timed_and_written_before_the_profiler_runs(
     ("arguments", "message"),
     [
         (("--backend", "numpy", "--trace", "{}/t.json", "--json", "{}/t.json"), "two files would be written to"),
-        (("--backend", "numpy", "--timeline", "{}/t.png"), "numpy has no profiler of its own"),
+        (("--backend", "numpy", "--timeline", "{}/t.svg"), "numpy has no profiler of its own"),
         (("--backend", "torch", "--trace", "-"), "--trace needs a file"),
         (("--backend", "torch", "--trace", "{}/nowhere/t.json"), "nowhere"),
-        (("--backend", "torch", "--timeline", "{}/t.txt"), "names no kind of picture"),
+        (("--backend", "torch", "--timeline", "{}/t.txt"), "pictures are SVG, so end its name in .svg"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -66,7 +66,7 @@ def test_a_backend_runs_in_the_environment_that_is_named_for_it(tmp_path: Path) 
     [
         (("mxnet,nmupy",), "unknown backend 'nmupy'"),
         (("mxnet,mxnet",), "names one backend twice"),
-        (("mxnet,torch", "--plot", "a.png"), "--plot is for one backend at a time"),
+        (("mxnet,torch", "--plot", "a.svg"), "--plot is for one backend at a time"),
         (("mxnet,torch", "--workers", "2"), "--workers is for one backend at a time"),
         (("mxnet,torch", "--variant", "tf32"), "--variant is for one backend at a time"),
         (("mxnet,torch", "--devices", "cpu:1,cpu:2"), "--devices needs a number"),
