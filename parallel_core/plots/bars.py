@@ -1,13 +1,16 @@
 """Charts of bars, each beside its name and its value in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from parallel_core.plots.scales import Axis
+from parallel_core.plots.scales import Axis, around, from_zero, write_seconds
 from parallel_core.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, text_width
 
 ROW, GAP = 24.0, 12.0
+WIDEST_WHISKER = 1.5
+"""Of the longest bar: an interval from two processes may reach much farther, and its bounds are written beside it."""
 
 
 class Bar(NamedTuple):
@@ -26,11 +29,24 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class BarsChart:
-    """Bars under headings, which may be empty, on one scale."""
+    """Bars under headings, which may be empty, on one scale whose marks are written by `write`."""
 
     groups: Mapping[str, Sequence[Bar]]
-    axis: Axis
+    write: Callable[[float], str] = write_seconds
+    title: str = ""
+    log: bool = False
+    widest: float = WIDEST_WHISKER
     width: float = WIDTH
+
+    @cached_property
+    def axis(self) -> Axis:
+        """The scale that holds all bars, and their whiskers up to `widest` times the longest bar."""
+        bars = [bar for group in self.groups.values() for bar in group]
+        ends = [end for bar in bars for end in (bar.start, bar.end)]
+        longest = self.widest * max(map(abs, ends))
+        bounds = [min(max(bound, -longest), longest) for bar in bars for bound in bar.bounds or ()]
+        scale = around(end for end in ends if end > 0) if self.log else from_zero([*ends, *bounds])
+        return Axis(self.title, scale, self.write)
 
     def draw(self, picture: Picture) -> None:
         """Draw names at the left and values at the right of all bars."""
@@ -49,7 +65,7 @@ class BarsChart:
     def _draw_bar(self, picture: Picture, bar: Bar, left: float, room: float) -> None:
         start, end, low, high, inner = (
             left + room * self.axis.scale.place(value)
-            for value in (*sorted((bar.start, bar.end)), *(bar.bounds or (0, 0)), bar.inner or 0)
+            for value in (*sorted((bar.start, bar.end)), *(bar.bounds or (bar.end,) * 2), bar.inner or bar.end)
         )
         middle = picture.bottom + ROW / 2
         picture.name(middle, bar.name)

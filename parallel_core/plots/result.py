@@ -1,11 +1,12 @@
 """The picture of a result: its task graph, its learning curve, the curves of its sweep, or the times of its cases."""
 
+from math import inf
+
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.plots.bars import Bar, BarsChart
 from parallel_core.plots.curves import Curve, exact, learning_chart, sweep_chart
-from parallel_core.plots.scales import Axis, from_zero, write_seconds
 from parallel_core.plots.svg import Chart, titled
 from parallel_core.plots.task_graph import TaskGraph
 from parallel_core.system.formatting import engine_in_words, seconds
@@ -50,7 +51,6 @@ def _case_times(result: Result) -> BarsChart:
         )
         for case in result.cases
     ]
-    scale = from_zero(max(case.seconds) for case in result.cases)
     whiskers = "; whiskers: from the fastest to the slowest round" if several else ""
     title = f"pale: until all was done; dark: until control returned{whiskers}"
-    return BarsChart({"": bars}, Axis(title, scale, write_seconds))
+    return BarsChart({"": bars}, title=title, widest=inf)

@@ -79,7 +79,8 @@ class Picture:
         self.text(0, y, shortened(words, MAX_NAME_LETTERS), words)
 
     def paragraph(self, words: str, style: str = "", left: float = 0.0) -> None:
-        """Write text in as many lines as it takes."""
+        """Write text in as many lines as it takes, with some room above."""
+        self.bottom += 4
         for line in wrap(words, int((self.width - left) / (SIZE * LETTER))):
             self.text(left, self.bottom + LINE / 2, line, style=style)
             self.bottom += LINE

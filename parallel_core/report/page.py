@@ -22,16 +22,7 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT,
 from parallel_core.measurement.result import Result
 from parallel_core.plots.svg import inline, style_sheet
 from parallel_core.plots.task_graph import TaskGraph
-from parallel_core.report.bars_chart import (
-    case_times_chart,
-    cost_model_chart,
-    differences_chart,
-    dispatch_chart,
-    layers_chart,
-    metric_chart,
-)
-from parallel_core.report.curves_chart import curves_of, learning_of, table_of, trained
-from parallel_core.report.timelines_chart import timelines_of
+from parallel_core.report import charts
 from parallel_core.report.verbs import verbs
 from parallel_core.system.formatting import kernels_in_words, listed
 
@@ -66,7 +57,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         first_timelines=next((by_name[name]["timelines"] for name in KEY_EXPERIMENTS if name in by_name), None),
         cells=analysis.cells,
         experiments=sections,
-        dispatch=inline(dispatch_chart(analysis), "Dispatch against completion"),
+        dispatch=inline(charts.dispatch_chart(analysis), "Dispatch against completion"),
         environments=_environments(comparison),
         first_batches=FIRST_BATCHES,
         backends=[title(name) for name in analysis.backends],
@@ -110,20 +101,20 @@ def _unbounded(interval: Interval) -> Interval:
 
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
-    curves = curves_of(experiment)
+    curves, table = charts.curves_chart(experiment)
     without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
     count = len(analysis.experiments)
-    timelines, unprofiled = timelines_of(experiment, timeline_of, count) if timeline_of else (None, {})
-    results = [result for _, result in trained(experiment)]
-    charts = {
-        "figure": metric_chart(experiment),
-        "times": None if without_times else case_times_chart(experiment),
+    timelines, unprofiled = charts.timelines_chart(experiment, timeline_of, count) if timeline_of else (None, {})
+    results = [result for _, result in charts.trained(experiment)]
+    drawn = {
+        "figure": charts.metric_chart(experiment),
+        "times": None if without_times else charts.case_times_chart(experiment),
         "timelines": timelines,
-        "differences": differences_chart(experiment),
+        "differences": charts.differences_chart(experiment),
         "curves": curves,
-        "layers": layers_chart(experiment),
-        "cost_model": cost_model_chart(experiment),
-        "learning": learning_of(analysis, experiment),
+        "layers": charts.layers_chart(experiment),
+        "cost_model": charts.cost_model_chart(experiment),
+        "learning": charts.learning_curves(analysis, experiment),
     }
     first = _first_results(experiment)
     return {
@@ -131,10 +122,10 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "lesson": experiment.answer,
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
-        **{name: inline(chart, f"{described.name}: {name}") for name, chart in charts.items()},
+        **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,
         "kernels": {name: words for name, one in first.items() if (words := kernels_in_words(one.backend))},
-        "table": table_of(experiment),
+        "table": table,
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
         "agreement": _max_loss_difference(results),

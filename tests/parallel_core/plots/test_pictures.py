@@ -59,7 +59,7 @@ def test_bars_begin_and_end_where_their_values_lie() -> None:
         Bar("negative", "four", 8, 4, "copy", (1, 9), inner=6),
         Bar("nothing", "0 in all", 2, 2, "host"),
     ]
-    drawn = Drawn(titled(BarsChart({"": bars[:1], "under <this>": bars[1:]}, AXIS), "a title"))
+    drawn = Drawn(titled(BarsChart({"": bars[:1], "under <this>": bars[1:]}, figure, "an axis"), "a title"))
     whole, negative, inner, nothing = drawn.boxes
     room = whole.end - whole.start
     assert [(box.start - whole.start) / room for box in (negative, nothing)] == pytest.approx([0.4, 0.2], abs=1e-3)
@@ -105,7 +105,7 @@ def test_learning_curves_are_thinned_and_thinner_one_by_one() -> None:
 
 def test_what_xml_cannot_hold_is_replaced() -> None:
     hostile = f"\x00\x1b {NASTY} \ud800"
-    svg = titled(BarsChart({hostile: [Bar(hostile, hostile, 0, 1, "copy")]}, AXIS), hostile)
+    svg = titled(BarsChart({hostile: [Bar(hostile, hostile, 0, 1, "copy")]}), hostile)
     assert NASTY.encode() not in svg
     assert any(NASTY in text for text in Drawn(svg).texts)
-    assert NASTY not in (inline(BarsChart({"": [Bar(hostile, "", 0, 1, "copy")]}, AXIS), hostile) or "")
+    assert NASTY not in (inline(BarsChart({"": [Bar(hostile, "", 0, 1, "copy")]}), hostile) or "")

@@ -9,7 +9,7 @@ from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.plots.bars import BarsChart
-from parallel_core.report.bars_chart import (
+from parallel_core.report.charts import (
     case_times_chart,
     cost_model_chart,
     differences_chart,

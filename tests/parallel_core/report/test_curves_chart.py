@@ -9,7 +9,7 @@ from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis, anal
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.plots.curves import CurvesChart
 from parallel_core.plots.svg import inline
-from parallel_core.report.curves_chart import curves_of, learning_of, table_of
+from parallel_core.report.charts import curves_chart, learning_curves
 from tests.parallel_core.comparison.made_up import TIMES, every_chart
 from tests.parallel_core.plots.drawn import Drawn
 
@@ -29,7 +29,7 @@ def drawn(chart: CurvesChart | None) -> CurvesChart:
 
 
 def test_a_sweep_has_a_panel_for_each_cell_and_a_table(analysis: Analysis) -> None:
-    chart = drawn(curves_of(of(analysis, "allreduce")))
+    chart = drawn(curves_chart(of(analysis, "allreduce"))[0])
     assert [panel.name for panel in chart.panels] == list(TIMES)
     for panel in chart.panels:
         assert [curve.label for curve in panel.curves] == ["plain copy", "star", "native"]
@@ -37,18 +37,18 @@ def test_a_sweep_has_a_panel_for_each_cell_and_a_table(analysis: Analysis) -> No
         assert [(curve.dash != "", curve.shape) for curve in panel.curves] == [(True, None), (False, 0), (False, 1)]
         assert [label for _, label in panel.x.ticks] == ["4 KiB", "4 MiB"]
     assert "star: 0.10 (0.10–0.10); each device's vector: 4 KiB" in Drawn(str(inline(chart, "curves"))).titles
-    table = table_of(of(analysis, "allreduce"))
+    table = curves_chart(of(analysis, "allreduce"))[1]
     assert table[0][:3] == ("each device's vector", "mxnet async: plain copy", "mxnet async: star")
     assert [row[0] for row in table[1:]] == ["4 KiB", "4 MiB"]
 
 
 def test_only_what_sweeps_has_curves(analysis: Analysis) -> None:
     parallel = of(analysis, "parallel")
-    assert (curves_of(parallel), table_of(parallel), learning_of(analysis, parallel)) == (None, (), None)
+    assert (curves_chart(parallel), learning_curves(analysis, parallel)) == ((None, ()), None)
 
 
 def test_learning_curves_have_a_colour_for_a_framework_and_dots_without_a_queue(analysis: Analysis) -> None:
-    losses, accuracies = drawn(learning_of(analysis, of(analysis, "data-parallel"))).panels
+    losses, accuracies = drawn(learning_curves(analysis, of(analysis, "data-parallel"))).panels
     for panel in (losses, accuracies):
         assert [curve.label for curve in panel.curves] == list(TIMES)
         assert [curve.style for curve in panel.curves] == ["c0", "c0", "c1", "c1"]
@@ -60,5 +60,5 @@ def test_a_logarithmic_scale_needs_no_value_that_fits_it(analysis: Analysis, val
     experiment = of(analysis, "allreduce")
     cell = experiment.cells[0]
     curves = {label: (Interval(value, value, value),) * 2 for label in cell.curves}
-    chart = drawn(curves_of(replace(experiment, cells=(replace(cell, curves=curves),))))
+    chart = drawn(curves_chart(replace(experiment, cells=(replace(cell, curves=curves),)))[0])
     assert "nan" not in str(inline(chart, "curves"))

@@ -12,8 +12,8 @@ from parallel_core.comparison.storage import new_traces, saved_timelines, trace_
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.plots.timeline import TimelinesChart
 from parallel_core.report import write_report
+from parallel_core.report.charts import timelines_chart
 from parallel_core.report.page import render
-from parallel_core.report.timelines_chart import timelines_of
 from tests.parallel_core.comparison.made_up import NASTY, comparison, failed, measured
 from tests.parallel_core.plots.frameworks import many_small
 from tests.parallel_core.report.pages import TIMELINES, timeline_of
@@ -36,7 +36,7 @@ def drawn(found: tuple[TimelinesChart | None, dict[str, str]]) -> TimelinesChart
 
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
-    chart, without = timelines_of(analysed(), timeline_of)
+    chart, without = timelines_chart(analysed(), timeline_of)
     assert without == {"mxnet sync": NASTY}
     panels = drawn((chart, without)).panels
     assert [(panel.name, panel.remarks) for panel in panels] == [
@@ -80,13 +80,13 @@ def test_pages_with_all_traces_are_small() -> None:
 
 
 def test_another_case_than_the_experiment_s_is_named() -> None:
-    first = drawn(timelines_of(analysed("parallel"), small)).panels[0]
+    first = drawn(timelines_chart(analysed("parallel"), small)).panels[0]
     assert first.remarks == "250 ms of “increments”, 1.1 queues at once"
 
 
 def test_many_experiments_share_the_page() -> None:
     alone, one_of_many = (
-        sum(panel.shown.count for panel in drawn(timelines_of(analysed(), small, experiments=count)).panels)
+        sum(panel.shown.count for panel in drawn(timelines_chart(analysed(), small, experiments=count)).panels)
         for count in (1, 20)
     )
     assert 0 < one_of_many <= 300 < alone
@@ -104,7 +104,7 @@ def test_many_experiments_share_the_page() -> None:
     ],
 )
 def test_a_trace_without_anything_to_draw_says_why(timeline: Timeline, reason: str) -> None:
-    found, without = timelines_of(analysed(), lambda _: timeline)
+    found, without = timelines_chart(analysed(), lambda _: timeline)
     assert (found, set(without.values())) == (None, {reason})
     page = render(analyse(compared()), lambda _: timeline)
     assert f"Without a timeline: mxnet async ({reason}), " in page
