@@ -45,7 +45,6 @@ class Picture:
 
     def __init__(self, label: str, width: float = WIDTH) -> None:
         self.width, self.bottom = width, 0.0
-        label = UNPRINTABLE.sub("�", label)
         named = {"class": "picture", "role": "group", "aria-label": label, "font-size": f"{SIZE:g}"}
         self._root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **named})
 
@@ -62,12 +61,12 @@ class Picture:
         part = SubElement(self._root if within is None else within, tag)
         for name, value in attributes.items():
             written = value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
-            part.set("class" if name == "style" else name.replace("_", "-"), UNPRINTABLE.sub("�", written))
+            part.set("class" if name == "style" else name.replace("_", "-"), written)
         if title:
-            SubElement(part, "title").text = UNPRINTABLE.sub("�", title)
-            part[0].tail = UNPRINTABLE.sub("�", words)
+            SubElement(part, "title").text = title
+            part[0].tail = words
         else:
-            part.text = UNPRINTABLE.sub("�", words)
+            part.text = words
         return part
 
     def text(self, x: float, y: float, words: str, title: str = "", /, **attributes: str | float) -> None:
@@ -128,22 +127,21 @@ class Picture:
 
     def inline(self) -> Markup:
         """Return it for a page that has the style."""
-        self._finish(0.0)
-        return Markup(tostring(self._root, encoding="unicode"))
+        return Markup(self._written(0))
 
     def whole(self) -> bytes:
         """Return it as a file's content, on a paper of its own."""
-        style = Element("style")
-        style.text = style_sheet()
-        self._finish(PAPER)
-        sides = {"x": f"-{PAPER:g}", "y": f"-{PAPER:g}", "width": "100%", "height": "100%"}
-        self._root[:0] = [style, Element("rect", {**sides, "class": "paper"})]
-        return tostring(self._root, encoding="unicode").encode(errors="replace")
+        style = self.add("style", style_sheet())
+        paper = self.add("rect", x=-PAPER, y=-PAPER, width="100%", height="100%", style="paper")
+        # They stand first: the paper lies behind all.
+        self._root[:] = [style, paper, *self._root[:-2]]
+        return self._written(PAPER).encode(errors="replace")
 
-    def _finish(self, margin: float) -> None:
+    def _written(self, margin: float) -> str:
         width, height = (f"{side + 2 * margin:g}" for side in (self.width, round(self.bottom)))
         box = f"{-margin:g} {-margin:g} {width} {height}"
         self._root.attrib |= {"viewBox": box, "width": width, "height": height}
+        return UNPRINTABLE.sub("�", tostring(self._root, encoding="unicode"))
 
 
 def style_sheet() -> str:

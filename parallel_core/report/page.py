@@ -1,6 +1,5 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
-import math
 import re
 from dataclasses import replace
 from datetime import datetime
@@ -18,8 +17,9 @@ from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds, with_seconds
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
+from parallel_core.plots.curves import exact
 from parallel_core.plots.svg import inline, style_sheet
 from parallel_core.plots.task_graph import TaskGraph
 from parallel_core.report import charts
@@ -40,10 +40,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["bounds"] = with_bounds
-    environment.filters["listed"] = listed
-    environment.filters["times"] = with_seconds
-    environment.filters["prose"] = _prose
+    environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds, "prose": _prose}
     comparison, analysis = analysis.comparison, _without_few(analysis)
     sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
     by_name = {section["described"].name: section for section in sections}
@@ -89,14 +86,10 @@ def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
         return cell
     return replace(
         cell,
-        times={name: _unbounded(interval) for name, interval in cell.times.items()},
-        metrics={name: _unbounded(interval) for name, interval in cell.metrics.items()},
-        curves={label: tuple(map(_unbounded, intervals)) for label, intervals in cell.curves.items()},
+        times={name: exact(interval.estimate) for name, interval in cell.times.items()},
+        metrics={name: exact(interval.estimate) for name, interval in cell.metrics.items()},
+        curves={label: tuple(exact(one.estimate) for one in values) for label, values in cell.curves.items()},
     )
-
-
-def _unbounded(interval: Interval) -> Interval:
-    return Interval(interval.estimate, -math.inf, math.inf)
 
 
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
