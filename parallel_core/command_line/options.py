@@ -163,9 +163,7 @@ variants = click.option(
     help="How it schedules; --explain lists the names. Repeatable.",
 )
 json_file = click.option("--json", "json_path", type=PATH, metavar="FILE", help="- for standard output.")
-plot_file = click.option(
-    "--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, by its ending PNG, SVG or PDF."
-)
+plot_file = click.option("--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, as SVG.")
 trace_file = click.option(
     "--trace",
     "trace_path",
@@ -189,5 +187,5 @@ timeline_file = click.option(
     "timeline_path",
     type=PATH,
     metavar="FILE",
-    help="A picture of that repetition, a lane for each queue: PNG, SVG or PDF.",
+    help="A picture of that repetition, a lane for each queue, as SVG.",
 )

@@ -37,7 +37,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     "picture",
     type=options.PATH,
     metavar="PICTURE",
-    help="Draw it, a lane for each queue, as PNG, SVG or PDF by the ending of the name.",
+    help="Draw it, a lane for each queue, as SVG.",
 )
 @click.option(
     "--html",

@@ -22,8 +22,6 @@ from parallel_core.doctor.frameworks import Attempt
 
 BARE_PIP = re.compile(r"(^|&& )pip ")
 PACKAGE = "parallel-core"
-PLOTTING = "plot"
-"""The one extra that is neither a framework nor for developers only."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PLACES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
@@ -60,15 +58,11 @@ def examine_packages() -> Iterator[Finding]:
     folder, own_version = str(Path(parallel_core.__file__).parent), version(PACKAGE)
     yield Finding(PACKAGE, "fine", f"{own_version} in {folder}", None, {"version": own_version, "path": folder})
     required = [Requirement(line) for line in requires(PACKAGE) or ()]
-    base, plotting = (
-        [one for one in required if one.marker is None or one.marker.evaluate({"extra": extra})]
-        for extra in ("", PLOTTING)
-    )
-    yield _compare("required packages", base, "broken")
-    yield _compare("plotting packages", [one for one in plotting if one not in base], "absent")
+    base = [one for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
+    yield _compare("required packages", base)
 
 
-def _compare(name: str, required: Sequence[Requirement], state_if_missing: FindingState) -> Finding:
+def _compare(name: str, required: Sequence[Requirement]) -> Finding:
     installed = {one.name: _version(one.name) for one in required}
     missing = [one for one in required if installed[one.name] is None]
     wrong = [one for one in required if (have := installed[one.name]) and not one.specifier.contains(have, True)]
@@ -82,7 +76,7 @@ def _compare(name: str, required: Sequence[Requirement], state_if_missing: Findi
     needed = " ".join(shlex.quote(str(one).partition(";")[0].strip()) for one in (*missing, *wrong))
     cause = f"{PACKAGE} requires other versions: {text}" if wrong else text
     diagnosis = Diagnosis(cause, f"pip install {needed}")
-    return Finding(name, "broken" if wrong else state_if_missing, text, diagnosis, installed)
+    return Finding(name, "broken", text, diagnosis, installed)
 
 
 def _version(name: str) -> str | None:

@@ -58,9 +58,9 @@ def test_growth_is_the_slope_of_a_line_and_drawn(tmp_path: Path) -> None:
     assert found["mxnet: training on 2 devices"] == pytest.approx(200)
     assert found["mxnet: 4 devices / 2 devices"] == pytest.approx(2)
     assert found["mxnet: memory that each further device adds"] == pytest.approx(3)
-    with (tmp_path / "growth.png").open("wb") as stream:
+    with (tmp_path / "growth.svg").open("wb") as stream:
         growth.draw_growth({"mxnet": values, "torch": values}, stream)
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "growth.svg").read_bytes().startswith(b"<svg")
 
 
 def trained(step: float, exposed: float) -> list[Measured]:

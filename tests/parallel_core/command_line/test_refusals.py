@@ -40,7 +40,7 @@ REFUSED = (
     (f"{TRAIN} --lr nan", "'nan' is not a positive number"),
     (f"{TRAIN} --lr -1", "'-1' is not a positive number"),
     (f"{TRAIN} --data-dir /nowhere", "data directory /nowhere cannot be read"),
-    (f"{TRAIN} --plot /nowhere/x.png", "cannot write to /nowhere/x.png"),
+    (f"{TRAIN} --plot /nowhere/x.svg", "cannot write to /nowhere/x.svg"),
     (f"{TRAIN} --checkpoint-steps 3", "--checkpoint-steps needs --checkpoint DIR"),
     (f"{SUM} --sizes 4XB", "'4XB' is not a size in bytes (4096, 4KiB, "),
     (f"{SUM} --sizes 1MiB..4KiB", "the range '1MiB..4KiB' ends below its beginning"),
@@ -66,7 +66,7 @@ REFUSED = (
     # What only one backend can do.
     ("run parallel --backend mxnet,nmupy", "unknown backend 'nmupy'"),
     ("run parallel --backend mxnet,mxnet", "names one backend twice"),
-    (f"{SIDE_BY_SIDE} --plot a.png", "--plot is for one backend at a time"),
+    (f"{SIDE_BY_SIDE} --plot a.svg", "--plot is for one backend at a time"),
     (f"{SIDE_BY_SIDE} --workers 2", "--workers is for one backend at a time"),
     (f"{SIDE_BY_SIDE} --variant tf32", "--variant is for one backend at a time"),
     (f"{SIDE_BY_SIDE} --guess 1", "--guess is for one backend at a time"),

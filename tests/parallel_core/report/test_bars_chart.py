@@ -8,8 +8,8 @@ from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
-from parallel_core.report.bars_chart import (
-    BarsChart,
+from parallel_core.plots.bars import BarsChart
+from parallel_core.report.charts import (
     case_times_chart,
     cost_model_chart,
     differences_chart,
@@ -28,8 +28,7 @@ def analysis() -> Analysis:
 
 def bars_of(chart: BarsChart | None, group: str = "") -> list[tuple[str, str]]:
     assert chart is not None
-    (bars,) = (one.bars for one in chart.groups if one.name == group)
-    return [(bar.name, bar.value) for bar in bars]
+    return [(bar.name, bar.value) for bar in chart.groups[group]]
 
 
 def test_a_figure_has_a_bar_a_value_and_a_whisker_for_each_cell(analysis: Analysis) -> None:
@@ -37,10 +36,10 @@ def test_a_figure_has_a_bar_a_value_and_a_whisker_for_each_cell(analysis: Analys
     assert [name for name, _ in bars_of(chart)] == list(TIMES)
     assert bars_of(chart)[1] == ("mxnet sync", "0.50 (0.48–0.52)")
     assert chart is not None
-    first, second, *_ = chart.groups[0].bars
+    first, second, *_ = chart.groups[""]
     assert first.start == second.start == 0
     assert first.end == pytest.approx(2 * second.end)
-    assert (first.style, second.style) == ("total", "total hatched")
+    assert (first.style, second.style) == ("total", "total hollow")
     assert second.bounds is not None
     assert second.bounds[0] < second.end < second.bounds[1]
 
@@ -51,9 +50,9 @@ def test_a_negative_figure_is_drawn_to_the_left_of_nothing() -> None:
     analysis = analyse(comparison(cells[0], replace(cells[1], results=worse)))
     chart = metric_chart(analysis.experiments[0])
     assert chart is not None
-    positive, negative = chart.groups[0].bars
-    assert negative.start == 0
-    assert negative.end == positive.start > 0
+    positive, negative = chart.groups[""]
+    assert negative.end == chart.axis.scale.low == -0.5
+    assert positive.end > positive.start == negative.start == 0
 
 
 def test_a_single_process_has_no_whisker_and_two_do_not_shrink_the_bars() -> None:
@@ -61,9 +60,9 @@ def test_a_single_process_has_no_whisker_and_two_do_not_shrink_the_bars() -> Non
         analysis = analyse(comparison(measured(parallel("mxnet"), times)))
         chart = case_times_chart(analysis.experiments[0])
         assert chart is not None
-        (bar,) = chart.groups[0].bars
+        ((bar,),) = chart.groups.values()
         assert (bar.bounds is not None) == has_whisker
-        assert bar.end > 60
+        assert chart.axis.scale.place(bar.end) > 0.6
 
 
 def test_times_stand_under_their_case_and_dispatch_under_its_experiment(analysis: Analysis) -> None:
@@ -95,11 +94,11 @@ def test_parts_of_a_difference_add_up_to_it() -> None:
     ]
     chart = differences_chart(analyse(comparison(*cells)).experiments[0])
     assert chart is not None
-    ((first, overhead, rest, total),) = (group.bars for group in chart.groups)
-    assert (first.start, first.end) == pytest.approx((0, 60))
-    assert (overhead.start, overhead.end) == pytest.approx((60, 60))
-    assert (rest.start, rest.end) == pytest.approx((60, 100))
-    assert (total.start, total.end, total.style) == (0, 100, "total")
+    ((first, overhead, rest, total),) = chart.groups.values()
+    assert (first.start, first.end) == pytest.approx((0, 0.3))
+    assert (overhead.start, overhead.end) == pytest.approx((0.3, 0.3))
+    assert (rest.start, rest.end) == pytest.approx((0.3, 0.5))
+    assert (total.start, total.end, total.style) == (0, pytest.approx(0.5), "total")
 
 
 def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> None:
@@ -110,5 +109,5 @@ def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> N
     chart = layers_chart(analyse(comparison(cell)).experiments[0])
     assert chart is not None
     assert [value for _, value in bars_of(chart, "torch async")] == ["2.00 ms", "1.00 ms", "3.00 ms", "4.00 ms"]
-    assert [bar.start for bar in chart.groups[0].bars] == pytest.approx([0, 20, 30, 60])
+    assert [bar.start for bar in chart.groups["torch async"]] == pytest.approx([0, 0.002, 0.003, 0.006])
     assert layers_chart(analyse(comparison(measured(parallel("torch"), (1.0,)))).experiments[0]) is None

@@ -1,6 +1,5 @@
 """Timelines in the report: a panel for each cell that has one, a reason for each that has none."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,10 @@ from parallel_core.comparison.analysis import ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Cell, Comparison
 from parallel_core.comparison.storage import new_traces, saved_timelines, trace_path
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.plots.timeline import TimelinesChart
 from parallel_core.report import write_report
+from parallel_core.report.charts import timelines_chart
 from parallel_core.report.page import render
-from parallel_core.report.timelines_chart import Panel, TimelinesChart, panels, timelines_chart
 from tests.parallel_core.comparison.made_up import NASTY, comparison, failed, measured
 from tests.parallel_core.plots.frameworks import many_small
 from tests.parallel_core.report.pages import TIMELINES, timeline_of
@@ -30,45 +30,25 @@ def analysed(experiment: str = "overlap") -> ExperimentAnalysis:
     return analyse(compared(experiment)).experiments[0]
 
 
-def drawn(panels_and_reasons: tuple[list[Panel], dict[str, str]]) -> TimelinesChart:
-    chart = timelines_chart(panels_and_reasons[0])
-    assert chart is not None
-    return chart
+def drawn(found: tuple[TimelinesChart | None, dict[str, str]]) -> TimelinesChart:
+    assert found[0] is not None
+    return found[0]
 
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
-    found, without = panels(analysed(), timeline_of)
+    chart, without = timelines_chart(analysed(), timeline_of)
     assert without == {"mxnet sync": NASTY}
-    chart = drawn((found, without))
-    assert [(panel.name, panel.remarks) for panel in chart.panels] == [
+    panels = drawn((chart, without)).panels
+    assert [(panel.name, panel.remarks) for panel in panels] == [
         ("MXNet", "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"),
         ("PyTorch", "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"),
         ("PyTorch without queue", "550 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication under computation"),
     ]
-    assert [[lane.name for lane in panel.lanes] for panel in chart.panels] == [
+    assert [[lane.name for lane in panel.shown.lanes] for panel in panels] == [
         ["host Python", "cpu:1 compute", "cpu:2 compute"],
         ["host Python", "cpu:1 compute", "cpu:1 copy"],
         ["cpu calling thread"],
     ]
-    assert chart.panels[0].lanes[1].description == "cpu:1 compute: computation 55 % of the width"
-
-
-def test_all_panels_have_one_scale_and_the_legend_each_look_once() -> None:
-    chart = drawn(panels(analysed(), timeline_of))
-    assert chart.milliseconds == pytest.approx(550)
-    assert [tick.label for tick in chart.ticks] == ["0 ms", "100 ms", "200 ms", "300 ms", "400 ms", "500 ms"]
-    assert chart.looks == ("compute", "copy", "host", "wait")
-    last = chart.panels[2].lanes[0].blocks[-1]
-    assert float(last.place) + float(last.length) == pytest.approx(100, abs=1e-3)
-
-
-def test_a_block_tells_what_ran_when_for_how_long_and_how_long_it_waited() -> None:
-    block = drawn(panels(analysed(), timeline_of)).panels[0].lanes[1].blocks[1]
-    assert block.text == "matmul (_npi_matmul)\n6.00 ms from 6.03 ms\n5.97 ms from launch to start"
-    assert (block.place, block.length, block.opacity) == ("1.0964", "1.0909", "")
-    many = drawn(panels(analysed(), small)).panels[0].lanes[0].blocks[0]
-    assert re.fullmatch(r"\d+ × add\n[\d.]+ ms from 0 ms, 80 % of it busy", many.text)
-    assert many.opacity == "0.84"
 
 
 def small(_: Cell) -> Timeline:
@@ -100,30 +80,34 @@ def test_pages_with_all_traces_are_small() -> None:
 
 
 def test_another_case_than_the_experiment_s_is_named() -> None:
-    first = drawn(panels(analysed("parallel"), small)).panels[0]
+    first = drawn(timelines_chart(analysed("parallel"), small)).panels[0]
     assert first.remarks == "250 ms of “increments”, 1.1 queues at once"
 
 
 def test_many_experiments_share_the_page() -> None:
     alone, one_of_many = (
-        sum(panel.shown.count for panel in panels(analysed(), small, experiments=count)[0]) for count in (1, 20)
+        sum(panel.shown.count for panel in drawn(timelines_chart(analysed(), small, experiments=count)).panels)
+        for count in (1, 20)
     )
     assert 0 < one_of_many <= 300 < alone
 
 
-def test_what_took_no_time_by_the_profiler_s_clock_is_not_drawn() -> None:
-    # MXNet writes whole microseconds.
-    shortest = Timeline("made up", [Span("add", "compute", "cpu:1", "compute", 1000, 1000)])
-    found, without = panels(analysed(), lambda _: shortest)
-    assert (found, set(without.values())) == ([], {"nothing in its trace took any time"})
-
-
-def test_an_empty_trace_says_why_it_is_empty() -> None:
-    found, without = panels(analysed(), lambda _: Timeline("mxnet", (), (), ("too many devices",)))
-    assert found == []
-    assert set(without.values()) == {"too many devices"}
-    page = render(analyse(compared()), lambda _: Timeline("mxnet", ()))
-    assert "Without a timeline: mxnet async (nothing in its trace took any time), " in page
+@pytest.mark.parametrize(
+    ("timeline", "reason"),
+    [
+        # MXNet writes whole microseconds.
+        (
+            Timeline("made up", [Span("add", "compute", "cpu:1", "compute", 1000, 1000)]),
+            "nothing in its trace took any time",
+        ),
+        (Timeline("mxnet", (), (), ("too many devices",)), "too many devices"),
+    ],
+)
+def test_a_trace_without_anything_to_draw_says_why(timeline: Timeline, reason: str) -> None:
+    found, without = timelines_chart(analysed(), lambda _: timeline)
+    assert (found, set(without.values())) == (None, {reason})
+    page = render(analyse(compared()), lambda _: timeline)
+    assert f"Without a timeline: mxnet async ({reason}), " in page
     assert "chart-timelines" not in page
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from backends.protocol import VERBS
 from backends.registry import class_of
-from parallel_core.report.verbs import _source_of, _tree_of, source_of_verb, verbs
+from parallel_core.report.verbs import _read, source_of_verb, verbs
 
 
 def ran(name: str, engine: str, *devices: str) -> dict[str, Any]:
@@ -69,8 +69,7 @@ def test_a_class_of_another_package_may_inherit_from_what_is_not_shown(
     (tmp_path / "one_more_backend.py").write_text(f"from one_more_package import Elsewhere\n\n{own.format(base)}")
     (tmp_path / "one_more_package.py").write_text("class Another:\n    def wait(self):\n        return 2\n")
     monkeypatch.syspath_prepend(tmp_path)
-    _source_of.cache_clear()
-    _tree_of.cache_clear()
+    _read.cache_clear()
     assert source_of_verb("one_more_backend:Mine", "launch") == "def launch(self):\n    return 1"
     assert source_of_verb("one_more_backend:make", "launch") == "def launch(self):\n    return 1"
     # The other package has no such class.

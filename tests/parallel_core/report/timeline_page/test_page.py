@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.profiling import Span, Timeline, Window
-from parallel_core.report.timeline_page import write_timeline_page
-from parallel_core.report.timeline_page.page import render
+from parallel_core.report.timeline_page import render, write_timeline_page
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.plots.frameworks import mxnet_async, torch_async

@@ -1,42 +1,34 @@
-"""Scales of charts: where a value lies between two bounds, and which round values are marked."""
+"""Scales and axes of charts: where a value lies between two bounds, and which round values are marked."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from parallel_core.system.formatting import seconds
 
-__all__ = ["Scale", "Tick", "around", "axis", "from_zero", "write_seconds"]
-
 WANTED_TICKS = 6
 MARGIN = 0.06
 """Of a logarithmic scale's length, on both sides."""
+LINEAR_MARGIN = 0.05
 FEW_DECADES = 2.5
 """A logarithmic scale up to so long has marks within its decades."""
 
 
-class Tick(NamedTuple):
-    """A marked value: where it lies, in percent, and its label."""
-
-    place: float
-    label: str
-
-
 @dataclass(frozen=True)
 class Scale:
-    """The values from `low` to `high`, along a line of 100 %."""
+    """The values from `low` to `high`, along a line."""
 
     low: float
     high: float
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value lies, in percent; what lies outside is drawn at the nearer end."""
+        """Return where a value lies, as a share of the line; what lies outside is drawn at the nearer end."""
         low, high, inside = self.low, self.high, min(max(value, self.low), self.high)
         if self.log:
             low, high, inside = math.log(low), math.log(high), math.log(inside)
-        return 100 * (inside - low) / (high - low)
+        return (inside - low) / (high - low)
 
     @property
     def marks(self) -> tuple[float, ...]:
@@ -56,6 +48,27 @@ class Scale:
         return tuple(number * step for number in range(first, last + 1))
 
 
+class Axis(NamedTuple):
+    """A scale under its title, and how its values are written; its marks are round unless `marked` names others."""
+
+    title: str
+    scale: Scale
+    write: Callable[[float], str]
+    marked: Sequence[float] = ()
+
+    @property
+    def ticks(self) -> tuple[tuple[float, str], ...]:
+        """The places of the marks, as shares of the line, with their labels."""
+        return tuple((self.scale.place(value), self.write(value)) for value in self.marked or self.scale.marks)
+
+
+def linear(values: Iterable[float]) -> Scale:
+    """Return a linear scale that holds the values, with a margin above, and below if one is negative."""
+    known = list(values)
+    margin = LINEAR_MARGIN * (max(known) - min(known) or 1)
+    return Scale(min(known) - margin * (min(known) < 0), max(known) + margin)
+
+
 def from_zero(values: Iterable[float]) -> Scale:
     """Return a linear scale that holds the values and 0."""
     known = [0.0, *values]
@@ -67,11 +80,6 @@ def around(values: Iterable[float]) -> Scale:
     logs = [math.log(value) for value in values]
     margin = MARGIN * (max(logs) - min(logs)) or 0.5
     return Scale(math.exp(min(logs) - margin), math.exp(max(logs) + margin), log=True)
-
-
-def axis(scale: Scale, write: Callable[[float], str]) -> tuple[Tick, ...]:
-    """Return a scale's marks with their labels."""
-    return tuple(Tick(scale.place(value), write(value)) for value in scale.marks)
 
 
 def write_seconds(value: float) -> str:
