@@ -1,5 +1,6 @@
 """The findings of a benchmark: figures with intervals, the targets they are held against, a table and a JSON file."""
 
+import json
 import re
 import shlex
 import sys
@@ -61,6 +62,21 @@ def provenance(written: Mapping[str, Any]) -> str:
             *(["with --quick: a first look"] if written.get("quick") else []),
         ]
     )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what a benchmark wrote."""
+    written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return written
+
+
+def source_of(folder: Path, measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Link the files that hold what was measured, and say on what it was; those measured alike stand together."""
+    places: dict[str, list[str]] = {}
+    for name, written in measured.items():
+        linked = folder / name
+        places.setdefault(provenance(written), []).append(f"[{linked.stem}]({linked})")
+    return "\n" + " ".join(f"{', '.join(files)}: {place}." for place, files in places.items())
 
 
 def page(written: Mapping[str, Any]) -> str:

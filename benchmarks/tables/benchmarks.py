@@ -10,8 +10,8 @@ from typing import Any
 from backends.registry import names, title
 from backends.registry.variants import all_variants, in_words
 from benchmarks.experiments.variants import SHOWN, contrasts
+from benchmarks.harness.findings import read_json, source_of
 from benchmarks.harness.targets import Finding, markdown_table
-from benchmarks.tables.markdown import read_json, source_of
 from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.system.formatting import figure
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from backends.registry import title
-from benchmarks.harness.findings import provenance
+from benchmarks.harness.findings import provenance, read_json, source_of
 from benchmarks.harness.planted_faults import HEADINGS, counts
 from benchmarks.harness.side_by_side import libraries_in_words
 from benchmarks.harness.targets import markdown_table
 from benchmarks.self_test import Rates, table_of
-from benchmarks.tables.markdown import read_json, source_of
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Comparison

@@ -11,7 +11,7 @@ from rich.console import Console
 from backends.errors import unknown
 from backends.registry import title
 from benchmarks.experiments.exercises import NAME, SHOWN, TRACED, TRACED_ON, WIDTH
-from benchmarks.tables.markdown import read_json, source_of
+from benchmarks.harness.findings import read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT

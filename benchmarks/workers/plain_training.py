@@ -42,11 +42,11 @@ def on_mxnet(devices: int) -> tuple[Epoch, str]:
     load_cuda_libraries()
     import mxnet as mx
 
-    from benchmarks.plain.mxnet_plain import book_epoch, data_parallel_epoch, load_parameters
+    from benchmarks.plain.mxnet_plain import epoch, load_parameters
 
     replicas = [load_parameters(initial_parameters(), mx.cpu(1 + device)) for device in range(devices)]
-    train_epoch = partial(book_epoch, replicas[0]) if devices == 1 else partial(data_parallel_epoch, replicas)
-    return partial(train_epoch, rate=RATE), mx.__version__
+    # The book waits after each batch on one device.
+    return partial(epoch, replicas, rate=RATE, waiting=devices == 1), mx.__version__
 
 
 def on_torch(threads: int) -> tuple[Epoch, str]:

@@ -136,7 +136,7 @@ def plain_mxnet(amounts: Amounts) -> Side:
         lambda: plain.products(x, PRODUCTS) + plain.products(other, PRODUCTS),
         partial(plain.copies, x, buffers, COPIES),
     )
-    train = partial(plain.queued_epoch, plain.load_parameters(initial_parameters(), first))
+    train = partial(plain.epoch, [plain.load_parameters(initial_parameters(), first)])
     return plain_side(amounts, works, train, lambda _: mx.npx.waitall(), lambda: buffers[-1].asnumpy())
 
 
@@ -145,7 +145,6 @@ def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
     import torch
 
     from benchmarks.plain import torch_plain as plain
-    from benchmarks.plain import torch_pools as pools
 
     one, x = torch.ones((1, 2)), torch.tensor(amounts.matrix)
     other, buffers = x.clone(), [torch.zeros_like(x) for _ in range(PRODUCTS)]
@@ -158,16 +157,16 @@ def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
             partial(plain.copies, x, buffers, COPIES),
         )
         return plain_side(amounts, works, partial(plain.book_epoch, parameters), lambda _: None, buffers[-1].numpy)
-    first, second, copying = map(pools.make_executor, (*cores, cores[1]))
+    first, second, copying = map(plain.make_executor, (*cores, cores[1]))
     queued = (
-        lambda: [pools.increments(first, one, amounts.increments)],
-        partial(pools.products, first, x, PRODUCTS),
-        lambda: pools.products(first, x, PRODUCTS) + pools.products(second, other, PRODUCTS),
-        partial(pools.copies, first, copying, x, buffers, COPIES),
+        lambda: [plain.queued_increments(first, one, amounts.increments)],
+        partial(plain.queued_products, first, x, PRODUCTS),
+        lambda: plain.queued_products(first, x, PRODUCTS) + plain.queued_products(second, other, PRODUCTS),
+        partial(plain.queued_copies, first, copying, x, buffers, COPIES),
     )
 
     def wait(futures: list[Any]) -> None:
         for future in futures:
             future.result()
 
-    return plain_side(amounts, queued, partial(pools.epoch, first, parameters), wait, buffers[-1].numpy)
+    return plain_side(amounts, queued, partial(plain.queued_epoch, first, parameters), wait, buffers[-1].numpy)

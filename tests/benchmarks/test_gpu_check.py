@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import cuda_tests, page
+from benchmarks import gpu_check
+from benchmarks.gpu import cuda_tests
 from benchmarks.gpu.cuda_tests import run_tests
 from benchmarks.gpu.parts import PartResult, Place, run_part
 from benchmarks.harness.targets import Finding, Target
@@ -166,5 +167,5 @@ def test_a_small_operation_takes_three_times_as_long_as_launching() -> None:
 def test_a_summary_counts_targets_and_names_what_failed_and_files_the_gpu() -> None:
     met = PartResult(findings=(Finding("a", Interval(2, 1.9, 2.1), target=Target("at least", 1.5)),))
     parts = {"bus": met, "overlap": replace(met, problems=("wrong",)), "mxnet": PartResult(skipped=("not installed",))}
-    assert page.summary(parts) == "2 targets met, 0 missed, 0 undecided; failed: overlap; left out: mxnet"
-    assert page.file_name("Tesla V100-SXM2-16GB (MIG)") == "gpu-tesla-v100-sxm2-16gb-mig"
+    assert gpu_check.summary(parts) == "2 targets met, 0 missed, 0 undecided; failed: overlap; left out: mxnet"
+    assert gpu_check.file_name("Tesla V100-SXM2-16GB (MIG)") == "gpu-tesla-v100-sxm2-16gb-mig"

@@ -5,7 +5,7 @@ import re
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.experiments.exercises import with_source
 from benchmarks.self_test import Rates
-from benchmarks.tables.__main__ import BLOCK, TABLES, main, pages, refill, write_table, written
+from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
 from parallel_core.comparison.storage import write_comparison
 from parallel_core.measurement.answer import Answer
 from tests.parallel_core.comparison import made_up
@@ -152,14 +152,6 @@ def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
     status, told = run()
     assert (status, len(told.splitlines())) == (1, 1)
     assert message in told
-
-
-def test_words_after_a_tables_name_are_handed_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(folder: Path, experiment: str) -> str:
-        return f"{experiment} in {folder}"
-
-    monkeypatch.setitem(cast("dict[str, object]", TABLES), "answer", answer)
-    assert write_table("answer overlap", Path("nowhere")) == "overlap in nowhere"
 
 
 def write_exercise(folder: Path, mxnet: dict[str, Any], torch: dict[str, Any]) -> None:
