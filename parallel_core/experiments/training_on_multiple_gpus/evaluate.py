@@ -41,7 +41,6 @@ from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import counted_devices, placed, tested_on
 from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Timing
 from parallel_core.measurement.sweep import Curves
@@ -179,7 +178,7 @@ def compare(
     for where, each in everywhere.items():
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
-    trial.found(UNEQUAL.name, Interval(len(unequal), len(unequal), len(unequal)))
+    trial.found(UNEQUAL.name, len(unequal))
     # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]

@@ -114,13 +114,6 @@ def test_the_check_fails_where_a_larger_slow_down_is_shown(
     assert program("diff", old, new).returncode == 0
 
 
-def test_json_has_standard_output_to_itself(program: RunProgram, tmp_path: Path) -> None:
-    old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
-    new = save(comparison(measured(MXNET, times(2))), tmp_path / "new")
-    (change,) = json.loads(program("diff", old, new, "--json", "-").stdout)["changes"]
-    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
-
-
 @pytest.mark.parametrize("command", ["diff", "report"])
 def test_an_experiment_of_another_version_is_one_line_and_status_2(
     program: RunProgram, tmp_path: Path, command: str
@@ -150,8 +143,13 @@ def test_what_is_no_comparison_is_one_line_and_status_2(
     assert str(bad) in done.stderr
 
 
-def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(program: RunProgram, tmp_path: Path) -> None:
+def test_json_has_standard_output_to_itself_and_nothing_in_common_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path
+) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
+    slow = save(comparison(measured(MXNET, times(2))), tmp_path / "slow")
+    (change,) = json.loads(program("diff", old, slow, "--json", "-").stdout)["changes"]
+    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
     new = save(comparison(measured(TORCH, ONE)), tmp_path / "new")
     done = program("diff", old, new)
     assert done.returncode == 2

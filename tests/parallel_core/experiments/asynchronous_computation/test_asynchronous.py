@@ -2,7 +2,6 @@
 
 import pytest
 
-import backends
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
@@ -42,8 +41,8 @@ def test_values_that_are_wrong_make_the_result_invalid(
     assert wrong == {"async": {"products", "increments"}, "cost-model": {"increments"}}.get(name, {"products"})
 
 
-def test_steps_and_size_are_chosen_to_suit_the_budget() -> None:
-    parameters = parallel_core.run_async(backends.load("numpy", 1), rounds=1, budget=1e-9).parameters
+def test_steps_and_size_are_chosen_to_suit_the_budget(backend: Backend) -> None:
+    parameters = parallel_core.run_async(backend, rounds=1, budget=1e-9).parameters
     assert (parameters["size"], parameters["steps"]) == (8, 100)
 
 
