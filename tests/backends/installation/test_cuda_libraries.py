@@ -107,14 +107,14 @@ def test_the_driver_is_said_before_mxnet_is_imported(load: Load, tmp_path: Path)
 
 
 # The first, one of two libraries that others need, and the last; and several at once.
-@pytest.mark.parametrize("wheels", [WHEELS[:1], WHEELS[2:3], WHEELS[-1:], WHEELS[-2:]], ids=str)
+@pytest.mark.parametrize("missing", [WHEELS[:1], WHEELS[2:3], WHEELS[-1:], WHEELS[-2:]])
 def test_missing_wheels_are_said_at_once_with_their_libraries_and_the_command(
-    load: Load, site: Path, wheels: tuple[Wheel, ...]
+    load: Load, site: Path, missing: tuple[Wheel, ...]
 ) -> None:
-    for wheel in wheels:
+    for wheel in missing:
         uninstall(site, wheel.name)
     # Those alone that are missing, though others need them.
-    needed = ", ".join(f"{soname} ({wheel.requirement})" for wheel in wheels for soname in wheel.sonames)
+    needed = ", ".join(f"{soname} ({wheel.requirement})" for wheel in missing for soname in wheel.sonames)
     assert load() == f"mxnet-cu112 needs {needed}: pip install 'parallel-core[mxnet-cu112]'"
 
 
