@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
@@ -70,7 +71,7 @@ def search(
     """Iterate over what is found, each kind once; `on_program` is told the number of programs and the seconds."""
     start = monotonic()
     kinds: set[str] = set()
-    with Worker(load, limits.deadline) as worker:
+    with closing(Worker(load, limits.deadline)) as worker:
         for number in count(limits.first):
             done, elapsed = number - limits.first, monotonic() - start
             on_program(done, elapsed)

@@ -106,13 +106,8 @@ def read_directory(directory: Path) -> Dataset:
         reason = error.strerror or type(error).__name__
         raise DataError(f"data directory {directory} cannot be read: {reason}") from error
     train_images, train_labels, test_images, test_labels = (_read_file(directory, name) for name in FILES)
-    return Dataset(
-        f"Fashion-MNIST from {directory}",
-        train_images,
-        train_labels.astype(np.int32),
-        test_images,
-        test_labels.astype(np.int32),
-    )
+    source = f"Fashion-MNIST from {directory}"
+    return Dataset(source, train_images, train_labels.astype(np.int32), test_images, test_labels.astype(np.int32))
 
 
 def _read_file(directory: Path, name: str) -> np.ndarray:
