@@ -161,7 +161,7 @@ def memory_findings(name: str, processes: Processes) -> list[Finding]:
 
 def draw_growth(processes: Processes, depths: Sequence[int], images: int, stream: BinaryIO) -> None:
     """Draw the three as SVG: a panel each, a line for each framework."""
-    queued, places = Axis("queued operations", around(depths), figure, depths), linear(DEVICES)
+    queued, places = Axis("queued operations", around(depths), figure, depths[::2]), linear(DEVICES)
     on_cores, alone = (Axis(words, places, figure, DEVICES) for words in (f"devices on {CORES} cores", "devices"))
     drawn: dict[str, list[Curve]] = {"μs to issue one": [], "images/s": [], "peak memory / parameters": []}
     for number, name in enumerate(BACKENDS):
