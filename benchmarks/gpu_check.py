@@ -8,9 +8,9 @@ checkout, which need not be installed; the tests need pytest. `--device cpu` reh
 """
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -19,14 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.gpu.cuda_tests import run_tests
 from benchmarks.gpu.page import as_json, as_markdown, file_name, summary
-from benchmarks.gpu.part import PartResult, Place
-from benchmarks.gpu.supervision import Clock, run_parts
-from parallel_core.system.files import write_whole
+from benchmarks.gpu.parts import PartResult, Place, run_part
+from parallel_core.system.files import write_json, write_whole
 
-__all__ = ["main"]
-
-MACHINE = {"machine": "benchmarks.gpu.machine:describe"}
-TRIAL = {"trial": "benchmarks.gpu.part:try_out"}
 OF_ANY_FRAMEWORK = {
     "overlap": "benchmarks.gpu.overlap:measure",
     "small operations": "benchmarks.gpu.small_operations:measure",
@@ -45,22 +40,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the check and write its files; return 0, 1 if something failed, 2 if there is no GPU."""
     options = parse(arguments)
     start = monotonic()
-    clock = Clock(start + options.seconds)
     place = Place("torch", options.device, ROUNDS[options.device])
-    ((_, machine),) = run_parts(MACHINE, place, clock)
+
+    def left() -> float:
+        return start + options.seconds - monotonic()
+
+    machine = run_part("benchmarks.gpu.parts:describe", place, left())
     if reasons := (*machine.problems, *machine.skipped):
         print(f"gpu_check: {reasons[0]} (--device cpu rehearses without a GPU)", file=sys.stderr)
         return 2
     parts: dict[str, PartResult] = {}
-    for name, part in measured(place, clock):
+    for name, part in measured(place, left):
         parts[name] = part
         print(f"{monotonic() - start:4.0f} s  {name}: {outcome(part)}", file=sys.stderr, flush=True)
     seconds = monotonic() - start
     described = (machine.parameters, parts, options.device, seconds)
     path = options.out / file_name("rehearsal" if options.device == "cpu" else machine.parameters["device"])
     options.out.mkdir(parents=True, exist_ok=True)
-    page, text = as_markdown(*described), json.dumps(as_json(*described), indent=1, ensure_ascii=False) + "\n"
-    write_whole(path.with_suffix(".json"), lambda stream: stream.write(text.encode()))
+    page = as_markdown(*described)
+    write_json(path.with_suffix(".json"), as_json(*described))
     write_whole(path.with_suffix(".md"), lambda stream: stream.write(page.encode()))
     print(page)
     print(f"{summary(parts)}; written to {path}.json and .md, after {seconds:.0f} s")
@@ -76,20 +74,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def measured(place: Place, clock: Clock) -> Iterator[tuple[str, PartResult]]:
-    """Run the tests and all parts, PyTorch's first, and yield the result of each."""
+def measured(place: Place, left: Callable[[], float]) -> Iterator[tuple[str, PartResult]]:
+    """Run the tests and all parts, PyTorch's first, and yield the result of each; `left` returns the seconds left."""
     for engine in ENGINES[place.kind]:
-        yield f"CUDA tests, {engine} engine", run_tests(engine, min(TESTS_SECONDS, clock.left()))
-    yield from run_parts({**OF_ANY_FRAMEWORK, **OF_TORCH}, place, clock)
-    mxnet = Place("mxnet", place.kind, place.rounds)
-    others = run_parts(TRIAL | OF_ANY_FRAMEWORK, mxnet, clock)
-    _, trial = next(others)
+        yield f"CUDA tests, {engine} engine", run_tests(engine, min(TESTS_SECONDS, left()))
+    for name, part in {**OF_ANY_FRAMEWORK, **OF_TORCH}.items():
+        yield name, run_part(part, place, left())
+    mxnet = replace(place, framework="mxnet")
+    trial = run_part("benchmarks.gpu.parts:try_out", mxnet, left())
     if reasons := (*trial.problems, *trial.skipped):
-        others.close()
         yield "mxnet", PartResult(skipped=reasons)
         return
-    for name, part in others:
-        yield f"{name}, mxnet", part
+    for name, part in OF_ANY_FRAMEWORK.items():
+        yield f"{name}, mxnet", run_part(part, mxnet, left())
 
 
 def outcome(part: PartResult) -> str:

@@ -17,8 +17,6 @@ from backends.conformance.running import Finding, run
 from backends.errors import BackendError
 from backends.protocol import Backend
 
-__all__ = ["Loader", "Worker"]
-
 Loader = Callable[[int], Backend]
 """Loads a backend with so many devices; it travels to another process, so it must be picklable."""
 MAX_STACK_LINES = 60

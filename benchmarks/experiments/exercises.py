@@ -17,8 +17,7 @@ import click
 
 from backends.host import core_numbers
 from benchmarks.harness.findings import results_folder
-from benchmarks.harness.provenance import libraries_in_words
-from benchmarks.harness.side_by_side import parallel_core
+from benchmarks.harness.side_by_side import libraries_in_words, parallel_core
 from parallel_core.errors import DISTURBED
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
@@ -26,8 +25,6 @@ from parallel_core.system.files import write_json
 from parallel_core.system.formatting import listed
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import Outcome, supervise
-
-__all__ = ["SHOWN", "TRACED", "TRACED_ON", "WIDTH", "run_once", "short", "trace_once", "with_source"]
 
 SIDES = {"mxnet": ("--backend", "mxnet"), "torch": ("--backend", "torch")}
 SHOWN = "parallel"

@@ -4,10 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.gpu.part import PartResult
-from benchmarks.harness.targets import Finding, rows, tally
-
-__all__ = ["as_json", "as_markdown", "file_name", "summary"]
+from benchmarks.gpu.parts import PartResult
+from benchmarks.harness.targets import Finding, table_of, tally
 
 VERSIONS = ("torch", "cuda", "cudnn", "numpy", "python", "parallel_core")
 
@@ -25,17 +23,7 @@ def as_json(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kind: s
         "rehearsal": kind == "cpu",
         "seconds": round(seconds, 1),
         "machine": dict(machine),
-        "parts": {
-            name: {
-                "findings": [finding.as_json() for finding in part.findings],
-                "notes": list(part.notes),
-                "problems": list(part.problems),
-                "skipped": list(part.skipped),
-                "parameters": dict(part.parameters),
-                "seconds": {case: list(times) for case, times in part.seconds.items()},
-            }
-            for name, part in parts.items()
-        },
+        "parts": {name: part.as_json() for name, part in parts.items()},
     }
 
 
@@ -55,7 +43,7 @@ def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kin
     lines += [
         f"{host}, {versions}; {how}",
         "",
-        *rows(findings_of(parts)),
+        table_of(findings_of(parts)),
         "",
     ]
     for name, part in parts.items():

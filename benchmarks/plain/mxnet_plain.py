@@ -12,17 +12,6 @@ import mxnet as mx
 import numpy
 from mxnet import autograd, gluon, np, npx
 
-__all__ = [
-    "allreduce",
-    "book_epoch",
-    "copies",
-    "data_parallel_epoch",
-    "increments",
-    "load_parameters",
-    "products",
-    "queued_epoch",
-]
-
 npx.set_np()
 
 Array = Any

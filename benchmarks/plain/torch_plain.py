@@ -11,17 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = [
-    "allreduce",
-    "book_epoch",
-    "copies",
-    "copying_allreduce",
-    "increments",
-    "load_parameters",
-    "products",
-    "train_batch",
-]
-
 
 def increments(x: Tensor, count: int) -> Tensor:
     """Compute x + 1 many times."""
@@ -43,20 +32,15 @@ def copies(x: Tensor, buffers: Sequence[Tensor], each: int) -> None:
             buffer.copy_(y)
 
 
-def allreduce(data: Sequence[Tensor]) -> None:
-    """Add everything up on the first device and send the sum to the others: the book's loop."""
-    for i in range(1, len(data)):
-        data[0][:] += data[i].to(data[0].device)
-    for i in range(1, len(data)):
-        data[i][:] = data[0].to(data[i].device)
+def allreduce(data: Sequence[Tensor], copying: bool = False) -> None:
+    """Add everything up on the first device and send the sum to the others: the book's loop.
 
-
-def copying_allreduce(data: Sequence[Tensor]) -> None:
-    """Do the same with transfers that copy, as between two devices: on one CPU, `to` returns the same tensor."""
+    On one CPU `to` returns the same tensor; `copying` makes it a copy, as between two devices.
+    """
     for i in range(1, len(data)):
-        data[0][:] += data[i].to(data[0].device, copy=True)
+        data[0][:] += data[i].to(data[0].device, copy=copying)
     for i in range(1, len(data)):
-        data[i][:] = data[0].to(data[i].device, copy=True)
+        data[i][:] = data[0].to(data[i].device, copy=copying)
 
 
 def load_parameters(values: Iterable[np.ndarray]) -> list[Tensor]:

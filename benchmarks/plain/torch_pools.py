@@ -1,86 +1,18 @@
 """The same work in PyTorch with the standard library's own queue: one executor of one thread a device.
 
-It is what one would write to get what our asynchronous engine gives. Beside it stands the least that a queue can be: it
-knows no errors, no readers and no end of the program. Importing this module imports torch.
+It is what one would write to get what our asynchronous engine gives. Importing this module imports torch.
 """
 
 import os
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from operator import add, matmul
-from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.plain.torch_plain import train_batch
-
-__all__ = [
-    "bare_increments",
-    "copies",
-    "epoch",
-    "hold",
-    "increments",
-    "make_bare_queue",
-    "make_executor",
-    "products",
-    "wait_bare",
-]
-
-
-class Awaited:
-    """What a bare queue will compute: `value`, from when `done` is released."""
-
-    __slots__ = ("args", "done", "fn", "value")
-
-    def __init__(self, fn: Any, args: tuple[Any, ...]) -> None:
-        self.done = threading.Lock()
-        self.done.acquire()
-        self.fn, self.args = fn, args
-
-
-def make_bare_queue() -> "SimpleQueue[Awaited | None]":
-    """Start one thread that computes what is put in a queue, until that is None."""
-    queue: SimpleQueue[Awaited | None] = SimpleQueue()
-
-    def serve() -> None:
-        while (task := queue.get()) is not None:
-            task.value = task.fn(*[arg.value if arg.__class__ is Awaited else arg for arg in task.args])
-            task.fn = task.args = None  # type: ignore[assignment]
-            task.done.release()
-
-    threading.Thread(target=serve, daemon=True).start()
-    return queue
-
-
-def bare_increments(queue: "SimpleQueue[Awaited | None]", x: Tensor, count: int) -> Awaited:
-    """Queue x + 1 many times; the last one is returned."""
-
-    def launch(fn: Any, *args: Any) -> Awaited:
-        task = Awaited(fn, args)
-        queue.put(task)
-        return task
-
-    first = launch(torch.clone, x)
-    for _ in range(count):
-        y = launch(add, first, 1)
-    return y
-
-
-def hold(queue: "SimpleQueue[Awaited | None]") -> threading.Event:
-    """Let a bare queue's thread wait for an event."""
-    may_begin = threading.Event()
-    queue.put(Awaited(may_begin.wait, ()))
-    return may_begin
-
-
-def wait_bare(last: Awaited) -> None:
-    """Wait for what a bare queue computes."""
-    with last.done:
-        pass
 
 
 def make_executor(cores: Iterable[int]) -> ThreadPoolExecutor:

@@ -20,10 +20,12 @@ no neighbour of the machine disturbed them; images a second are of the median on
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import median
 
-from benchmarks.harness.findings import Finding, Report, Target, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, refuse_disagreement, scaled, worker
-from benchmarks.harness.turn_by_turn import ratio_of_fastest, ratio_of_medians, work_in_turns
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, ratio_of_turns, refuse_disagreement, take_turns, worker
+from benchmarks.harness.targets import Finding, Target, scaled
 from parallel_core.measurement.confidence_intervals import median_interval
 
 BACKENDS = ("mxnet", "torch")
@@ -52,7 +54,7 @@ def main(rounds: int, quick: bool) -> Report:
     processes: dict[str, list[Measured]] = {}
     findings = []
     for name in BACKENDS:
-        by_variant = work_in_turns(variants(name, images), rounds, turns)
+        by_variant = take_turns(variants(name, images), rounds, turns)
         for batch in (BATCH, SMALL):
             same = {variant: measured for variant, measured in by_variant.items() if variant.endswith(f"batch {batch}")}
             refuse_disagreement(same, "loss")
@@ -67,22 +69,22 @@ def main(rounds: int, quick: bool) -> Report:
 def variants(name: str, images: int) -> list[Variant]:
     """Make one framework's commands; the first epoch warms up and those that follow are timed."""
 
-    def command(devices: int, batch: int, exchange: bool = True) -> tuple[str, ...]:
-        return worker("training", backend=name, devices=devices, batch_size=batch, images=images, exchange=exchange)
+    def command(devices: int, batch: int, **more: None) -> tuple[str, ...]:
+        return worker("training", backend=name, devices=devices, batch_size=batch, images=images, **more)
 
-    def plain(threads: int, devices: int = 1) -> tuple[str, ...]:
-        return worker(
-            "plain_training", framework=name, threads=threads, devices=devices, batch_size=BATCH, images=images
-        )
+    plain = partial(worker, "plain_training", framework=name, batch_size=BATCH, images=images)
 
     # Neighbours take their turns one after the other.
     return [
-        *(Variant(loop, plain(2) if loop == THREADS else plain(1, devices=2)) for loop in BEST_PLAIN[name]),
+        *(
+            Variant(loop, plain(threads=2) if loop == THREADS else plain(threads=1, devices=2))
+            for loop in BEST_PLAIN[name]
+        ),
         Variant(ours(2, LARGE), command(2, LARGE)),
         Variant(ours(2), command(2, BATCH)),
         Variant(ours(1), command(1, BATCH), "one"),
-        Variant(PLAIN, plain(1), "one"),
-        Variant(ALONE, command(2, BATCH, exchange=False)),
+        Variant(PLAIN, plain(threads=1), "one"),
+        Variant(ALONE, command(2, BATCH, exchange=None)),
         Variant(APART, command(1, SMALL), "each"),
         Variant(ours(1, SMALL), command(1, SMALL), "one"),
         Variant(ours(2, SMALL), command(2, SMALL)),
@@ -96,11 +98,11 @@ def targets(name: str, measured: Mapping[str, Sequence[Measured]]) -> list[Findi
     def finding(mine: str, other: str, bound: float | None = None) -> Finding:
         # An epoch of two processes has twice as many images.
         images = 2 if mine == APART else 0.5 if other == APART else 1
-        ratio = scaled(ratio_of_fastest(measured[other], measured[mine]), images)
+        ratio = scaled(ratio_of_turns(min, measured[other], measured[mine]), images)
         return Finding(f"{mine} / {other}", ratio, target=None if bound is None else Target("at least", bound))
 
     def of_medians(mine: str, other: str) -> Finding:
-        return Finding(f"{mine} / {other}, median turns", ratio_of_medians(measured[other], measured[mine]))
+        return Finding(f"{mine} / {other}, median turns", ratio_of_turns(median, measured[other], measured[mine]))
 
     return [
         finding(ours(2), ours(1), 1.9),
@@ -129,7 +131,9 @@ def work_of_processors(measured: Mapping[str, Sequence[Measured]]) -> list[Findi
         for variant in (one, ours(2), ours(2, LARGE), ALONE, APART)
     }
     times = {
-        variant: scaled(ratio_of_fastest(measured[variant], measured[one], "processor"), 0.5 if variant == APART else 1)
+        variant: scaled(
+            ratio_of_turns(min, measured[variant], measured[one], "processor"), 0.5 if variant == APART else 1
+        )
         for variant in (ours(2), ALONE, APART)
     }
     return [

@@ -16,34 +16,6 @@ from backends.errors import unknown
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.runner.parameters import MOST
 
-__all__ = [
-    "DEVICES",
-    "NUMBER",
-    "NUMBERS",
-    "NUMBER_OR_ZERO",
-    "PATH",
-    "POSITIVE",
-    "PROCESSES",
-    "Command",
-    "Parsed",
-    "device_kind",
-    "devices",
-    "devices_of_a_process",
-    "integers",
-    "interpreters",
-    "json_file",
-    "names",
-    "number",
-    "plot_file",
-    "threads",
-    "timeline_file",
-    "trace_file",
-    "trace_if_possible",
-    "variants",
-    "work",
-    "workers",
-]
-
 POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)
 """Processes, and threads of a device."""

@@ -16,18 +16,6 @@ import numpy as np
 
 from parallel_core.errors import RequestError
 
-__all__ = [
-    "DataError",
-    "Dataset",
-    "cache_directory",
-    "find_fashion_mnist",
-    "load_fashion_mnist",
-    "locate",
-    "parse_idx",
-    "read_directory",
-    "synthetic",
-]
-
 ORIGIN = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 VARIABLE = "PARALLEL_CORE_DATA"

@@ -50,8 +50,6 @@ from parallel_core.measurement.timing import Timing, measure
 from parallel_core.measurement.verdicts import over_rounds, times_as_long
 from parallel_core.system.formatting import figure
 
-__all__ = ["EXPERIMENT", "program"]
-
 
 def program(
     trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19

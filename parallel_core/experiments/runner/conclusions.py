@@ -16,8 +16,6 @@ from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine_watch import MachineWatch, joined_watches
 
-__all__ = ["answer_of", "conclude"]
-
 IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."

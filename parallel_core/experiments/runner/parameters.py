@@ -9,20 +9,6 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
 
-__all__ = [
-    "BUDGET",
-    "MOST",
-    "ROUNDS",
-    "Choice",
-    "Chosen",
-    "Parameter",
-    "Seed",
-    "annotations_of",
-    "choose",
-    "parameters_of",
-    "written",
-]
-
 MOST = 1_000_000
 """The largest number that an option takes unless it says otherwise."""
 TRIES, CHOOSING = 3, 0.15

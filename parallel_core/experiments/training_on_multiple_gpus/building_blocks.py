@@ -33,8 +33,6 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
 from parallel_core.training.step import get_params
 
-__all__ = ["EXPERIMENT", "program"]
-
 Arrays: TypeAlias = Sequence[np.ndarray]
 Example: TypeAlias = tuple[str, Arrays, Arrays, Arrays]
 """A sentence with places for arrays, the values that were found, those that must be found, and those to be written."""

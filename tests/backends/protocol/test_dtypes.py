@@ -22,6 +22,8 @@ orders: st.SearchStrategy[Callable[[np.ndarray], np.ndarray]] = st.sampled_from(
         lambda x: np.repeat(x, 2, axis=-1)[..., ::2] if x.ndim else x,
         lambda x: np.broadcast_to(x, x.shape),
         lambda x: x.astype(x.dtype.newbyteorder()),
+        # A number of NumPy, if it has no dimensions.
+        lambda x: x[()],
     ]
 )
 

@@ -12,15 +12,10 @@ from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
-from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
+from tests.parallel_core.comparison.made_up import ONE, comparison, failed, measured, parallel, times
 from tests.parallel_core.comparison.test_account import scaled
 
-ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 SAYS = {band.code: band.says for band in EXPERIMENTS["parallel"].metrics[0].bands}
-
-
-def times(factor: float) -> tuple[float, ...]:
-    return tuple(factor * seconds for seconds in ONE)
 
 
 def conclusions(*cells: CellResults) -> tuple[str, ...]:

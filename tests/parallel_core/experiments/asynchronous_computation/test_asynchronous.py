@@ -6,7 +6,7 @@ import backends
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import asynchrony, waiting
+from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.confidence_intervals import Interval
@@ -59,6 +59,6 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
 
 @pytest.mark.parametrize(("fraction", "code"), [(0.1, "selective"), (1.0, "not-selective")])
 def test_waiting_for_one_is_shorter_than_for_all_or_not(fraction: float, code: str) -> None:
-    band = waiting.WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
+    band = asynchrony.WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
     assert band is not None
     assert band.code == code

@@ -76,12 +76,12 @@ def test_threads_really_run_in_a_fresh_process() -> None:
     assert len(result.series["speedup all threads"]) == 2
 
 
-def test_no_size_is_refused(backend: Backend) -> None:
+def test_no_size_is_refused_and_wrong_products_make_the_result_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(RequestError, match="--sizes 8,64,512"):
         parallel_core.run_small_ops(backend, sizes=())
 
-
-def test_wrong_products_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     def sums(one: Any, x: object) -> list[object]:
         return [one.backend.launch(one.backend.ops.add, x, x)]
 
@@ -98,7 +98,6 @@ def cases(*seconds: float) -> list[Case]:
 @pytest.mark.parametrize(
     ("spread", "crossing"),
     [
-        ((1.0, 1.0, 1.0, 1.0), None),
         ((1.5, 1.5, 1.5, 1.5), None),
         ((0.5, 0.5, 0.5, 0.5), 8),
         ((1.0, 0.5, 1.0, 1.0), None),  # a single size, by chance
