@@ -121,7 +121,7 @@ def draw_growth(values: Mapping[str, Values], stream: BinaryIO) -> None:
     depths = [*next(iter(values.values()))[0]]
     places = linear(DEVICES)
     axes = (
-        Axis("queued operations", around(depths), figure, depths),
+        Axis("queued operations", around(depths), figure, depths[::2]),
         *(Axis(words, places, figure, DEVICES) for words in (f"devices on {CORES} cores", "devices")),
     )
     panels = [
