@@ -32,7 +32,7 @@ from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.ranks.reading import read_ranks
 from parallel_core.trace_analysis.ranks.summary import summary_of
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.parallel_core.experiments.test_experiments import RUNS
+from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal import printed as printing
 
 SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
@@ -73,7 +73,7 @@ def results() -> dict[str, Result]:
     """Small results on NumPy of each kind of table: times, metrics, curves, bandwidths."""
     backend = backends.load("numpy", 2, "cpu", None, 1)
     names = ("async", "cost-model", "parallel", "allreduce", "partitioning", "data-parallel")
-    return {name: RUNS[name](backend) for name in names}
+    return {name: EXPERIMENTS[name].run(backend, **small(name)) for name in names}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
