@@ -18,8 +18,6 @@ from time import monotonic, sleep
 from backends.errors import BackendError
 from backends.installation.cuda_libraries import load_cuda_libraries
 
-__all__ = ["main"]
-
 NO_PORT = "bind failed"
 ESTABLISHED = 1
 """Of the first byte of Linux's `struct tcp_info`, the state of the connection."""

@@ -25,7 +25,7 @@ MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
 
 @dataclass(frozen=True)
 class Report:
-    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes a PNG."""
+    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes an SVG."""
 
     title: str
     findings: Sequence[Finding]
@@ -128,7 +128,7 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[..., Report]], click
 
 
 def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
-    """Write the report beside `path`, with the suffixes .json, .md and .png, and print the table."""
+    """Write the report beside `path`, with the suffixes .json, .md and .svg, and print the table."""
     everything = {
         "schema": 1,
         "benchmark": path.name,
@@ -147,7 +147,7 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
     write_json(path.with_suffix(".json"), everything)
     write_text(path.with_suffix(".md"), text)
     if report.draw is not None:
-        write_whole(path.with_suffix(".png"), report.draw)
+        write_whole(path.with_suffix(".svg"), report.draw)
     click.echo(text)
     click.echo(tally([finding.verdict for finding in report.findings]))
 

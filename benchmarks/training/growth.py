@@ -13,6 +13,10 @@ from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, refuse_disagreement, take_turns, worker
 from benchmarks.harness.targets import Finding, Target, scaled
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.plots.curves import Curve, CurvesChart, Panel
+from parallel_core.plots.scales import Axis, around, linear
+from parallel_core.plots.svg import titled
+from parallel_core.system.formatting import figure
 
 BACKENDS = ("mxnet", "torch")
 DEPTHS = (1, 10, 100, 1000, 10_000, 100_000)
@@ -108,21 +112,25 @@ def line(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def draw_growth(values: Mapping[str, Values], stream: BinaryIO) -> None:
-    """Draw the three as PNG: a panel each, a line for each framework."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
-    for (name, own), marker in zip(values.items(), "os", strict=True):
-        for axes, by_place, factor in zip((left, middle, right), own, (1e6, 1, 1), strict=True):
-            axes.plot(
-                [*by_place], [factor * np.median(taken) for taken in by_place.values()], marker=marker, label=name
-            )
-    left.set(xscale="log", xlabel="queued operations", ylabel="μs to issue one", ylim=(0, None))
-    middle.set(xlabel=f"devices on {CORES} cores", ylabel="images/s", ylim=(0, None), xticks=DEVICES)
-    right.set(xlabel="devices", ylabel="peak memory / parameters", ylim=(0, None), xticks=DEVICES)
-    left.legend()
-    figure.savefig(stream, format="png", dpi=100)
+    """Draw the three as SVG: a panel each, a line for each framework."""
+    drawn: dict[str, list[Curve]] = {"μs to issue one": [], "images/s": [], "peak memory / parameters": []}
+    for number, (name, own) in enumerate(values.items()):
+        for curves, by_place, factor in zip(drawn.values(), own, (1e6, 1, 1), strict=True):
+            points = [(place, scaled(median_interval(taken), factor)) for place, taken in by_place.items()]
+            curves.append(Curve(name, f"c{number}", points, number))
+    depths = [*next(iter(values.values()))[0]]
+    places = linear(DEVICES)
+    axes = (
+        Axis("queued operations", around(depths), figure, depths[::2]),
+        *(Axis(words, places, figure, DEVICES) for words in (f"devices on {CORES} cores", "devices")),
+    )
+    panels = [
+        Panel(
+            "", x, Axis(words, linear([0, *(y.estimate for curve in curves for _, y in curve.points)]), figure), curves
+        )
+        for x, (words, curves) in zip(axes, drawn.items(), strict=True)
+    ]
+    stream.write(titled(CurvesChart(panels, columns=3), "Growth"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
+from parallel_core.training.gradient_exchange import Exchange
+
 import backends
 from backends import Array
 from benchmarks.harness.side_by_side import turns
@@ -13,7 +15,6 @@ from parallel_core.measurement.result import Case
 from parallel_core.system.machine import peak_memory_growth
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.dataset import load_fashion_mnist
-from parallel_core.training.gradient_exchange import Exchange
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import train_epoch
 from parallel_core.training.step import get_params

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from parallel_core.jobs.messages import FromAgent, Printed, Progress, Reported, TrainedEpoch, Training
-from parallel_core.terminal.training_progress import TrainingProgress, training_progress
+from parallel_core.terminal.progress import TrainingProgress, training_progress
 
 __all__ = ["SHOWN", "Display"]
 

@@ -12,8 +12,8 @@ from statistics import median
 from typing import NamedTuple, TypeAlias
 
 from backends.profiling import SpanKind
-from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.figures import CaseFigures
 

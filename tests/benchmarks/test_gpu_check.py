@@ -22,7 +22,7 @@ small_operations: Any = pytest.importorskip("benchmarks.gpu.small_operations", r
 
 PLACE = Place("torch", "cpu", 2)
 ABSENT = (
-    *("click", "humanize", "hypothesis", "jinja2", "markupsafe", "matplotlib", "msgspec", "mxnet", "platformdirs"),
+    *("click", "humanize", "hypothesis", "jinja2", "markupsafe", "msgspec", "mxnet", "platformdirs"),
     *("pooch", "psutil", "pygments", "pyperf", "pytest", "rich", "threadpoolctl"),
 )
 # Python imports this module at its start, in every process. Nothing is installed there, this package included.

@@ -9,7 +9,7 @@ import msgspec
 
 from backends.process_groups import GroupError
 from parallel_core.jobs.messages import REPORTS_VARIABLE, Failed, Report
-from parallel_core.training.divergence import GradientsAreNotFiniteError
+from parallel_core.training.loop import GradientsAreNotFiniteError
 
 __all__ = ["leave", "reports_are_read", "send_report"]
 

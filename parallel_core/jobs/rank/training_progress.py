@@ -9,9 +9,9 @@ from backends.process_groups import GroupedBackend
 from parallel_core.jobs.messages import Progress, TrainedEpoch, Training
 from parallel_core.jobs.rank.reporting import reports_are_read, send_report
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.training_progress import epoch_line, training_progress
+from parallel_core.terminal.progress import epoch_line, training_progress
+from parallel_core.training.batches import CompletedSteps, Epoch
 from parallel_core.training.loop import ignore
-from parallel_core.training.progress import CompletedSteps, Epoch
 
 __all__ = ["ShowsTraining", "progress_of"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import backends
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.checks import MIN_NOISE
+from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.trace_analysis.clock_agreement import (
     COMPARED,
     DISPATCH,

@@ -40,8 +40,6 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms im
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import parse_sizes
 
-__all__ = ["EXPERIMENT", "program"]
-
 ALGORITHM_NAMES = Parameter(
     f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
     option="algorithm",

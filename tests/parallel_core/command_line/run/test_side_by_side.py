@@ -59,23 +59,3 @@ def test_a_backend_runs_in_the_environment_that_is_named_for_it(tmp_path: Path) 
     asked = (tmp_path / "asked").read_text()
     assert "--backend torch" in asked
     assert "--backend numpy" not in asked
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("mxnet,nmupy",), "unknown backend 'nmupy'"),
-        (("mxnet,mxnet",), "names one backend twice"),
-        (("mxnet,torch", "--plot", "a.png"), "--plot is for one backend at a time"),
-        (("mxnet,torch", "--workers", "2"), "--workers is for one backend at a time"),
-        (("mxnet,torch", "--variant", "tf32"), "--variant is for one backend at a time"),
-        (("mxnet,torch", "--devices", "cpu:1,cpu:2"), "--devices needs a number"),
-        (("mxnet,torch", "--python", "numpy=python3"), "--python names 'numpy', which is not compared"),
-        (("mxnet", "--python", f"mxnet={sys.executable}"), "--python is for several backends"),
-    ],
-)
-def test_what_only_one_backend_can_do_is_refused_in_a_line(arguments: tuple[str, ...], message: str) -> None:
-    done = program("--backend", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
