@@ -57,11 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parts[name] = part
         print(f"{monotonic() - start:4.0f} s  {name}: {outcome(part)}", file=sys.stderr, flush=True)
     seconds = monotonic() - start
-    described = (machine.parameters, parts, options.device, seconds)
     path = options.out / file_name("rehearsal" if options.device == "cpu" else machine.parameters["device"])
     options.out.mkdir(parents=True, exist_ok=True)
-    page = as_markdown(*described)
-    write_json(path.with_suffix(".json"), as_json(*described))
+    page = as_markdown(machine.parameters, parts, options.device, seconds)
+    document = {
+        "schema": 1,
+        "benchmark": "gpu_check",
+        "rehearsal": options.device == "cpu",
+        "seconds": round(seconds, 1),
+        "machine": machine.parameters,
+        "parts": {name: part.as_json() for name, part in parts.items()},
+    }
+    write_json(path.with_suffix(".json"), document)
     write_whole(path.with_suffix(".md"), lambda stream: stream.write(page.encode()))
     print(page)
     print(f"{summary(parts)}; written to {path}.json and .md, after {seconds:.0f} s")
@@ -104,18 +111,6 @@ def outcome(part: PartResult) -> str:
 def file_name(device: str) -> str:
     """Make a file's name, without suffix, of a GPU's: `gpu-nvidia-h200`."""
     return "gpu-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-
-
-def as_json(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kind: str, seconds: float) -> dict[str, Any]:
-    """Return the object that the file holds."""
-    return {
-        "schema": 1,
-        "benchmark": "gpu_check",
-        "rehearsal": kind == "cpu",
-        "seconds": round(seconds, 1),
-        "machine": dict(machine),
-        "parts": {name: part.as_json() for name, part in parts.items()},
-    }
 
 
 def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kind: str, seconds: float) -> str:

@@ -170,7 +170,8 @@ class _Worker:
     def answer(self) -> Measured:
         """Give it no more turns, and return its answer."""
         self.process.stdin.close()
-        return read_answer(self._outcome(self._in_time(self.process.stdout.read).decode()), self.name)
+        output = self._in_time(lambda: (self.process.stdout.read(), self.process.wait())[0])
+        return read_answer(self._outcome(output.decode()), self.name)
 
     def _in_time(self, read: Callable[[], bytes]) -> bytes:
         timer = Timer(DEADLINE, kill_group, [self.process.pid])
@@ -182,7 +183,7 @@ class _Worker:
             timer.cancel()
 
     def _outcome(self, output: str) -> Outcome:
-        status = self.process.wait(DEADLINE)
+        status = self.process.wait()
         self.errors.seek(0)
         return Outcome(status, output, self.errors.read().decode(errors="replace"), self.timed_out)
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
-from parallel_core.training.gradient_exchange import Exchange
-
 import backends
 from backends import Array
 from benchmarks.harness.side_by_side import turns
@@ -13,7 +11,7 @@ from benchmarks.workers.answer import answer, compose
 from parallel_core import run_data_parallel
 from parallel_core.measurement.result import Case
 from parallel_core.system.machine import peak_memory_growth
-from parallel_core.training.batches import Settings, batches
+from parallel_core.training.batches import Exchange, Settings, batches
 from parallel_core.training.dataset import load_fashion_mnist
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import train_epoch

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import pkgutil
 from dataclasses import replace
 from operator import sub
 from pathlib import Path
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import benchmarks
 from benchmarks import run_all
 from benchmarks.harness import findings
 from benchmarks.harness.side_by_side import Measured
@@ -84,3 +86,11 @@ def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
 def test_every_benchmark_has_the_shared_options(name: str) -> None:
     options = {option.name for option in importlib.import_module(f"benchmarks.{name.replace('/', '.')}").main.params}
     assert options == {"out", "rounds", "quick"}
+
+
+def test_every_module_can_be_imported() -> None:
+    """What a process of its own imports, no other test does."""
+    pytest.importorskip("torch")
+    modules = pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")
+    for name in (module.name for module in modules if not module.name.startswith("benchmarks.plain.mxnet")):
+        importlib.import_module(name)
