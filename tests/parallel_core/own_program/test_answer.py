@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from parallel_core.jobs.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
-from parallel_core.jobs.own_program.step_figures import QueueShare, StepFigures, step_figures
+from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
+from parallel_core.own_program.step_figures import QueueShare, StepFigures, step_figures
 from parallel_core.trace_analysis.device_figures.parts import Parts
-from tests.parallel_core.jobs.own_program.recorded_programs import RECORDED_STEPS, recorded
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
 
 
 def made(

@@ -12,9 +12,9 @@ from statistics import fmean
 
 import numpy as np
 
-from parallel_core.jobs.own_program.step_figures import StepFigures
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.own_program.step_figures import StepFigures
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.device_figures.parts import (

@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any
 
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.bootstrap.sitecustomize import SETTINGS
-from parallel_core.jobs.own_program.recorder import ENDED
+from parallel_core.own_program.bootstrap.sitecustomize import SETTINGS
+from parallel_core.own_program.recorder import ENDED
 
 __all__ = ["Recorded", "end_as", "interpreted", "recorded_in", "run_program", "why_incomplete"]
 
