@@ -15,7 +15,7 @@ from rich.markup import escape
 from parallel_core.command_line import options
 from parallel_core.comparison.storage import RUNS
 from parallel_core.errors import RequestError
-from parallel_core.own_program.analysis import Analysis, analyse
+from parallel_core.own_program.answer import Analysis, analyse
 from parallel_core.own_program.running import (
     Recorded,
     end_as,

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,13 +33,13 @@ class Recorded:
 
     pid: int
     framework: str
-    rank: int | None
-    marker: str
+    rank: int | None = None
+    marker: str = ""
     """What marked its steps: profiled_step, profiler or optimizer."""
-    steps_seen: int
-    steps_recorded: int
-    trace: Path | None
-    hindrance: str
+    steps_seen: int = 0
+    steps_recorded: int = 0
+    trace: Path | None = None
+    hindrance: str = ""
     failure: str = ""
     """Why the framework could not be hooked; empty if it was."""
     unprofiled_step_seconds: float | None = None
@@ -103,22 +103,9 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
 
 def recorded_in(folder: Path) -> tuple[Recorded, ...]:
     """Return what the program's processes wrote, by rank and number."""
-    reports: list[Mapping[str, Any]] = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.report")]
-    return tuple(
-        Recorded(
-            pid=report["pid"],
-            framework=report["framework"],
-            rank=report.get("rank"),
-            marker=report.get("marker", ""),
-            steps_seen=report.get("steps_seen", 0),
-            steps_recorded=report.get("steps_recorded", 0),
-            trace=folder / f"{report['pid']}.json" if report.get("trace") else None,
-            hindrance=report.get("hindrance", ""),
-            failure=report.get("failure", ""),
-            unprofiled_step_seconds=report.get("unprofiled_step_seconds"),
-        )
-        for report in sorted(reports, key=lambda one: (one.get("rank") or 0, one["pid"]))
-    )
+    reports: list[dict[str, Any]] = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.report")]
+    processes = [Recorded(**{**one, "trace": folder / one["trace"] if one.get("trace") else None}) for one in reports]
+    return tuple(sorted(processes, key=lambda one: (one.rank or 0, one.pid)))
 
 
 def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> tuple[str, ...]:
