@@ -8,15 +8,8 @@ stands for HOST.
 
 import os
 import sys
-from collections.abc import Mapping
 
-__all__ = ["inside", "shell_of"]
-
-
-def shell_of(holders: Mapping[str, int]) -> tuple[str, ...]:
-    """Return this shell's command for some hosts, each with the process that holds it."""
-    mapping = ",".join(f"{host}={process}" for host, process in holders.items())
-    return (sys.executable, "-m", "benchmarks.harness.namespace_shell", mapping)
+__all__ = ["inside"]
 
 
 def inside(process: int) -> tuple[str, ...]:

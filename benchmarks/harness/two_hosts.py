@@ -10,13 +10,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from backends.host import core_numbers, on_cores
-from benchmarks.harness.namespace_shell import inside, shell_of
+from benchmarks.harness.namespace_shell import inside
 
 __all__ = ["NoHostsError", "TwoHosts", "processes_in", "set_link", "two_hosts"]
 
@@ -47,7 +48,15 @@ class TwoHosts:
     @property
     def shell(self) -> tuple[str, ...]:
         """A remote shell: with HOST and COMMAND after it, it runs the command there, as `ssh` does."""
-        return shell_of(dict(zip(self.names, self.holders, strict=True)))
+        return (sys.executable, "-m", "benchmarks.harness.namespace_shell", self._mapping)
+
+    def ranks(self, backend: str, *command: str) -> tuple[str, ...]:
+        """Return a command that runs this one as a rank on each host, and shows what rank 0 writes."""
+        return (sys.executable, "-m", "benchmarks.harness.ranks_on_hosts", self._mapping, backend, *command)
+
+    @property
+    def _mapping(self) -> str:
+        return ",".join(f"{name}={holder}" for name, holder in zip(self.names, self.holders, strict=True))
 
     def on(self, host: int) -> tuple[str, ...]:
         """Return the beginning of a command that is run on a host, 0 or 1."""

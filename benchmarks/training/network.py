@@ -8,17 +8,15 @@ without exchange: less than the exchange by itself if it hides under the backwar
 kinds of steps are timed in turns by the processes themselves. Memory and caches are still one machine's.
 """
 
-import shlex
-import tempfile
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import click
 
 from benchmarks.harness.findings import Finding, Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, launched, ratio_by_round, scaled, take_turns, worker
+from benchmarks.harness.side_by_side import Measured, Variant, ratio_by_round, scaled, take_turns, worker
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 from parallel_core.system.formatting import figure
@@ -71,35 +69,34 @@ def main(rounds: int, quick: bool) -> Report:
 def measured_over(rates: Mapping[str, float], widths: Sequence[int], rounds: int) -> dict[str, list[Measured]]:
     """Run all variants once a round over each rate in turn; return what each gave, round by round."""
     processes: dict[str, list[Measured]] = {}
-    with two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
-        listed = Path(folder, "hosts")
-        listed.write_text("".join(f"{name} slots=1\n" for name in hosts.names))
+    with two_hosts() as hosts:
         for turn, (rate, bits_per_second) in product(range(rounds), rates.items()):
             click.echo(f"round {turn + 1} of {rounds}, {rate}", err=True)
             set_link(hosts, bits_per_second)
-            for name, measured in take_turns(variants(hosts, listed, rate, widths), 1).items():
+            for name, measured in take_turns(variants(hosts, rate, widths), 1).items():
                 processes.setdefault(name, []).extend(measured)
     return processes
 
 
-def variants(hosts: TwoHosts, listed: Path, rate: str, widths: Sequence[int]) -> list[Variant]:
+def variants(hosts: TwoHosts, rate: str, widths: Sequence[int]) -> list[Variant]:
     """Make the commands for one rate: one TCP stream, and all trainings."""
     stream = worker("tcp_stream", sizes=[STREAM_BYTES], address=hosts.names[0], shell=hosts.on(1))
     return [
         Variant(stream_name(rate), (*hosts.on(0), *stream)),
         *(
-            Variant(Cell(backend, width, rate, exchange).name, training(hosts, listed, backend, width, exchange))
+            Variant(Cell(backend, width, rate, exchange).name, training(hosts, backend, width, exchange))
             for width, backend, exchange in product(widths, BACKENDS, EXCHANGES)
         ),
     ]
 
 
-def training(hosts: TwoHosts, listed: Path, backend: str, width: int, exchange: str) -> tuple[str, ...]:
+def training(hosts: TwoHosts, backend: str, width: int, exchange: str) -> tuple[str, ...]:
     """Make the command of a training on the two hosts, a rank on each."""
-    options = ("--hosts", listed, "--remote-shell", shlex.join(hosts.shell), "--backend", backend)
     batch, steps = WIDTHS[width]
     amount = ("--epochs", 1, "--limit", steps, "--batch-size", batch, "--width", width, "--exchange", exchange)
-    return launched(*options, "--", "run", "data-parallel", "--device-kind", "cpu", "--threads", 1, *amount)
+    options = ("--backend", backend, "--device-kind", "cpu", "--threads", 1, *amount, "--json", "-")
+    program = (sys.executable, "-P", "-m", "parallel_core", "run", "data-parallel")
+    return hosts.ranks(backend, *program, *map(str, options))
 
 
 def stream_name(rate: str) -> str:

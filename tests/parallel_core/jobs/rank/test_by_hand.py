@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from backends.process_groups import Rendezvous
-from parallel_core.jobs.addresses import free_port
+from backends.process_groups.addresses import free_port
 from parallel_core.jobs.rank import share_gpus
 from tests.parallel_core.training.test_steps import numpy_losses
 
