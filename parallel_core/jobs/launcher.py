@@ -62,7 +62,7 @@ async def _restarting(job: Job, restarts: int, display: Display) -> int:
         # A result that was shown already must not be shown twice.
         if conclusion.status != 1 or restart == restarts or display.has_output:
             # A refusal that rank 0 has printed has been shown.
-            if conclusion.status and conclusion.message != attempt.watch.last_line(SHOWN):
+            if conclusion.status and conclusion.message != attempt.watch.processes[SHOWN].last_line:
                 display.say(conclusion.message)
             return conclusion.status
         restart += 1
@@ -103,13 +103,13 @@ class _Attempt:
             for rank in sorted(watch.running_ranks, key=lambda rank: rank in conclusion.culprits):
                 written = self._stacks[rank].decode(errors="replace")
                 stack = written or "it gave no stacks: it was stopped, or had not begun to run"
-                self._display.show_words(f"stacks of {watch.label_of(rank)}", stack, STACK_LINES)
+                self._display.show_words(f"stacks of {watch.processes[rank].label}", stack, STACK_LINES)
         elif conclusion.status == 1:
             for name in conclusion.culprits:
-                words = watch.last_words(name)
+                process = watch.processes[name]
                 # Rank 0's were shown already.
-                if name != SHOWN and words.strip():
-                    self._display.show_words(f"{watch.label_of(name)} said last", words)
+                if name != SHOWN and process.last_line:
+                    self._display.show_words(f"{process.label} said last", process.errors.decode(errors="replace"))
         return conclusion
 
     def printed(self, name: str, data: bytes, error: bool) -> None:

@@ -14,7 +14,7 @@ from parallel_core.jobs.job import is_rank
 from parallel_core.jobs.reports import Arrived, Failed, Progress, Report
 from parallel_core.system.subprocesses import signal_name
 
-__all__ = ["LATE_NEWS_SECONDS", "Conclusion", "Watch"]
+__all__ = ["LATE_NEWS_SECONDS", "Conclusion", "Observed", "Watch"]
 
 LATE_NEWS_SECONDS = 1.0
 """How long after the first failure other processes may report theirs."""
@@ -38,7 +38,7 @@ class Conclusion:
 
 
 @dataclass
-class _Observed:
+class Observed:
     """What is known of one process."""
 
     name: str
@@ -55,13 +55,16 @@ class _Observed:
     status: int | None = None
     ended_at: float = math.inf
     errors: bytes = b""
+    """The end of what it wrote to standard error."""
 
     @property
     def refused(self) -> bool:
+        """Whether it is a rank that says that the request cannot be met."""
         return is_rank(self.name) and (self.failed.status if self.failed else self.status) == REFUSAL
 
     @property
     def last_line(self) -> str:
+        """The last line that it wrote to standard error, without our prefix."""
         lines = [line.strip() for line in self.errors.decode(errors="replace").splitlines() if line.strip()]
         return lines[-1].removeprefix("parallel-core: ") if lines else ""
 
@@ -83,7 +86,7 @@ class _Observed:
 
     @property
     def end(self) -> str:
-        """How it ended, which it did not say."""
+        """How it ended, if it did not say so."""
         status = self.status or 0
         if status == -SIGKILL:
             return (
@@ -103,18 +106,18 @@ class Watch:
     """
 
     def __init__(self, names: Sequence[str], host: str, timeout: float, start: float) -> None:
-        self._processes = {name: _Observed(name, f"{name} on {host}", start) for name in names}
-        self._ranks = [process for name, process in self._processes.items() if is_rank(name)]
+        self.processes = {name: Observed(name, f"{name} on {host}", start) for name in names}
+        self._ranks = [process for name, process in self.processes.items() if is_rank(name)]
         self._timeout, self._last, self._failed_at = timeout, start, math.inf
 
     def print(self, name: str, data: bytes) -> None:
         """Record what a process wrote to standard error, which is no progress."""
-        process = self._processes[name]
+        process = self.processes[name]
         process.errors = (process.errors + data)[-MAX_KEPT:]
 
     def report(self, name: str, report: Report, now: float) -> None:
         """Record what a rank reports."""
-        process = self._processes[name]
+        process = self.processes[name]
         self._last = process.last = now
         match report:
             case Arrived():
@@ -133,7 +136,7 @@ class Watch:
 
     def end(self, name: str, status: int, now: float) -> None:
         """Record that a process ended, with its exit status or the negative number of a signal."""
-        process = self._processes[name]
+        process = self.processes[name]
         self._last, process.status, process.ended_at = now, status, now
         if status != 0:
             self._failed_at = min(self._failed_at, now)
@@ -142,7 +145,7 @@ class Watch:
         """Return the conclusion; None while the job runs."""
         if all(rank.status == 0 for rank in self._ranks):
             return Conclusion("", status=0)
-        all_gone = all(one.status is not None for one in self._processes.values())
+        all_gone = all(one.status is not None for one in self.processes.values())
         if all_gone or now >= self._failed_at + LATE_NEWS_SECONDS:
             return self._cause(now)
         if now >= self._last + self._timeout and not math.isfinite(self._failed_at):
@@ -155,7 +158,7 @@ class Watch:
 
     def after_stacks(self, conclusion: Conclusion, answered: Collection[str], now: float) -> Conclusion:
         """Return the conclusion on a hang when the running ranks were asked for their stacks: who gave none hangs."""
-        silent = [self._processes[name] for name in self.running_ranks if name not in answered]
+        silent = [self.processes[name] for name in self.running_ranks if name not in answered]
         # One that has not joined may not have begun to run.
         if not any(rank.joined for rank in silent):
             return conclusion
@@ -166,21 +169,9 @@ class Watch:
         """The ranks that have not ended, in their order."""
         return tuple(rank.name for rank in self._ranks if rank.status is None)
 
-    def label_of(self, name: str) -> str:
-        """Return a process's name and its host's."""
-        return self._processes[name].label
-
-    def last_line(self, name: str) -> str:
-        """Return the last line that a process wrote to standard error, without our prefix."""
-        return self._processes[name].last_line
-
-    def last_words(self, name: str) -> str:
-        """Return the end of what a process wrote to standard error."""
-        return self._processes[name].errors.decode(errors="replace")
-
     def _cause(self, now: float) -> Conclusion:
         """Return what explains all else, after a failure."""
-        in_order = sorted(self._processes.values(), key=lambda one: (one.status != -SIGKILL, one.ended_at))
+        in_order = sorted(self.processes.values(), key=lambda one: (one.status != -SIGKILL, one.ended_at))
         # No process kills itself by SIGKILL, and servers have no reason to end.
         from_outside = [one for one in in_order if one.status == -SIGKILL or (one.status and not is_rank(one.name))]
         own = [rank for rank in self._ranks if rank.failed and not rank.failed.by_others and not rank.refused]
@@ -229,7 +220,7 @@ class Watch:
         most = max((rank.exchanges for rank in self._ranks if rank.status != 0), default=-1)
         needed = [
             one
-            for one in self._processes.values()
+            for one in self.processes.values()
             if one.status == 0 and (not is_rank(one.name) or not one.joined or one.exchanges < most)
         ]
         if not needed or most < 0:
@@ -242,17 +233,17 @@ def _exchanges(count: int) -> str:
     return f"{count} exchange{'s' * (count != 1)}"
 
 
-def _since(processes: Sequence[_Observed], now: float) -> str:
+def _since(processes: Sequence[Observed], now: float) -> str:
     return f"for {now - max(one.last for one in processes):.0f} s {processes[0].after}"
 
 
-def _have(processes: Sequence[_Observed]) -> str:
+def _have(processes: Sequence[Observed]) -> str:
     return f"{_labels(processes)} {'has' if len(processes) == 1 else 'have'}"
 
 
-def _labels(processes: Sequence[_Observed]) -> str:
+def _labels(processes: Sequence[Observed]) -> str:
     return ", ".join(one.label for one in processes)
 
 
-def _names(processes: Sequence[_Observed]) -> tuple[str, ...]:
+def _names(processes: Sequence[Observed]) -> tuple[str, ...]:
     return tuple(one.name for one in processes)

@@ -251,9 +251,9 @@ def test_words_are_kept_to_their_end() -> None:
     watch = joined(1)
     for number in range(10_000):
         tell(watch, (0, b"%d\n" % number), 1.0)
-    kept = watch.last_words("rank 0")
+    kept = watch.processes["rank 0"].errors
     assert len(kept) < 20_000
-    assert kept.endswith("9998\n9999\n")
+    assert kept.endswith(b"9998\n9999\n")
 
 
 def test_a_deadline_does_not_cut_short_the_search_for_a_cause() -> None:
