@@ -84,5 +84,7 @@ def test_torchrun_starts_again_from_the_checkpoint(require: Callable[[str], None
     keep = ("--checkpoint", str(tmp_path / "kept"), "--checkpoint-steps", "2", "--resume", "--json", str(result))
     status, errors = ended(torchrun("--max-restarts", "1"), "is_killed", root, tmp_path, *keep)
     assert status == 0, errors
-    losses = json.loads(result.read_text())["series"]["loss"]
-    np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
+    written = json.loads(result.read_text())
+    np.testing.assert_allclose(written["series"]["loss"], synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
+    assert written["checks"]["max_replica_difference"] == 0
+    assert (written["backend"]["processes"], written["parameters"]["processes"]) == (2, 2)
