@@ -82,7 +82,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         processes = recorded_in(Path(scratch))
         traces = _packed(processes, output)
     console.print()
-    for line in why_incomplete(processes, warm_up, steps):
+    if line := why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:
