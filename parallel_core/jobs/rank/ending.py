@@ -3,6 +3,7 @@
 Under a launcher of ours the launcher keeps the deadline, because it can tell which rank is the cause.
 """
 
+import ctypes
 import faulthandler
 import os
 import signal
@@ -19,6 +20,8 @@ from parallel_core.training.divergence import GradientsAreNotFiniteError
 
 __all__ = ["OwnDeadline", "dump_stacks_on_request", "leave", "leave_with_starter"]
 
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: which signal the end of the parent sends."""
 ENGINE_GRACE_SECONDS = 2.0
 """Added to the deadline: an engine with a deadline of its own gives up first, and names what it waited for."""
 NAMING_SECONDS = 2 * ENGINE_GRACE_SECONDS
@@ -33,7 +36,9 @@ def dump_stacks_on_request() -> None:
 
 
 def leave_with_starter() -> None:
-    """Kill this process and its children as soon as standard input ends, which the launcher holds open."""
+    """Kill this process and its children as soon as the launcher is gone, which holds standard input open."""
+    # Also if it is stopped, or Python is stuck, by then.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def wait_for_the_end() -> None:
         while os.read(0, 4096):

@@ -33,9 +33,16 @@ def test_a_signal_to_the_launcher_ends_all_and_is_reported_in_one_line(
     assert all(is_gone(int(pid)) for pid in pids)
 
 
-def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
-    with start_launcher(BUSY, str(tmp_path / "pids")) as launcher:
-        pids = [int(pid) for pid in wait_for_lines(4, tmp_path / "pids")]
+STOPPED = """
+from parallel_core.jobs.rank.ending import leave_with_starter
+leave_with_starter(); note(os.getpid()); os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize(("code", "processes"), [(BUSY, 4), (STOPPED, 2)])
+def test_nothing_is_left_when_the_launcher_is_killed(code: str, processes: int, tmp_path: Path) -> None:
+    with start_launcher(code, str(tmp_path / "pids")) as launcher:
+        pids = [int(pid) for pid in wait_for_lines(processes, tmp_path / "pids")]
         launcher.kill()
         launcher.communicate(timeout=20)
     assert all(is_gone(pid) for pid in pids)
