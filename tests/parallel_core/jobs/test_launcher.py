@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.errors import MeasurementError
 from parallel_core.jobs.launcher import launch_job
 from tests.parallel_core.jobs.ranks import is_gone, job_of, wait_for_lines
 
@@ -125,28 +125,6 @@ stands_still()
     assert all(is_gone(int(pid)) for pid in wait_for_lines(3, tmp_path / "pids"))
 
 
-@pytest.mark.parametrize(("stopped", "ahead"), [(0, ()), (1, (0, 1, 2)), (2, (1,))])
-def test_the_rank_that_is_stopped_is_named_however_far_the_others_are(
-    run: Run, monkeypatch: pytest.MonkeyPatch, stopped: int, ahead: tuple[int, ...]
-) -> None:
-    monkeypatch.setattr("parallel_core.jobs.launcher.STACKS_SECONDS", 1.5)
-    code = f"""
-join(); step(1)
-if rank in {ahead}: step(2)
-if rank == {stopped}: os.kill(os.getpid(), signal.SIGSTOP)
-wait()
-"""
-    done = run(code, processes=3, timeout=2)
-    assert done.status == 1
-    assert re.findall(r"rank \d on", done.last) == [f"rank {stopped} on"]
-
-
-def test_a_rank_that_never_joins_is_named(run: Run) -> None:
-    done = run("if rank == 0: join()\nwait()", timeout=2)
-    assert done.status == 1
-    assert re.fullmatch(r"parallel-core: rank 1 on \S+ has not joined within \d s", done.last)
-
-
 @pytest.mark.parametrize("own_words", ["", "print('parallel-core: no such set', file=sys.stderr, flush=True); "])
 def test_a_refusal_is_one_line_without_a_rank(run: Run, own_words: str) -> None:
     done = run(f"{own_words}fail('no such set', status=2)")
@@ -215,17 +193,6 @@ def test_neither_a_refusal_nor_a_result_that_was_shown_is_tried_again(run: Run, 
     done = run(f"join()\nif rank == 0: {end}\nwait()", "--checkpoint", "there", restarts=3)
     assert done.status == status
     assert "restart" not in done.errors
-
-
-def test_what_one_rank_refuses_is_not_tried_again_though_the_others_fail(run: Run) -> None:
-    code = "join()\nif rank == 0: fail('there is a checkpoint', status=2)\nfail('closed by a peer', by_others=True)"
-    done = run(code, "--checkpoint", "there", restarts=3)
-    assert (done.status, done.errors) == (2, "parallel-core: there is a checkpoint\n")
-
-
-def test_restarts_need_a_checkpoint() -> None:
-    with pytest.raises(RequestError, match="give --checkpoint DIR"):
-        launch_job(job_of("sys.exit()"), restarts=1)
 
 
 def test_ranks_know_how_wide_the_terminal_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
