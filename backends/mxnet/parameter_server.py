@@ -2,7 +2,7 @@
 
 DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process. ps-lite has no
 deadline: if a process of the job dies, the others wait for ever. So a thread ends this process with status 1: with
-SECONDS, after so long without progress; without, when standard input ends, which the agent that started it holds open.
+SECONDS, after so long without progress; without, when standard input ends, which the launcher holds open.
 """
 
 import os

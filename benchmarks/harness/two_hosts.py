@@ -49,8 +49,15 @@ class TwoHosts:
     @property
     def shell(self) -> tuple[str, ...]:
         """A remote shell: with HOST and COMMAND after it, it runs the command there, as `ssh` does."""
-        mapping = ",".join(f"{host}={process}" for host, process in zip(self.names, self.holders, strict=True))
-        return (sys.executable, "-m", "benchmarks.harness.two_hosts", mapping)
+        return (sys.executable, "-m", "benchmarks.harness.two_hosts", self._mapping)
+
+    def ranks(self, backend: str, *command: str) -> tuple[str, ...]:
+        """Return a command that runs this one as a rank on each host, and shows what rank 0 writes."""
+        return (sys.executable, "-m", "benchmarks.harness.ranks_on_hosts", self._mapping, backend, *command)
+
+    @property
+    def _mapping(self) -> str:
+        return ",".join(f"{host}={process}" for host, process in zip(self.names, self.holders, strict=True))
 
     def on(self, host: int) -> tuple[str, ...]:
         """Return the beginning of a command that is run on a host, 0 or 1."""

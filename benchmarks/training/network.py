@@ -8,12 +8,9 @@ without exchange: less than the exchange by itself if it hides under the backwar
 kinds of steps are timed in turns by the processes themselves. Memory and caches are still one machine's.
 """
 
-import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import product
 from operator import truediv
-from pathlib import Path
 
 import click
 
@@ -56,26 +53,24 @@ def main(rounds: int, quick: bool) -> Report:
 def measured_over(rates: Mapping[str, float], rounds: int) -> dict[str, list[Measured]]:
     """Run one TCP stream and all trainings once a round over each rate in turn; return what each gave, by rounds."""
     processes: dict[str, list[Measured]] = {}
-    with two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
-        listed = Path(folder, "hosts")
-        listed.write_text("".join(f"{name} slots=1\n" for name in hosts.names))
+    with two_hosts() as hosts:
         for turn, (rate, bits_per_second) in product(range(rounds), rates.items()):
             click.echo(f"round {turn + 1} of {rounds}, {rate}", err=True)
             set_link(hosts, bits_per_second)
-            commands = {f"{STREAM}, {rate}": on_both(hosts, listed, "allreduce", "torch", "--sizes", "1MB")}
+            commands = {f"{STREAM}, {rate}": on_both(hosts, "allreduce", "torch", "--sizes", "1MB")}
             for backend, exchange in product(BACKENDS, EXCHANGES):
                 amount = ("--epochs", 1, "--limit", STEPS, "--batch-size", BATCH, "--width", WIDTH)
-                job = on_both(hosts, listed, "data-parallel", backend, *amount, "--exchange", exchange)
+                job = on_both(hosts, "data-parallel", backend, *amount, "--exchange", exchange)
                 commands[f"{cell_of(backend, rate)}, {exchange}"] = job
             for name, measured in take_turns([Variant(*one) for one in commands.items()], 1).items():
                 processes.setdefault(name, []).extend(measured)
     return processes
 
 
-def on_both(hosts: TwoHosts, listed: Path, experiment: str, backend: str, *amount: object) -> tuple[str, ...]:
+def on_both(hosts: TwoHosts, experiment: str, backend: str, *amount: object) -> tuple[str, ...]:
     """Make the command of an experiment on the two hosts, a rank on each."""
-    where = ("--hosts", listed, "--remote-shell", shlex.join(hosts.shell), "--backend", backend)
-    return parallel_core("launch", *where, "--", "run", experiment, "--device-kind", "cpu", "--threads", 1, *amount)
+    options = ("--backend", backend, "--device-kind", "cpu", "--threads", 1, *amount)
+    return hosts.ranks(backend, *parallel_core("run", experiment, *options))
 
 
 def cell_of(backend: str, rate: str) -> str:

@@ -15,8 +15,8 @@ from rich.markup import escape
 from parallel_core.command_line import options
 from parallel_core.comparison.storage import RUNS
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.analysis import Analysis, analyse
-from parallel_core.jobs.own_program.running import (
+from parallel_core.own_program.answer import Analysis, analyse
+from parallel_core.own_program.running import (
     Recorded,
     end_as,
     interpreted,
@@ -82,7 +82,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         processes = recorded_in(Path(scratch))
         traces = _packed(processes, output)
     console.print()
-    for line in why_incomplete(processes, warm_up, steps):
+    if line := why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:

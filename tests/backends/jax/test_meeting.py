@@ -11,8 +11,7 @@ import pytest
 from backends.errors import ComputationError
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups import GroupError
-from backends.process_groups.addresses import connect_to
-from parallel_core.jobs.addresses import free_port
+from backends.process_groups.addresses import connect_to, free_port
 
 Returned = TypeVar("Returned")
 HERE = "127.0.0.1"

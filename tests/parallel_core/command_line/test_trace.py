@@ -12,10 +12,10 @@ from click.testing import Result as Outcome
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.command_line import cli
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.answer import answer
-from parallel_core.jobs.own_program.step_figures import step_figures
+from parallel_core.own_program.answer import answer
+from parallel_core.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.trace_files import write_trace_file
-from tests.parallel_core.jobs.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
 from tests.parallel_core.trace_analysis.traces import counting

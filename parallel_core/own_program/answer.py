@@ -5,18 +5,21 @@ answer twice, or an inconclusive one.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import reduce
-from statistics import fmean
+from pathlib import Path
+from statistics import fmean, median
 
 import numpy as np
 
-from parallel_core.jobs.own_program.step_figures import StepFigures
+from backends.profiling import Timeline
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.own_program.running import Recorded
+from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.system.formatting import figure, listed, percent, seconds
-from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
+from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
 from parallel_core.trace_analysis.device_figures.parts import (
     PARTS,
     Parts,
@@ -26,13 +29,17 @@ from parallel_core.trace_analysis.device_figures.parts import (
     share_in_words,
     share_of,
 )
+from parallel_core.trace_analysis.ranks.reading import read_ranks, side_by_side
+from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
 
-__all__ = ["INCONCLUSIVE", "Answer", "Waiting", "answer"]
+__all__ = ["INCONCLUSIVE", "Analysis", "Answer", "Waiting", "analyse", "answer"]
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
 MAX_QUEUES = 4
 """So many queues are named, the busiest; the others are counted."""
+MAX_DRAWN = 8
+"""So many processes are drawn, the first."""
 LITTLE, MOST = 0.1, 0.5
 """Below the first share of an exchange nothing overlaps; from the second on it does, or is waiting."""
 MIN_SHARE = 0.1
@@ -94,6 +101,47 @@ class Answer:
     step: StepAccount
     slowdown: float
     """How many times as long a step took under the profiler."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer, the figures of each trace, and one timeline of all processes."""
+
+    answer: Answer
+    figures: Mapping[Path, StepFigures]
+    timeline: Timeline
+    notes: tuple[str, ...]
+    """What a reader must know of the traces."""
+
+
+def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
+    """Read the traces of a program's processes; `taken` is the share of the cores' time that others took.
+
+    Raises RequestError, which names the file, for a trace that is damaged.
+    """
+    ranks = read_ranks(traces, keep_spans=True)
+    figures = {one.file: step_figures(one.timeline, traces[one.file].steps_recorded) for one in ranks.values()}
+    summary = summary_of(ranks) if len(ranks) > 1 else None
+    alone = {file: alone_seconds for file, one in traces.items() if (alone_seconds := one.unprofiled_step_seconds)}
+    slowdown = median([figures[file].step_seconds / own for file, own in alone.items()] or [1.0])
+    drawn = dict(list(ranks.items())[:MAX_DRAWN])
+    timelines = [one.timeline for one in ranks.values()]
+    timeline = timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree))
+    timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
+    return Analysis(
+        answer(tuple(figures.values()), None if summary is None else _waiting(summary), taken, slowdown),
+        figures,
+        replace(timeline, timed=timed),
+        tuple(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+    )
+
+
+def _waiting(summary: Ranks) -> Waiting | None:
+    exchanged = sum(one.matched_collective_seconds for one in summary.by_rank)
+    if not exchanged:
+        return None
+    last = max(summary.by_rank, key=lambda one: one.arrived_last)
+    return Waiting(summary.waited_seconds / exchanged, last.rank, last.arrived_last, summary.matched_collectives)
 
 
 def answer(

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from parallel_core import profiled_step
-from parallel_core.jobs.own_program import recorder as recorder_module
-from parallel_core.jobs.own_program.bootstrap.sitecustomize import RECORDER
-from parallel_core.jobs.own_program.recorder import Recorder
+from parallel_core.own_program import recorder as recorder_module
+from parallel_core.own_program.bootstrap.sitecustomize import RECORDER
+from parallel_core.own_program.recorder import Recorder
 
 
 class Diary:

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from backends.profiling import Span, Timeline, Window
-from parallel_core.jobs.own_program.step_figures import StepFigures, step_figures
-from tests.parallel_core.jobs.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
+from parallel_core.own_program.step_figures import StepFigures, step_figures
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 
 
 def figures(name: str) -> StepFigures:

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from parallel_core.jobs.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
-from parallel_core.jobs.own_program.step_figures import QueueShare, StepFigures, step_figures
+from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
+from parallel_core.own_program.step_figures import QueueShare, StepFigures, step_figures
 from parallel_core.trace_analysis.device_figures.parts import Parts
-from tests.parallel_core.jobs.own_program.recorded_programs import RECORDED_STEPS, recorded
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
 
 
 def made(
@@ -101,10 +101,10 @@ def test_what_bounds_a_step_and_what_to_look_at_first(process: StepFigures, boun
 def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
     """Around every edge, with steps that differ by a tenth."""
     generator = np.random.default_rng(0)
-    for compute in np.linspace(0.3, 0.97, 30):
+    for compute in np.linspace(0.3, 0.97, 20):
         twice = [
             answer([made(compute, (1 - compute) / 4, 0.0, steps=1 + 0.1 * generator.standard_normal(5))])
-            for _ in range(6)
+            for _ in range(4)
         ]
         for said in ("bound", "first"):
             assert len({getattr(found, said) for found in twice} - {INCONCLUSIVE}) <= 1

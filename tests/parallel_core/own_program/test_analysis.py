@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.analysis import analyse
-from parallel_core.jobs.own_program.running import Recorded
+from parallel_core.own_program.answer import analyse
+from parallel_core.own_program.running import Recorded
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
-from tests.parallel_core.jobs.own_program.recorded_programs import TRACES
+from tests.parallel_core.own_program.recorded_programs import TRACES
 
-TWO_PROCESSES = Path(__file__).parents[2] / "trace_analysis" / "traces" / "two_processes"
+TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
 
 
 def recorded(rank: int | None, steps: int) -> Recorded:

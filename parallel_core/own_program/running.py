@@ -7,21 +7,21 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import backends
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.bootstrap.sitecustomize import SETTINGS
-from parallel_core.jobs.own_program.recorder import ENDED
+from parallel_core.own_program.bootstrap.sitecustomize import SETTINGS
+from parallel_core.own_program.recorder import ENDED
 
 __all__ = ["Recorded", "end_as", "interpreted", "recorded_in", "run_program", "why_incomplete"]
 
 HERE = Path(__file__).parent
-HOOKS = {"mxnet": "backends.mxnet.program_hooks", "torch": "backends.torch.program_hooks"}
+HOOKS = {name: str(Path(backends.__file__).parent / name / "program_hooks.py") for name in ("mxnet", "torch")}
 """The modules that hook each framework. They are loaded by their paths."""
 PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -33,13 +33,13 @@ class Recorded:
 
     pid: int
     framework: str
-    rank: int | None
-    marker: str
+    rank: int | None = None
+    marker: str = ""
     """What marked its steps: profiled_step, profiler or optimizer."""
-    steps_seen: int
-    steps_recorded: int
-    trace: Path | None
-    hindrance: str
+    steps_seen: int = 0
+    steps_recorded: int = 0
+    trace: Path | None = None
+    hindrance: str = ""
     failure: str = ""
     """Why the framework could not be hooked; empty if it was."""
     unprofiled_step_seconds: float | None = None
@@ -65,7 +65,7 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
         "warm_up": warm_up,
         "steps": steps,
         "recorder": str(HERE / "recorder.py"),
-        "hooks": {name: _file_of(module) for name, module in HOOKS.items()},
+        "hooks": HOOKS,
     }
     path = os.environ.get("PYTHONPATH")
     environment = {
@@ -103,46 +103,33 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
 
 def recorded_in(folder: Path) -> tuple[Recorded, ...]:
     """Return what the program's processes wrote, by rank and number."""
-    reports: list[Mapping[str, Any]] = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.report")]
-    return tuple(
-        Recorded(
-            pid=report["pid"],
-            framework=report["framework"],
-            rank=report.get("rank"),
-            marker=report.get("marker", ""),
-            steps_seen=report.get("steps_seen", 0),
-            steps_recorded=report.get("steps_recorded", 0),
-            trace=folder / f"{report['pid']}.json" if report.get("trace") else None,
-            hindrance=report.get("hindrance", ""),
-            failure=report.get("failure", ""),
-            unprofiled_step_seconds=report.get("unprofiled_step_seconds"),
-        )
-        for report in sorted(reports, key=lambda one: (one.get("rank") or 0, one["pid"]))
-    )
+    reports: list[dict[str, Any]] = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.report")]
+    processes = [Recorded(**{**one, "trace": folder / one["trace"] if one.get("trace") else None}) for one in reports]
+    return tuple(sorted(processes, key=lambda one: (one.rank or 0, one.pid)))
 
 
-def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> tuple[str, ...]:
-    """Return, in a line or none, why fewer steps were recorded than asked for, and how many were seen."""
+def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> str:
+    """Return, in a line, why fewer steps were recorded than asked for, and how many were seen; empty if all were."""
     if failures := [f"{one.framework}: {one.failure}" for one in processes if one.failure]:
-        return (f"the recorder could not hook {failures[0]}",)
+        return f"the recorder could not hook {failures[0]}"
     if not processes:
         return (
-            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, -E and -S forbid it)",
+            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, -E and -S forbid it)"
         )
     furthest = max(processes, key=lambda one: (one.steps_recorded, one.steps_seen))
     seen, recorded = furthest.steps_seen, furthest.steps_recorded
     if recorded == steps and furthest.trace is not None:
-        return ()
+        return ""
     if seen == 0:
-        line = (
+        return (
             "no step was seen: no optimizer of torch and no trainer of mxnet has stepped; put each step of the program "
+            "under `with parallel_core.profiled_step():`"
         )
-        return (line + "under `with parallel_core.profiled_step():`",)
     if recorded:
-        return (f"{_steps(recorded)} of {steps} recorded, then {furthest.hindrance or 'the program was killed'}",)
+        return f"{_steps(recorded)} of {steps} recorded, then {furthest.hindrance or 'the program was killed'}"
     why = furthest.hindrance if furthest.hindrance != ENDED else ""
     why = why or f"the program ended, and {warm_up} to warm up and {steps} to record were asked for"
-    return (f"nothing was recorded in the {_steps(seen)} seen: {why}",)
+    return f"nothing was recorded in the {_steps(seen)} seen: {why}"
 
 
 def _steps(count: int) -> str:
@@ -166,19 +153,7 @@ def end_as(status: int) -> int:
 
 def _in_foreground() -> bool:
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except OSError:
         return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
-
-
-def _file_of(module: str) -> str:
-    spec = find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    return spec.origin
