@@ -27,6 +27,7 @@ def test_the_class_is_chosen_by_engine_and_devices(
     backend, _ = on_made_up_gpus(names)
     assert type(backend).__name__ == ("EagerTorch" if engine == "sync" else asynchronous)
     assert backend.engine == engine
+    assert backend.scheduler.endswith("are streams on one GPU, and share it") == ("/" in names)
     path = class_path(backend.engine, {device.kind for device in backend.devices})
     assert type(backend) is resolve_name(path)
 
