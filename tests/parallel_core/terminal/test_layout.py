@@ -104,9 +104,7 @@ def test_traces_and_ranks(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_catalogue_and_what_doctor_finds(width: int) -> None:
-    names = partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch"))
-    assert_nothing_is_lost(names, width)
+def test_what_doctor_finds(width: int) -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
     found = Examination({"Python": (Finding("interpreter", "fine", f"CPython 3.11.7: {path}"),)})
     assert_nothing_is_lost(partial(show_examination, found, everything=True), width)
