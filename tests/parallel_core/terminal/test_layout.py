@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.style import Style
@@ -126,6 +126,7 @@ def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int)
 
 
 @given(st.lists(st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"]), min_size=1))
+@example(["5.0 ms", "word", "± 3%", "word"])
 def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
     lines = printed(partial(show_sentence, ", ".join(parts), bullet="· "), 20).splitlines()
     assert all(len(line) <= 20 for line in lines)
