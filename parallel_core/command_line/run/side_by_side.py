@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import backends
-from backends.errors import unknown
+from parallel_core.command_line import options
 from parallel_core.command_line.compare import choose_interpreters, refuse_unmeasured, run_plan
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
@@ -38,7 +38,10 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     nothing could be measured.
     """
     values = ctx.params
-    names = _known_names(values["backend"])
+    try:
+        names = options.names("backend", backends.names).parse(values["backend"])
+    except ValueError as error:
+        raise RequestError(str(error)) from error
     devices = values["devices"] or experiment.devices
     if not isinstance(devices, int):
         raise RequestError("--devices needs a number if several backends are named")
@@ -70,16 +73,6 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     if analysis.side_by_side is not None:
         show_answer(analysis.side_by_side, console)
     refuse_unmeasured(analysis)
-
-
-def _known_names(text: str) -> tuple[str, ...]:
-    named = tuple(name.strip() for name in text.split(","))
-    for name in named:
-        if name not in backends.names():
-            raise RequestError(unknown("backend", name, backends.names()))
-    if len(set(named)) < len(named):
-        raise RequestError(f"--backend {text} names one backend twice")
-    return named
 
 
 def _sizes(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, str]:

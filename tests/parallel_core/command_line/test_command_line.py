@@ -40,8 +40,21 @@ def test_json_in_a_file_and_alone_on_standard_output(program: RunProgram, tmp_pa
     assert json.loads(path.read_text())["metrics"]["parallel_speedup"] > 0
     done = program(*SMALL, "--json", "-")
     assert done.returncode in MEASURED
-    assert json.loads(done.stdout)["experiment"] == "parallel"
+    written = json.loads(done.stdout)
+    assert (written["experiment"], "guess" in written) == ("parallel", False)
     assert "parallel_speedup" in done.stderr
+    assert "guessed" not in done.stderr
+
+
+def test_a_guess_is_told_last_and_written(program: RunProgram, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    done = program(*SMALL, "--guess", "1e6", "--json", str(path))
+    assert done.returncode in MEASURED, done.stderr
+    last = done.stdout.split("\n\n")[-1]
+    assert last.startswith("You guessed 1,000,000; measured ")
+    guess = json.loads(path.read_text())["guess"]
+    assert (guess["metric"], guess["value"]) == ("parallel_speedup", 1e6)
+    assert guess["reason"] in " ".join(last.split())
 
 
 def test_times_that_leave_all_open_on_a_disturbed_machine_end_with_status_3(

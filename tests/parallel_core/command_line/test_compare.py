@@ -246,13 +246,8 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     python = interpreter(tmp_path / "python", f"sleep 1000 & echo $! > {note}; wait")
     folder = tmp_path / "out"
     arguments = ["building-blocks", *ON_NUMPY, "--backends", backends, "--python", f"torch={python}"]
-    run = subprocess.Popen(
-        [*COMPARE, *arguments, "--out", str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    command, pipe = [*COMPARE, *arguments, "--out", str(folder)], subprocess.PIPE
+    run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     while run.poll() is None and not (note.exists() and note.read_text().endswith("\n")):
         time.sleep(0.1)
     run.send_signal(number)
