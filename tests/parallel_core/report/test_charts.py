@@ -221,7 +221,7 @@ def test_pages_with_all_traces_are_small() -> None:
         cells = [measured(Cell(name, *side.split()), (1.0, 1.01)) for name in experiments for side in SIDES]
         page = render(analyse(comparison(*cells)), lambda _, shown=timeline: shown)
         assert page.count('id="chart-timelines-') == len(experiments)
-        assert len(page.encode()) < 2_500_000
+        assert len(page.encode()) < 2_000_000
 
 
 def test_many_experiments_share_the_page() -> None:
