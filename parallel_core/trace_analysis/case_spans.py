@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backends.profiling import HostCalls, Span, Spans, Timeline, Window, in_seconds
-from backends.profiling.spans import KINDS, UNKNOWN
+from backends.profiling.timeline import KINDS, UNKNOWN
 
 __all__ = ["ALL", "KINDS", "MAX_SLOWDOWN", "PROFILER_STEP", "UNKNOWN", "CaseSpans", "cases_of", "is_wait"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
-from backends.profiling.host_calls import ROLES
+from backends.profiling.timeline import ROLES
 from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness

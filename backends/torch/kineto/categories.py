@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.profiling.chrome_trace.columns import recoded
-from backends.profiling.chrome_trace.slices import Slices
+from backends.profiling.chrome_trace.slices import Slices, recoded
 
 __all__ = [
     "ANNOTATIONS_ON_DEVICE",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.host_calls import HostCalls
+from backends.profiling.timeline import HostCalls
 
 __all__ = ["NO_CALL", "HostThreads", "host_threads"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.host_calls import ROLES, HostCalls
+from backends.profiling.timeline import ROLES, HostCalls
 from parallel_core.trace_analysis.interval_sets import union
 from parallel_core.trace_analysis.linked_path.host_threads import HostThreads
 from parallel_core.trace_analysis.linked_path.operations import NONE, Operations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.host_calls import ROLES, HostCalls
+from backends.profiling.timeline import ROLES, HostCalls
 from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
 
 __all__ = ["NONE", "Operations", "Queue", "linked_operations"]

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from backends.profiling.host_calls import HostCalls
+from backends.profiling.timeline import HostCalls
 from parallel_core.trace_analysis.case_spans import CaseSpans
 from parallel_core.trace_analysis.linked_path.host_threads import NO_CALL, HostThreads, host_threads
 from parallel_core.trace_analysis.linked_path.host_waits import host_waits

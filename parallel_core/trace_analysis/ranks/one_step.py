@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from backends.profiling import Timeline
-from backends.profiling.spans import UNKNOWN
+from backends.profiling.timeline import UNKNOWN
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.steps import steps

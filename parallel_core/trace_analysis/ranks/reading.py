@@ -1,4 +1,4 @@
-"""Read the traces of several ranks: a file for each, a folder of them, or one file into which they were merged."""
+"""Read the traces of several ranks: a file for each, or a folder of them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Timeline, Trace
-from backends.profiling.collectives import Collective, collectives_of, job_of
-from backends.profiling.communication import with_communication
-from backends.profiling.merged_ranks import divided
+from backends.profiling.collectives import Collective, check_one_rank, collectives_of, job_of, with_communication
 from backends.profiling.perfetto import OWN_KEY
-from backends.profiling.spans import KINDS, Spans
+from backends.profiling.timeline import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.case_spans import cases_of
@@ -73,20 +71,19 @@ def read_ranks(
     keep_spans: bool = False,
     kernel_delay: int = KERNEL_DELAY,
 ) -> dict[int, RankTrace]:
-    """Read the traces of all ranks in files, of which one may hold several; in the order of the ranks.
+    """Read the traces of all ranks, of which each file holds one; in the order of the ranks.
 
     A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
     hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in nanoseconds, are kernel waits. Of a trace with
-    steps only what belongs to `step` is kept, if one is named. Without
-    `keep_spans` only one trace is in memory at a time. Raises RequestError, which names the file, for one that cannot
-    be used, and if two are of the same rank.
+    steps only what belongs to `step` is kept, if one is named. Without `keep_spans` only one trace is in memory at a
+    time. Raises RequestError, which names the file, for one that cannot be used, also because several ranks were merged
+    into it, and if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
-            for one in _ranks_in(file, kernels, step, kernel_delay):
-                kept = one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None))
-                read.append(kept)
+            one = _read_rank(file, kernels, step, kernel_delay)
+            read.append(one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None)))
     return dict(sorted(_numbered(read).items()))
 
 
@@ -112,34 +109,33 @@ def begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int
     return {rank: begin - min(begins.values()) for rank, begin in begins.items()}
 
 
-def _ranks_in(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> Iterator[RankTrace]:
+def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> RankTrace:
     trace = trace_in(file)
     try:
-        parts = divided(trace)
+        check_one_rank(trace)
     except ValueError as error:
         raise RequestError(f"{file} cannot be used: {error}") from error
-    for part in parts:
-        timeline = timeline_in(part, file)
-        if kernels is not None:
-            timeline = with_communication(timeline, kernels)
-        if step is not None:
-            timeline = _only_step(timeline, step, file)
-        job = job_of(part)
-        base = part.properties.get("baseTimeNanoseconds")
-        begin = part.begin + (base if isinstance(base, int) else 0)
-        is_own = OWN_KEY in part.properties
-        yield RankTrace(
-            file,
-            job.rank,
-            job.world_size,
-            timeline,
-            len(timeline.spans),
-            timeline_figures(timeline, kernel_delay),
-            tuple(_own_collectives(timeline) if is_own else _collectives(part, timeline, begin, step is not None)),
-            # Cases begin at zero, wherever they are in the trace.
-            None if is_own or timeline.cases else begin,
-            interference(cases_of(timeline)),
-        )
+    timeline = timeline_in(trace, file)
+    if kernels is not None:
+        timeline = with_communication(timeline, kernels)
+    if step is not None:
+        timeline = _only_step(timeline, step, file)
+    job = job_of(trace)
+    base = trace.properties.get("baseTimeNanoseconds")
+    begin = trace.begin + (base if isinstance(base, int) else 0)
+    is_own = OWN_KEY in trace.properties
+    return RankTrace(
+        file,
+        job.rank,
+        job.world_size,
+        timeline,
+        len(timeline.spans),
+        timeline_figures(timeline, kernel_delay),
+        tuple(_own_collectives(timeline) if is_own else _collectives(trace, timeline, begin, step is not None)),
+        # Cases begin at zero, wherever they are in the trace.
+        None if is_own or timeline.cases else begin,
+        interference(cases_of(timeline)),
+    )
 
 
 def _only_step(timeline: Timeline, step: int, file: Path) -> Timeline:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling.chrome_trace import trace_events, trace_text
-from backends.profiling.chrome_trace.slices import Trace, read_trace
+from backends.profiling.chrome_trace import trace_events
+from backends.profiling.chrome_trace.reading import read_trace
+from backends.profiling.chrome_trace.slices import Trace
 from benchmarks.trace_reading import write_events
 from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
 
@@ -235,8 +236,8 @@ def test_blocks_do_not_matter(tmp_path: Path, document: bytes, block: int, large
     path.write_bytes(gzip.compress(document) if compressed else document)
     expected = read_trace(path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(trace_text, "BLOCK_BYTES", block)
-        patched.setattr(trace_text, "COMPRESSED_BLOCK_BYTES", block)
+        patched.setattr(trace_events, "BLOCK_BYTES", block)
+        patched.setattr(trace_events, "COMPRESSED_BLOCK_BYTES", block)
         patched.setattr(trace_events, "MAX_EVENT_CHARACTERS", 10_000 + largest)
         found = read_trace(path)
     assert comparable(found) == comparable(expected)

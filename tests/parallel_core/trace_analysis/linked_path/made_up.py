@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from backends.profiling import Span
-from backends.profiling.host_calls import ROLES, HostCalls, HostRole, KnownWait, QueueWait
+from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, QueueWait
 from parallel_core.trace_analysis.case_spans import CaseSpans
 from tests.parallel_core.trace_analysis.synthetic import made_case
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import Span
-from backends.profiling.host_calls import KnownWait, QueueWait
+from backends.profiling.timeline import KnownWait, QueueWait
 from parallel_core.trace_analysis.critical_path import critical_path, path_summary, summarize
 from parallel_core.trace_analysis.figures import figures_of
 from tests.parallel_core.trace_analysis.linked_path.made_up import GPU, Program
