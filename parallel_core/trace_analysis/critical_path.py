@@ -192,12 +192,14 @@ def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
 
 def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits) -> _Pieces:
     """Walk backwards from the end of the last operation to the case's start."""
-    path = _Pieces(*(array("q") for _ in range(4)))  # type: ignore[arg-type]
+    columns = piece_starts, piece_ends, whats, places = array("q"), array("q"), array("q"), array("q")
 
     def add(start: int, end: int, what: int, place: int) -> None:
         if end > start:
-            for column, value in zip(path, (start, end, what, place), strict=True):
-                column.append(value)  # type: ignore[attr-defined]
+            piece_starts.append(start)
+            piece_ends.append(end)
+            whats.append(what)
+            places.append(place)
 
     starts, ends, before, launched_by = map(
         _numbers, (operations.starts, operations.ends, operations.before, operations.calls)
@@ -233,7 +235,7 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
                 thread = others[wait]
             else:
                 add(time, times[wait], WAIT, waiting[wait])
-    return _Pieces(*(np.array(column, np.int64)[::-1] for column in path))
+    return _Pieces(*(np.frombuffer(column, np.int64)[::-1] for column in columns))
 
 
 def _numbers(column: np.ndarray) -> "array[int]":
