@@ -11,8 +11,8 @@ from rich.table import Column, Table
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_table
+from parallel_core.trace_analysis.device_figures.devices import DeviceFigures
 from parallel_core.trace_analysis.device_figures.steps import StepsFigures
-from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures
 from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = ["show_details"]

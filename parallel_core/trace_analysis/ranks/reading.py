@@ -14,10 +14,10 @@ from backends.profiling.timeline import KINDS, Spans
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
+from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
+from parallel_core.trace_analysis.device_figures.steps import only_step
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
-from parallel_core.trace_analysis.ranks.one_step import only_step
 from parallel_core.trace_analysis.trace_files import timeline_in, trace_in
 
 __all__ = ["RankTrace", "begins_later", "files_of", "read_ranks", "side_by_side"]

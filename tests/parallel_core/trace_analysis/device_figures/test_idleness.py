@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, queue_idleness
+from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY, queue_idleness
 from tests.parallel_core.trace_analysis.synthetic import FIRST, made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.traces.counting import case_of_trace

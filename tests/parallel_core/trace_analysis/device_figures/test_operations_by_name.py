@@ -2,7 +2,7 @@
 
 import pytest
 
-from parallel_core.trace_analysis.device_figures.operations_by_name import operations_by_name
+from parallel_core.trace_analysis.device_figures.devices import operations_by_name
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.traces.counting import case_of_trace

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from parallel_core.trace_analysis.device_figures.queue_length import queue_lengths
+from parallel_core.trace_analysis.device_figures.queues import queue_lengths
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import counting as traces
 from tests.parallel_core.trace_analysis.traces.counting import case_of_trace

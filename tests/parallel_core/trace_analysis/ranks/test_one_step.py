@@ -5,8 +5,7 @@ import pytest
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.device_figures.steps import steps
-from parallel_core.trace_analysis.ranks.one_step import only_step
+from parallel_core.trace_analysis.device_figures.steps import only_step, steps
 
 GPU = ("gpu:0", "stream 7")
 SPANS = (
