@@ -20,8 +20,8 @@ from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.timeline_details import show_details
 from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
-from parallel_core.trace_analysis.ranks.reading import RankTrace, begins_later, files_of, read_ranks, side_by_side
-from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
+from parallel_core.trace_analysis.ranks import Ranks, summary_of
+from parallel_core.trace_analysis.trace_files import RankTrace, begins_later, files_of, read_ranks, side_by_side
 
 __all__ = ["trace"]
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.terminal.layout import show_sentence, show_table
-from parallel_core.trace_analysis.ranks.summary import RankFigures, Ranks, Spread
+from parallel_core.trace_analysis.ranks import RankFigures, Ranks, Spread
 
 __all__ = ["show_ranks"]
 

@@ -13,7 +13,17 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
 from backends.profiling.timeline import ROLES
-from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans, cases_of
+from parallel_core.trace_analysis.case_spans import (
+    KINDS,
+    MAX_SLOWDOWN,
+    CaseSpans,
+    cases_of,
+    clip,
+    gaps,
+    intersection,
+    total_length,
+    union,
+)
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
 from parallel_core.trace_analysis.device_figures.devices import (
     DeviceFigures,
@@ -30,7 +40,6 @@ from parallel_core.trace_analysis.device_figures.queues import (
     queue_lengths,
 )
 from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
-from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
 

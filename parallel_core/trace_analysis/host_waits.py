@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling.timeline import ROLES, HostCalls
-from parallel_core.trace_analysis.case_spans import CaseSpans
-from parallel_core.trace_analysis.interval_sets import union
+from parallel_core.trace_analysis.case_spans import CaseSpans, union
 from parallel_core.trace_analysis.waited_for import NONE, Operations, last_ended
 
 __all__ = ["HostWaits", "innermost", "linked_waits", "waits_by_time"]

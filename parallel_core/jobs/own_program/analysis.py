@@ -10,8 +10,8 @@ from parallel_core.jobs.own_program.answer import Answer, Waiting, answer
 from parallel_core.jobs.own_program.running import Recorded
 from parallel_core.jobs.own_program.step_figures import StepFigures, step_figures
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.ranks.reading import read_ranks, side_by_side
-from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
+from parallel_core.trace_analysis.ranks import Ranks, summary_of
+from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 __all__ = ["Analysis", "analyse"]
 

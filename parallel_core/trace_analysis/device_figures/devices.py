@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans
-from parallel_core.trace_analysis.interval_sets import intersection, total_length, union
+from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, intersection, total_length, union
 
 __all__ = ["DeviceFigures", "OperationFigures", "device_figures", "fills_memory", "operations_by_name"]
 

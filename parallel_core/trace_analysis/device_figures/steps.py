@@ -20,10 +20,17 @@ import numpy as np
 from backends.profiling import Timeline, Window, in_seconds
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.errors import RequestError
-from parallel_core.trace_analysis.case_spans import KINDS, PROFILER_STEP, CaseSpans, cases_of
+from parallel_core.trace_analysis.case_spans import (
+    KINDS,
+    PROFILER_STEP,
+    CaseSpans,
+    cases_of,
+    intersection,
+    total_length,
+    union,
+)
 from parallel_core.trace_analysis.device_figures.devices import fills_memory
 from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
-from parallel_core.trace_analysis.interval_sets import intersection, total_length, union
 
 __all__ = [
     "AnnotationFigures",

@@ -11,8 +11,8 @@ from backends.profiling import Span, Timeline
 from backends.profiling.collectives import Collective
 from parallel_core.terminal.ranks import show_ranks
 from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.ranks.reading import RankTrace
-from parallel_core.trace_analysis.ranks.summary import summary_of
+from parallel_core.trace_analysis.ranks import summary_of
+from parallel_core.trace_analysis.trace_files import RankTrace
 
 MS = 1_000_000
 

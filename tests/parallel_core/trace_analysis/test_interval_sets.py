@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
+from parallel_core.trace_analysis.case_spans import clip, gaps, intersection, total_length, union
 
 HOURS = 10
 HOUR = st.integers(0, HOURS)
