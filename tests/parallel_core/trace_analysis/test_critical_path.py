@@ -89,12 +89,6 @@ def test_a_segment_lies_in_its_span_and_an_operation_is_on_the_path_as_a_whole_a
     assert sum(part.seconds for part in summary.parts) == pytest.approx(sum(one.end - one.start for one in seen) / 1e9)
 
 
-def test_operations_that_follow_each_other_on_a_queue_are_the_path() -> None:
-    found = path_summary(cases_of(overlap_timeline(together=False))[-1])
-    assert shares(found) == pytest.approx({"matmul": 0.5, "copy": 0.5, "launch matmul": 0}, abs=1e-3)
-    assert found.idle_share == 0
-
-
 @pytest.mark.parametrize(("slow", "fast"), [("matmul", "copy"), ("copy", "matmul")])
 def test_the_longer_of_two_queues_is_the_path(slow: str, fast: str) -> None:
     seconds = {"matmul": "product", "copy": "copy"}

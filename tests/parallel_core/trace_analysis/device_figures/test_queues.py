@@ -81,9 +81,7 @@ def test_a_queue_is_as_long_as_counting_says(name: str) -> None:
         ("ddp", {"stream 7": (1642, 0.530451, 4), "stream 40": (42, 0.5, 1)}),
     ],
 )
-def test_hta_counts_the_same_lengths(
-    name: str, expected: dict[str, tuple[int, float, int]]
-) -> None:
+def test_hta_counts_the_same_lengths(name: str, expected: dict[str, tuple[int, float, int]]) -> None:
     # HTA 0.5.0, get_queue_length_summary: count, mean and maximum.
     found = {
         one.queue: (2 * one.operations, round(one.mean_length_at_changes, 6), one.longest)
