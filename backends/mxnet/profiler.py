@@ -22,7 +22,6 @@ from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.profiling.chrome_trace.slices import Slices, Trace
 from backends.profiling.marks import Mark, marking_verbs, parse_verb
-from backends.profiling.spans import KINDS
 from backends.profiling.threads_of_trace import (
     TraceThread,
     assemble,
@@ -35,7 +34,7 @@ from backends.profiling.threads_of_trace import (
     spans_of,
     windows,
 )
-from backends.profiling.timeline import HOST_DEVICE, Span, SpanKind, Spans, Timeline, Window
+from backends.profiling.timeline import HOST_DEVICE, KINDS, Span, SpanKind, Spans, Timeline, Window
 from backends.protocol import Array, Backend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 

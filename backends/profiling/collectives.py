@@ -1,4 +1,4 @@
-"""The collectives of one rank's trace: which kind, in which process group, from when to when.
+"""What one rank of several communicated, and with whom.
 
 PyTorch's profiler writes the group, the kind and, lately, a running number into the arguments of NCCL's kernels
 (`Collective name`, `Process Group Name`, `Process Group Ranks`, `Seq`); before 2024 the kernel's name is all there is.
@@ -8,21 +8,43 @@ On a CPU, Gloo's work stands under an annotation on a thread of its own.
 import json
 import re
 from collections.abc import Container, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
-from backends.profiling.merged_ranks import JOB
+from backends.profiling.timeline import KINDS, Timeline
 
-__all__ = ["Collective", "Job", "collectives_of", "job_of"]
+__all__ = [
+    "Collective",
+    "Job",
+    "check_one_rank",
+    "collectives_of",
+    "is_communication",
+    "job_of",
+    "with_communication",
+]
 
-KINDS = re.compile(
+JOB = "distributedInfo"
+"""The key under which PyTorch's profiler says which rank of how many wrote a trace."""
+COLLECTIVES = re.compile(
     r"AllReduce|AllGather|ReduceScatter|Broadcast|AllToAll|SendRecv|Reduce|Send|Recv|Generic", re.IGNORECASE
 )
 """In NCCL's kernels' names; longer ones first."""
 KERNELS = {"kernel", "Kernel", "mtia_ccp_events", "hpu_op"}
 ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
+LIBRARIES = re.compile(
+    r"(?:void |\w+::|\(anonymous namespace\)::)*(?:_Z\w*?\d)?(?:nccl|rccl|msccl|hccl|oneccl)", re.IGNORECASE
+)
+"""NCCL, RCCL (whose kernels are called `nccl…`, too), MSCCL, and those for Gaudi and for Intel's GPUs."""
+ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "xpu_runtime", "Operator", "Runtime"}
+"""The categories of what a rank's own process does, now and in 2021; a trace that one process wrote has one such."""
+LAUNCHES = ON_HOST - {"cpu_op", "Operator"}
+LABEL = re.compile(r"\[((?:[A-Za-z]+\d+)(?:-[A-Za-z]+\d+)*)\]|\brank[ _:-]*(\d+)\b", re.IGNORECASE)
+"""What tools that merge put into the names or ids of processes: `RANK 3 - GPU`, `[TP03] 4711`."""
+MAX_REPEATED = 0.05
+"""A process uses no correlation id twice; a larger share of repeated ones is more than damage to a file."""
 
 
 class Job(NamedTuple):
@@ -54,6 +76,25 @@ def job_of(trace: Trace) -> Job:
     return Job(rank if _is_count(rank) else None, size if _is_count(size) else None)
 
 
+def check_one_rank(trace: Trace) -> None:
+    """Raise ValueError, in one line, if the traces of several ranks were merged into one file.
+
+    Process ids and correlation ids are unique within a rank only, so operations could be taken for another rank's.
+    """
+    slices = trace.columns
+    processes = {process for process, _ in slices.threads()}
+    hosts = {process for process, _ in slices.select(slices.has_category(*ON_HOST)).threads()}
+    written = (LABEL.search(str(one)) or LABEL.search(trace.processes.get(one, "")) for one in processes)
+    labels = {(found[1] or found[2].lstrip("0")) for found in written if found}
+    if (
+        max(len(labels), len(hosts)) > 1
+        or JOB in trace.contradicted
+        or hosts & trace.named_twice
+        or (hosts - trace.processes.keys() and _uses_ids_again(slices))
+    ):
+        raise ValueError("several ranks were merged into it: give each rank's own file")
+
+
 def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, ...]:
     """Return a trace's collectives in the order of their start: the `kernels` of these names.
 
@@ -65,9 +106,25 @@ def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, .
     return tuple(map(_on_device, on_devices)) or tuple(_on_cpu(slices))
 
 
+def is_communication(kernel: str) -> bool:
+    """Return whether a kernel, by its full name, is one of a communication library; arguments do not make it one."""
+    return LIBRARIES.match(kernel) is not None
+
+
+def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline:
+    """Return a timeline in which also those operations on a device communicate whose full name holds `kernels`.
+
+    For libraries that `is_communication` does not know, such as DeepEP, NVSHMEM or a framework's own `multimem_`.
+    """
+    spans = timeline.columns
+    named = np.array([kernels.search(operator) is not None for operator in spans.operators], bool)[spans.operator_of]
+    communicates = named & (spans.kinds != KINDS.index("host"))
+    return replace(timeline, spans=replace(spans, kinds=np.where(communicates, KINDS.index("exchange"), spans.kinds)))
+
+
 def _on_device(one: Slice) -> Collective:
     args = one.args
-    known = KINDS.search(one.name)
+    known = COLLECTIVES.search(one.name)
     kind = str(args.get("Collective name") or (known[0].lower() if known else one.name))
     name, ranks = args.get("Process Group Name"), str(args.get("Process Group Ranks", ""))
     group = "" if name is None else f"{name} {ranks}"
@@ -94,3 +151,9 @@ def _listed(ranks: str) -> tuple[int, ...] | None:
 
 def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _uses_ids_again(slices: Slices) -> bool:
+    """Return whether launches share correlation ids, which are unique in a process."""
+    links = [link for (link,) in slices.select(slices.has_category(*LAUNCHES)).arguments("correlation")]
+    return len(set(links)) < (1 - MAX_REPEATED) * len(links)

@@ -12,10 +12,8 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 import numpy as np
 
-from backends.profiling.chrome_trace.columns import coded, recoded
-from backends.profiling.chrome_trace.slices import Slices, Trace
-from backends.profiling.spans import KINDS, UNKNOWN, Queue, Span, Spans
-from backends.profiling.timeline import Timeline, Window, queue_order
+from backends.profiling.chrome_trace.slices import Slices, Trace, coded, recoded
+from backends.profiling.timeline import KINDS, UNKNOWN, Queue, Span, Spans, Timeline, Window, queue_order
 
 __all__ = ["OWN_KEY", "parse_timeline", "write_timeline"]
 

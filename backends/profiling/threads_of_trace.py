@@ -8,11 +8,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling.chrome_trace.columns import recoded
-from backends.profiling.chrome_trace.slices import Slice, Slices, TraceThread
+from backends.profiling.chrome_trace.slices import Slice, Slices, TraceThread, recoded
 from backends.profiling.marks import parse_case, parse_verb
-from backends.profiling.spans import KINDS, UNKNOWN, Queue, Span, SpanKind, Spans
-from backends.profiling.timeline import HOST_DEVICE, Timeline, Window
+from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, Queue, Span, SpanKind, Spans, Timeline, Window
 
 __all__ = [
     "Queue",

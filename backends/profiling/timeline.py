@@ -1,19 +1,215 @@
-"""What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched."""
+"""What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+A million spans are kept as columns, arrays with an entry for each. Names and queues are few, so each is kept once and a
+column holds its place. Whoever needs some spans takes them from the sequence; whoever needs all takes the columns.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, final, get_args, overload
 
-from backends.profiling.host_calls import HostCalls
-from backends.profiling.spans import Span, SpanKind, Spans
+import numpy as np
 
-__all__ = ["HOST_DEVICE", "Span", "SpanKind", "Spans", "Timeline", "Window", "in_seconds", "queue_order"]
+from backends.profiling.chrome_trace.slices import coded
+
+__all__ = [
+    "HOST_DEVICE",
+    "KINDS",
+    "ROLES",
+    "UNKNOWN",
+    "HostCalls",
+    "HostRole",
+    "KnownWait",
+    "Queue",
+    "QueueWait",
+    "Span",
+    "SpanKind",
+    "Spans",
+    "Timeline",
+    "Window",
+    "in_seconds",
+    "queue_order",
+]
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
 QUEUES = ("python", "waits", "calling", "compute", "copy")
 """The first words of queues' names, in the order in which they are listed; others come after them."""
+SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
+"""What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
+KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+"""In columns a kind is its place here."""
+Queue: TypeAlias = tuple[str, str]
+"""A device, and the name of one of its queues."""
+UNKNOWN = -(2**63)
+"""In columns, when a span was launched if the profiler does not record it."""
+
+
+HostRole: TypeAlias = Literal[
+    "operator",
+    "annotation",
+    "call",
+    "copy",
+    "let a queue wait",
+    "wait for a device",
+    "wait for a queue",
+    "wait for an event",
+]
+"""An operator, an annotation of the program's own, or a call of the runtime by what it does: a copy may block the host,
+and to let a queue wait for an event does not."""
+ROLES: tuple[HostRole, ...] = get_args(HostRole)
+
+
+class KnownWait(NamedTuple):
+    """What a call waited for, if the profiler recorded that: all of a device, a queue, or a queue up to an event."""
+
+    device: str
+    queue: str | None = None
+    recorded: int | None = None
+    """When the event was recorded: only what was launched before counts."""
+
+
+class QueueWait(NamedTuple):
+    """A queue that was let wait for an event: what is launched there from then on waits for all before the event."""
+
+    since: int
+    waiting: tuple[str, str]
+    """A device and one of its queues, as is the next."""
+    awaited: tuple[str, str]
+    recorded: int
+
+
+class Span(NamedTuple):
+    """One operation, from start to end, on one queue; spans of one device and queue never overlap.
+
+    Times are whole nanoseconds from the timeline's beginning. `launched` is when the call that asked for the operation
+    began, if the profiler records it; `operator` is the framework's own name, `name` the one that readers know.
+    """
+
+    name: str
+    kind: SpanKind
+    device: str
+    queue: str
+    start: int
+    end: int
+    launched: int | None = None
+    operator: str = ""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spans(Sequence[Span]):
+    """Spans in the order of their start: a sequence of `Span`, made when asked for, and the columns they come from."""
+
+    names: tuple[str, ...]
+    operators: tuple[str, ...]
+    queues: tuple[Queue, ...]
+    name_of: np.ndarray
+    """Places in `names`; `operator_of` and `queue_of` likewise."""
+    operator_of: np.ndarray
+    queue_of: np.ndarray
+    kinds: np.ndarray
+    """Places in KINDS."""
+    starts: np.ndarray
+    """Nanoseconds, int64; `ends` and `launched` likewise."""
+    ends: np.ndarray
+    launched: np.ndarray
+    """UNKNOWN if the profiler does not record it."""
+
+    @classmethod
+    def of(cls, spans: Iterable[Span]) -> "Spans":
+        """Put spans into columns, in the order in which they come."""
+        if isinstance(spans, Spans):
+            return spans
+        listed = list(spans)
+        names, name_of = coded(span.name for span in listed)
+        operators, operator_of = coded(span.operator for span in listed)
+        queues, queue_of = coded((span.device, span.queue) for span in listed)
+        kinds = np.array([KINDS.index(span.kind) for span in listed], np.int8)
+        starts, ends = (np.array([span[place] for span in listed], np.int64) for place in (4, 5))
+        launched = np.array([UNKNOWN if span.launched is None else span.launched for span in listed], np.int64)
+        return cls(names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched)
+
+    @classmethod
+    def joined(cls, parts: Iterable["Spans"]) -> "Spans":
+        """Put all spans of some columns into one, in the order of their start."""
+        some = [part for part in parts if len(part)] or [cls.of(())]
+        names, name_of = _joined([(part.names, part.name_of) for part in some])
+        operators, operator_of = _joined([(part.operators, part.operator_of) for part in some])
+        queues, queue_of = _joined([(part.queues, part.queue_of) for part in some])
+        kinds, starts, ends, launched = (
+            np.concatenate([getattr(part, column) for part in some]) for column in COLUMNS[3:]
+        )
+        whole = cls(names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched)
+        in_order = len(starts) < 2 or bool(np.all(starts[1:] >= starts[:-1]))
+        return whole if in_order else whole.select(np.argsort(starts, kind="stable"))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Span: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Spans": ...
+    def __getitem__(self, index: int | slice) -> "Span | Spans":
+        return self.select(index) if isinstance(index, slice) else next(iter(self.select(np.array([index]))))
+
+    def __iter__(self) -> Iterator[Span]:
+        columns = (self.name_of, self.kinds, self.queue_of, self.starts, self.ends, self.launched, self.operator_of)
+        for name, kind, place, start, end, launched, operator in zip(*(one.tolist() for one in columns), strict=True):
+            device, queue = self.queues[place]
+            link = None if launched == UNKNOWN else launched
+            yield Span(self.names[name], KINDS[kind], device, queue, start, end, link, self.operators[operator])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, where: "np.ndarray | slice") -> "Spans":
+        """Return the spans that a mask selects, or those at some places."""
+        return replace(self, **{column: getattr(self, column)[where] for column in COLUMNS})
+
+    def moved(self, by: int) -> "Spans":
+        """Return the same spans so many nanoseconds later."""
+        launched = np.where(self.launched == UNKNOWN, UNKNOWN, self.launched + by)
+        return replace(self, starts=self.starts + by, ends=self.ends + by, launched=launched)
+
+
+COLUMNS = ("name_of", "operator_of", "queue_of", "kinds", "starts", "ends", "launched")
+
+
+def _joined(columns: "Sequence[tuple[tuple, np.ndarray]]") -> "tuple[tuple, np.ndarray]":
+    values, places = coded([value for known, _ in columns for value in known])
+    codes, first = [], 0
+    for known, column in columns:
+        codes.append(places[first : first + len(known)][column])
+        first += len(known)
+    return values, np.concatenate(codes)
+
+
+@dataclass(frozen=True, eq=False)
+class HostCalls:
+    """What the host did while devices worked: operators, annotations and the runtime's calls, nested, thread by thread.
+
+    A timeline's spans hold the outermost of them; this holds all in the order of their start, as arrays with an entry
+    for each. Times are as in the timeline.
+    """
+
+    names: tuple[str, ...]
+    queues: tuple[str, ...]
+    """The host's threads, by the names of their queues in the timeline."""
+    starts: np.ndarray
+    ends: np.ndarray
+    name_of: np.ndarray
+    """Places in `names`; `queue_of` likewise."""
+    queue_of: np.ndarray
+    roles: np.ndarray
+    """Places in ROLES."""
+    known_waits: Mapping[int, KnownWait] = field(default_factory=dict)
+    """By the places of calls."""
+    queue_waits: tuple[QueueWait, ...] = ()
 
 
 class Window(NamedTuple):

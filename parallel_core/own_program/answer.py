@@ -29,8 +29,8 @@ from parallel_core.trace_analysis.device_figures.parts import (
     share_in_words,
     share_of,
 )
-from parallel_core.trace_analysis.ranks.reading import read_ranks, side_by_side
-from parallel_core.trace_analysis.ranks.summary import Ranks, summary_of
+from parallel_core.trace_analysis.ranks import Ranks, summary_of
+from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 __all__ = ["INCONCLUSIVE", "Analysis", "Answer", "Waiting", "analyse", "answer"]
 

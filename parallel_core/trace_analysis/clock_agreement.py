@@ -1,4 +1,4 @@
-"""Compare the same quantity by the trace and by the clock: do the two agree within the noise?
+"""What a profiler's trace adds to a result: whether trace and clock agree within the noise, and how efficient it was.
 
 The clock's figures come from timed repetitions without a profiler; the trace's come from one repetition under it. The
 noise of a quantity that is computed from several cases' times is propagated from theirs: each time is changed by its
@@ -6,30 +6,30 @@ noise, one at a time, and the changes are added as squares, as independent error
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from backends.profiling import SpanKind
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.metrics import Formula, Times
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.figures import CaseFigures
 
 __all__ = [
-    "COMPARED",
     "DISPATCH",
     "SECONDS",
     "Agreement",
     "Compared",
     "Overhead",
+    "about_efficiency",
     "agreements",
     "explain_difference",
     "overhead",
     "propagated",
-    "saved_share",
-    "speedup",
     "stretches",
 ]
 
@@ -38,21 +38,32 @@ MAX_RATIO = 2.0
 """If trace and clock differ by more for the same repetition, they do not measure the same thing."""
 KIND_IN_WORDS: dict[SpanKind, str] = {"compute": "computations", "copy": "copies", "exchange": "exchanges"}
 
-Times: TypeAlias = Sequence[float]
-
 
 class Compared(NamedTuple):
-    """A metric of a result, the figure of a case that it is compared with, and the sentence about both.
+    """The figure of a case that is compared with a metric of a result, and the sentence about both."""
 
-    `by_clock` computes the metric from the median times of the case's parts, followed by that of the case itself.
-    """
-
-    case: str
-    metric: str
-    by_trace: Callable[[CaseFigures], float | None]
-    by_clock: Callable[[Times], float]
+    figure: str
     sentence: str
-    write: Callable[[float], str]
+    in_percent: bool
+
+
+HIDDEN = Compared(
+    "hidden_of_shorter",
+    "by the trace {trace} of the shorter part lay under the other, by the clock {clock} of it was saved",
+    in_percent=True,
+)
+
+COMPARED: Mapping[tuple[str, str], Compared] = {
+    ("run and copy together", "overlap_efficiency"): HIDDEN,
+    ("together the book's way", "book_overlap_efficiency"): HIDDEN,
+    # A device with several workers counts once, alone as together.
+    ("on all together", "parallel_speedup"): Compared(
+        "devices_at_once",
+        "by the trace {trace} devices worked at once, by the clock all together were {clock} × as fast",
+        in_percent=False,
+    ),
+}
+"""By case and metric: those that clock and trace both give."""
 
 
 @dataclass(frozen=True)
@@ -87,43 +98,6 @@ class Overhead:
     sentence: str
 
 
-def saved_share(times: Times) -> float:
-    """Return the time saved as a share of the shorter part, as `overlap` does: two parts, then both together."""
-    one, other, together = times
-    return (one + other - together) / min(one, other)
-
-
-def speedup(times: Times) -> float:
-    """Return the sum of the parts' times over the time of all together, which comes last."""
-    *parts, together = times
-    return sum(parts) / together
-
-
-def _overlap_of(case: str, name: str) -> Compared:
-    sentence = "by the trace {trace} of the shorter part lay under the other, by the clock {clock} of it was saved"
-    return Compared(case, name, lambda figures: figures.hidden_of_shorter, saved_share, sentence, percent)
-
-
-COMPARED: Mapping[str, tuple[Compared, ...]] = {
-    "overlap": (
-        _overlap_of("run and copy together", "overlap_efficiency"),
-        _overlap_of("together the book's way", "book_overlap_efficiency"),
-    ),
-    "parallel": (
-        Compared(
-            "on all together",
-            "parallel_speedup",
-            # A device with several workers counts once, alone as together.
-            lambda figures: figures.devices_at_once,
-            speedup,
-            "by the trace {trace} devices worked at once, by the clock all together were {clock} × as fast",
-            figure,
-        ),
-    ),
-}
-"""By experiment, the figures that clock and trace both give."""
-
-
 def agreements(result: Result, figures: Sequence[CaseFigures], profiled: Mapping[str, float]) -> tuple[Agreement, ...]:
     """Compare the clock's figures with the trace's: the experiment's own first, then each case's time and dispatch.
 
@@ -133,8 +107,7 @@ def agreements(result: Result, figures: Sequence[CaseFigures], profiled: Mapping
     """
     cases = {case.name: case for case in result.cases}
     traced = {one.case: one for one in figures if one.seconds > 0}
-    of_metrics = (_of_metric(compared, result, cases, traced) for compared in COMPARED.get(result.experiment, ()))
-    compared = [one for one in of_metrics if one is not None]
+    compared = [one for case, metric in COMPARED for one in _of_metric(case, metric, result, cases, traced)]
     for name, case in cases.items():
         if name in traced:
             compared += _of_case(case, traced[name], profiled.get(name))
@@ -157,35 +130,35 @@ def _repetition_noise(case: Case) -> float:
     return max(case.spread, MIN_NOISE)
 
 
-def propagated(quantity: Callable[[Times], float], times: Times, noises: Times) -> float:
-    """Return the noise of a quantity that is computed from times; the noise of each time is a share of it."""
-    changes = []
-    for place, noise in enumerate(noises):
-        longer, shorter = (
-            [*times[:place], times[place] * factor, *times[place + 1 :]] for factor in (1 + noise, 1 - noise)
-        )
-        changes.append((quantity(longer) - quantity(shorter)) / 2)
-    return math.hypot(*changes)
+def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
+    """Return the noise of what a formula gives of cases' times; the noise of each time is a share of it."""
+
+    def changed(case: str, factor: float) -> float:
+        # A case's own parts are all others.
+        cases = {name: Case(name, (), (), parts=tuple(times)[:-1]) for name in times}
+        return float(formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases)))
+
+    return math.hypot(*((changed(case, 1 + noise) - changed(case, 1 - noise)) / 2 for case, noise in noises.items()))
 
 
 def _of_metric(
-    compared: Compared, result: Result, cases: Mapping[str, Case], traced: Mapping[str, CaseFigures]
-) -> Agreement | None:
-    if compared.case not in cases or compared.case not in traced or compared.metric not in result.metrics:
-        return None
-    together, figures = cases[compared.case], traced[compared.case]
-    by_trace, by_clock = compared.by_trace(figures), result.metrics[compared.metric]
-    if by_trace is None or not math.isfinite(by_clock) or not all(part in cases for part in together.parts):
-        return None
-    used = [*(cases[part] for part in together.parts), together]
+    case: str, metric: str, result: Result, cases: Mapping[str, Case], traced: Mapping[str, CaseFigures]
+) -> list[Agreement]:
+    if case not in cases or case not in traced or metric not in result.metrics:
+        return []
+    used, figures, compared = (*cases[case].parts, case), traced[case], COMPARED[case, metric]
+    by_trace, by_clock = getattr(figures, compared.figure), result.metrics[metric]
+    formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
+    if by_trace is None or not math.isfinite(by_clock) or not all(map(cases.__contains__, used)) or formula is None:
+        return []
     # The noise may reach the whole median, and a time of 0 has no speedup.
-    noises = [min(_repetition_noise(case), 0.99) for case in used]
-    noise = propagated(compared.by_clock, [case.median for case in used], noises)
-    sentence = compared.sentence.format(trace=compared.write(by_trace), clock=compared.write(by_clock))
-    parts = [traced[part] for part in together.parts if part in traced]
-    reason = explain_difference(figures, parts, by_trace > by_clock)
-    one = Agreement(compared.case, compared.metric, by_trace, by_clock, noise, sentence)
-    return _with_verdict(one, compared.write(noise), reason)
+    noises = {name: min(_repetition_noise(cases[name]), 0.99) for name in used}
+    noise = propagated(formula, {name: cases[name].median for name in used}, noises)
+    write = percent if compared.in_percent else figure
+    sentence = compared.sentence.format(trace=write(by_trace), clock=write(by_clock))
+    parts = [traced[part] for part in used[:-1] if part in traced]
+    one = Agreement(case, metric, by_trace, by_clock, noise, sentence)
+    return [_with_verdict(one, write(noise), explain_difference(figures, parts, by_trace > by_clock))]
 
 
 def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
@@ -268,3 +241,20 @@ def explain_difference(together: CaseFigures, parts: Sequence[CaseFigures], trac
         return "The trace does not show why: the operations took as long as alone, with few gaps between them."
     joined = listed(reasons)
     return f"{joined[0].upper()}{joined[1:]}."
+
+
+def about_efficiency(case: CaseFigures) -> str:
+    """Say how many devices worked at once, what was hidden, and when nothing ran; empty if nothing was recorded.
+
+    Of a case that the profiler slowed down only that is said.
+    """
+    if case.devices_at_once is None:
+        return ""
+    if case.slowed_in_words:
+        return f"The trace of “{case.case}” says nothing of its efficiency; it was {case.slowed_in_words}."
+    share = case.hidden_of_shorter
+    hidden = "" if share is None else f", {percent(share)} of the shorter of computing and communicating was hidden"
+    return (
+        f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} devices worked at the "
+        f"same time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the time."
+    )

@@ -1,10 +1,8 @@
 """The critical path of a trace: the chain of spans that ended last, from a case's last operation backwards.
 
-Before an operation comes whatever ended last before it began: an operation on any queue, or the host's call that
-launched it. If the profiler does not record that call, it is the last one that was over. Among operations that ended
-at the same time, within the profiler's resolution, the one on the same queue is taken. Before a call comes the host's
-previous call. Before a wait comes what the host waited for: the operation that ended last during the wait; the same
-holds for calls that compute themselves, on a synchronous engine. Time between the end of one span and the start of the
+Before an operation comes what it waited for (`waited_for.py`). On a thread of the host the path goes back through its
+calls, until one that waited for an operation (`host_waits.py`): from the end of that one to the end of the call is
+returning from the wait, and the path goes on with the operation. Time between the end of one span and the start of the
 next is idle.
 
 This is not the critical path of a task graph, because no profiler records which operation needs which result: an
@@ -13,7 +11,7 @@ shows where the time went: to shorten the case, something in it must change.
 
 A trace of PyTorch on a GPU has more: all calls of the host's threads, one in another, the operations that they
 launched, and the calls that wait for a stream, an event or a device. There the path never stands still on the host
-while a device works: from the end of a wait it goes on with the last operation that was waited for (`linked_path/`).
+while a device works: from the end of a wait it goes on with the last operation that was waited for.
 
 It differs from the critical path of Holistic Trace Analysis (critical_path_analysis), which is the heaviest path
 through a graph of such links, in this:
@@ -32,25 +30,24 @@ through a graph of such links, in this:
 
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds
+from backends.profiling import HOST_DEVICE, HostCalls, Span, SpanKind, Spans, in_seconds
 from parallel_core.trace_analysis.case_spans import KINDS, UNKNOWN, CaseSpans
-from parallel_core.trace_analysis.linked_path.walk import LinkedPath, fits, host_stretches, walk
+from parallel_core.trace_analysis.host_waits import HostWaits, innermost, linked_waits, waits_by_time
+from parallel_core.trace_analysis.waited_for import NONE, Operations, linked_operations, operations_by_time
 
-__all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary", "summarize"]
+__all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary"]
 
 BETWEEN_CALLS = "between calls"
 """The name of what a thread does that the profiler does not record, in Python mostly."""
-
-SYNCHRONOUS = 0.9
-"""If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
+OPERATION, HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY, START = range(6)
+"""What a piece of a path is: running; the host's own work; returning from a wait; from the end of the call that
+launched to the start, or from the end of what was waited for; and before all that is known."""
 
 
 class Segment(NamedTuple):
@@ -91,12 +88,6 @@ class PathCauses:
     """From the end of the operation that another one waited for to the other's start."""
 
 
-IDLE = -1
-"""The place of no span."""
-CAUSES = ("compute", "copy", "exchange", "host", "wait", "launch delay", "queue delay")
-"""Kinds of spans and of pieces, in the order of the fields of PathCauses."""
-
-
 @dataclass(frozen=True)
 class PathSummary:
     """The parts of a path, the longest first; their shares and the idle share sum to 1."""
@@ -109,252 +100,171 @@ class PathSummary:
     """What bounds each stretch, if the trace has the host's nested calls and links operations to them."""
 
 
+class _Pieces(NamedTuple):
+    """A path's pieces without holes: from when to when, what they are, and of which operation, call or thread."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    whats: np.ndarray
+    places: np.ndarray
+
+    def only(self, what: int) -> "_Pieces":
+        """Return those of one kind."""
+        return _Pieces(*(column[self.whats == what] for column in self))
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long they last together."""
+        return int(np.sum(self.ends - self.starts))
+
+
 def path_summary(case: CaseSpans) -> PathSummary:
     """Find a case's critical path and add it up by name. O(n log n)."""
-    if case.host_calls is None or not fits(case, case.host_calls):
-        return _unlinked_summary(case)
-    path = walk(case, case.host_calls)
-    lengths = defaultdict[str, int](int)
-    for piece in path.pieces:
-        kind = KINDS[case.kinds[piece.place]] if piece.kind == "operation" else piece.kind
-        lengths[kind] += piece.end - piece.start
-    whole = sum(lengths.values())
-    idle = whole - sum(lengths[one] for one in CAUSES[:5])
-    causes = PathCauses(*(in_seconds(lengths[one]) for one in CAUSES))
-    parts = _linked_parts(case, path, whole)
-    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, parts, causes)
-
-
-def summarize(path: Sequence[Segment]) -> PathSummary:
-    """Add the segments of a path up by name."""
-    whole = sum(end - start for start, end, _ in path)
-    idle = sum(end - start for start, end, span in path if span is None)
-    by_name: dict[tuple[str, str, SpanKind, str], list[int]] = {}
-    for start, end, span in path:
-        if span is not None:
-            by_name.setdefault((span.device, span.queue, span.kind, span.name), []).append(end - start)
-    parts = [PathPart(*key, len(some), in_seconds(sum(some)), sum(some) / whole) for key, some in by_name.items()]
-    parts.sort(key=lambda part: -part.seconds)
-    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts))
+    pieces, path = _path(case)
+    whole, lengths = pieces.nanoseconds, path.ends - path.starts
+    idle = whole - int(lengths.sum())
+    of_queues = path.queue_of.astype(np.int64) * len(KINDS) + path.kinds
+    keys, first, key_of, counts = np.unique(
+        of_queues * len(path.names) + path.name_of, return_index=True, return_inverse=True, return_counts=True
+    )
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, key_of, lengths)
+    parts = [
+        PathPart(one.device, one.queue, one.kind, one.name, count, in_seconds(taken), taken / whole)
+        for one, count, taken in zip(path.select(first), counts.tolist(), sums.tolist(), strict=True)
+    ]
+    parts.sort(key=lambda part: (-part.seconds, part.name))
+    causes = None
+    if case.host_calls is not None:
+        computed = [int(lengths[path.kinds == place].sum()) for place in range(3)]
+        others = [pieces.only(what).nanoseconds for what in (HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY)]
+        causes = PathCauses(*map(in_seconds, (*computed, *others)))
+    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts), causes)
 
 
 def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
     """Return the path of a case in the order of time, from its start to the end of its last operation, without holes.
 
-    It is empty if no operation of the case took any time. O(n log n).
+    Spans are cut to the path. It is empty if no operation of the case took any time. O(n log n).
     """
-    if case.host_calls is not None and fits(case, case.host_calls):
-        return _linked_segments(case, walk(case, case.host_calls))
-    stretches = zip(*_unlinked_path(case), strict=True)
-    return tuple(Segment(start, end, None if place == IDLE else case.spans[place]) for start, end, place in stretches)
+    return tuple(_segments(case.start, _path(case)[1]))
 
 
-def _unlinked_summary(case: CaseSpans) -> PathSummary:
-    """Add a path up by name, in columns, as `summarize` does."""
-    starts, ends, places = (np.frombuffer(column, np.int64) for column in _unlinked_path(case))
-    lengths = ends - starts
-    whole, idle = int(lengths.sum()), int(lengths[places == IDLE].sum())
-    lengths, places = lengths[places != IDLE], places[places != IDLE]
-    spans = case.spans
-    of_queues = case.queue_of[places].astype(np.int64) * len(KINDS) + case.kinds[places]
-    keys, first, key_of, counts = np.unique(
-        of_queues * len(spans.names) + spans.name_of[places], return_index=True, return_inverse=True, return_counts=True
-    )
-    sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, key_of, lengths)
-    parts = []
-    for place in np.argsort(first).tolist():
-        span, taken = spans[int(places[first[place]])], int(sums[place])
-        share = taken / whole
-        parts.append(
-            PathPart(span.device, span.queue, span.kind, span.name, int(counts[place]), in_seconds(taken), share)
-        )
-    parts.sort(key=lambda part: -part.seconds)
-    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts))
+def _segments(start: int, path: Spans) -> Iterator[Segment]:
+    for span in path:
+        if span.start > start:
+            yield Segment(start, span.start, None)
+        start = span.end
+        yield Segment(span.start, span.end, span)
 
 
-def _unlinked_path(case: CaseSpans) -> "tuple[array[int], array[int], array[int]]":
-    """Return the path's stretches in the order of time: from when to when, and the places of the spans, or IDLE."""
-    starts, ends, places = path = array("q"), array("q"), array("q")
-
-    def add(start: int, end: int, place: int) -> None:
-        starts.append(start)
-        ends.append(end)
-        places.append(place)
-
+def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
+    """Return a path's pieces, and the spans of those that are not idle; none if no operation took any time."""
     if not np.any(case.operations & (case.ends > case.starts)):
-        return path
-    trace = _Candidates(case)
-    place: int | None = trace.by_end[-1]
-    time = trace.ends[trace.by_end[-1]]
-    while place is not None:
-        end = min(trace.ends[place], time)
-        if end < time:
-            add(end, time, IDLE)
-        if trace.is_operation[place]:
-            following, time = trace.before_operation(place), trace.starts[place]
-        else:
-            following, time = trace.before_call(place, end)
-        if time < end:
-            add(time, end, place)
-        place = following
-    if case.start < time:
-        add(case.start, time, IDLE)
-    for column in path:
-        column.reverse()
-    return path
+        return _Pieces(*np.zeros((4, 0), np.int64)), Spans.of(())
+    spans, host = case.spans, np.flatnonzero(~case.operations)
+    calls = case.host_calls
+    if calls is not None:
+        operations = linked_operations(case, calls)
+        waits = linked_waits(calls, operations)
+    else:
+        queues = tuple(queue for _, queue in case.queues)
+        columns = (case.starts, case.ends, spans.name_of, case.queue_of, case.kinds)
+        calls = HostCalls(spans.names, queues, *(column[host] for column in columns))
+        operations = operations_by_time(case, host)
+        waits = waits_by_time(case, calls, host, operations)
+    pieces = _walk(case.start, operations, calls, waits)
+    ran = pieces.only(OPERATION)
+    on_devices = replace(spans.select(operations.places[ran.places]), starts=ran.starts, ends=ran.ends)
+    starts, ends, places, threads = _on_host(calls, pieces)
+    if case.host_calls is None:
+        known = places != NONE
+        on_host = replace(spans.select(host[places[known]]), starts=starts[known], ends=ends[known])
+    else:
+        names = (*calls.names, BETWEEN_CALLS)
+        name_of = np.append(calls.name_of, len(calls.names))[places]
+        kinds = np.full(len(places), KINDS.index("host"), np.int8)
+        on_queues = tuple((HOST_DEVICE, queue) for queue in calls.queues)
+        launched = np.full(len(places), UNKNOWN)
+        on_host = Spans(names, names, on_queues, name_of, name_of, threads, kinds, starts, ends, launched)
+    return pieces, Spans.joined((on_devices, on_host))
 
 
-def _linked_parts(case: CaseSpans, path: LinkedPath, whole: int) -> tuple[PathPart, ...]:
-    """Add a path up by queue, kind and name, in columns: it may have a million stretches."""
-    calls, spans, stretches = path.calls, case.spans, host_stretches(path)
-    # The names of spans come first, then those of calls.
-    names = (*spans.names, *calls.names, BETWEEN_CALLS)
-    queues = (*spans.queues, *((HOST_DEVICE, queue) for queue in calls.queues))
-    pieces = ([one for one in path.pieces if one.kind == kind] for kind in ("operation", "wait"))
-    operations, waits = (
-        np.array([(one.place, one.end - one.start) for one in some], np.int64).reshape(-1, 2).T for some in pieces
+def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits) -> _Pieces:
+    """Walk backwards from the end of the last operation to the case's start."""
+    columns = piece_starts, piece_ends, whats, places = array("q"), array("q"), array("q"), array("q")
+
+    def add(start: int, end: int, what: int, place: int) -> None:
+        if end > start:
+            piece_starts.append(start)
+            piece_ends.append(end)
+            whats.append(what)
+            places.append(place)
+
+    starts, ends, before, launched_by = map(
+        _numbers, (operations.starts, operations.ends, operations.before, operations.calls)
     )
-    between = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
-    name_of = (spans.name_of[operations[0]], calls.name_of[waits[0]] + len(spans.names), between + len(spans.names))
-    of_host = (calls.queue_of[waits[0]], stretches.threads)
-    queue_of = (spans.queue_of[operations[0]], *(queue + len(spans.queues) for queue in of_host))
-    kinds = np.concatenate((case.kinds[operations[0]], np.full(len(waits[0]) + len(between), KINDS.index("host"))))
-    lengths = np.concatenate((operations[1], waits[1], stretches.ends - stretches.starts))
-    of_queues = np.concatenate(queue_of).astype(np.int64) * len(KINDS) + kinds
-    keys, key_of, counts = np.unique(
-        of_queues * len(names) + np.concatenate(name_of), return_inverse=True, return_counts=True
-    )
-    sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, key_of, lengths)
-    parts = []
-    for key, count, taken in zip(keys.tolist(), counts.tolist(), sums.tolist(), strict=True):
-        (queue, kind), name = divmod(key // len(names), len(KINDS)), key % len(names)
-        if taken:
-            device, own = queues[queue]
-            parts.append(PathPart(device, own, KINDS[kind], names[name], count, in_seconds(taken), taken / whole))
-    return tuple(sorted(parts, key=lambda part: (-part.seconds, part.name)))
-
-
-def _linked_segments(case: CaseSpans, path: LinkedPath) -> tuple[Segment, ...]:
-    calls = path.calls
-
-    def host_span(name: str, queue: int, start: int, end: int) -> Span:
-        return Span(name, "host", HOST_DEVICE, calls.queues[queue], start, end, operator=name)
-
-    found = []
-    for start, end, kind, place in path.pieces:
-        if kind == "operation":
-            found.append(Segment(start, end, case.spans[place]))
-        elif kind == "wait":
-            name = calls.names[calls.name_of[place]]
-            found.append(
-                Segment(
-                    start,
-                    end,
-                    host_span(name, calls.queue_of[place], int(calls.starts[place]), int(calls.ends[place])),
-                )
-            )
-        elif kind != "host":
-            found.append(Segment(start, end, None))
-    stretches = host_stretches(path)
-    names = [*calls.names, BETWEEN_CALLS]
-    name_of = np.where(stretches.calls >= 0, calls.name_of[stretches.calls], len(calls.names))
-    columns = (name_of, stretches.threads, stretches.starts, stretches.ends)
-    found += [
-        Segment(start, end, host_span(names[name], thread, start, end))
-        for name, thread, start, end in zip(*(column.tolist() for column in columns), strict=True)
-        if end > start
-    ]
-    return tuple(sorted(found, key=attrgetter("start")))
-
-
-class _Candidates:
-    """A case's spans, sorted so that bisection gives what ended last before a time. Places are indices in the case."""
-
-    def __init__(self, case: CaseSpans) -> None:
-        timed = case.operations & (case.ends > case.starts)
-        operations = np.flatnonzero(timed)
-        operations = operations[np.lexsort((case.starts[operations], case.ends[operations]))]
-        self.resolution = case.resolution
-        calling = ~case.operations
-        launched_by = _launched_by(case, timed, calling & ~case.waits)
-
-        # Taking one number out of NumPy's arrays takes ten times as long, and lists of a million four times the room.
-        self.starts = _numbers(case.starts)
-        self.ends = _numbers(case.ends)
-        self.is_operation: list[bool] = timed.tolist()
-        self.is_wait: list[bool] = case.waits.tolist()
-        self.by_end = _numbers(operations)
-        self.operation_ends = _numbers(case.ends[operations])
-        self.previous = _numbers(_previous_on_queue(case, timed | calling))
-        self.launched_by = _numbers(launched_by)
-
-        begins_within = (launched_by >= 0) & (case.starts >= case.starts[launched_by])
-        within = timed & begins_within & (case.ends <= case.ends[launched_by])
-        synchronous = within.sum() > SYNCHRONOUS * timed.sum()
-        computed = np.flatnonzero(within) if synchronous else np.array([], dtype=np.intp)
-        computed = computed[np.lexsort((case.ends[computed], launched_by[computed]))]
-        self.computed = _numbers(computed)
-        self.computed_ends = _numbers(case.ends[computed])
-        self.computed_from = _numbers(np.searchsorted(launched_by[computed], np.arange(len(case.spans) + 1)))
-
-    def before_operation(self, place: int) -> int | None:
-        """Return what ended last before an operation began and may have delayed it."""
-        begin = self.starts[place]
-        before = bisect_right(self.operation_ends, begin)
-        latest = self.by_end[before - 1] if before else None
-        ended = self.ends[latest] if latest is not None else UNKNOWN
-        call = self.launched_by[place]
-        if call >= 0 and min(self.ends[call], begin) > ended:
-            latest, ended = call, min(self.ends[call], begin)
-        previous = self.previous[place]
-        if previous >= 0 and ended - self.resolution <= self.ends[previous] <= begin:
-            return previous
-        return latest
-
-    def before_call(self, place: int, time: int) -> tuple[int | None, int]:
-        """Return what came before a call of the host that lasted until `time`, and from when on the call counts."""
-        if self.is_wait[place]:
-            until = bisect_right(self.operation_ends, time)
-            if until and self.operation_ends[until - 1] > self.starts[place]:
-                return self.by_end[until - 1], self.operation_ends[until - 1]
-        else:
-            first, last = self.computed_from[place], self.computed_from[place + 1]
-            until = bisect_right(self.computed_ends, time, first, last)
-            if until > first and self.computed_ends[until - 1] > self.starts[place]:
-                return self.computed[until - 1], self.computed_ends[until - 1]
-        previous = self.previous[place]
-        return (previous if previous >= 0 else None), min(self.starts[place], time)
+    call_ends, call_threads = _numbers(calls.ends), _numbers(calls.queue_of)
+    times, awaited, waiting, onward, others = map(_numbers, waits[1:])
+    bounds = np.searchsorted(waits.threads, np.arange(len(calls.queues) + 1)).tolist()
+    operation = int(np.lexsort((operations.starts, operations.ends))[-1])
+    time = ends[operation]
+    while operation != NONE:
+        start = starts[operation]
+        add(start, time, OPERATION, operation)
+        earlier, call = before[operation], launched_by[operation]
+        if earlier != NONE:
+            time = min(ends[earlier], start)
+            add(time, start, QUEUE_DELAY, operation)
+            operation = earlier
+            continue
+        if call == NONE:
+            add(begin, start, START, NONE)
+            break
+        thread, time = call_threads[call], min(call_ends[call], start)
+        add(time, start, LAUNCH_DELAY, operation)
+        operation = NONE
+        while operation == NONE:
+            wait = bisect_right(times, time, bounds[thread], bounds[thread + 1]) - 1
+            if wait < bounds[thread] or times[wait] <= begin:
+                add(begin, time, HOST, thread)
+                break
+            add(times[wait], time, HOST, thread)
+            operation, time = awaited[wait], onward[wait]
+            if operation == NONE:
+                thread = others[wait]
+            else:
+                add(time, times[wait], WAIT, waiting[wait])
+    return _Pieces(*(np.frombuffer(column, np.int64)[::-1] for column in columns))
 
 
 def _numbers(column: np.ndarray) -> "array[int]":
+    # Taking one number out of NumPy's arrays takes ten times as long, and lists of a million four times the room.
     numbers = array("q")
     numbers.frombytes(column.astype(np.int64).tobytes())
     return numbers
 
 
-def _previous_on_queue(case: CaseSpans, mask: np.ndarray) -> np.ndarray:
-    places = np.flatnonzero(mask)
-    places = places[np.argsort(case.queue_of[places], kind="stable")]
-    previous = np.full(len(case.spans), -1, dtype=np.intp)
-    same = case.queue_of[places[1:]] == case.queue_of[places[:-1]]
-    previous[places[1:][same]] = places[:-1][same]
-    return previous
-
-
-def _launched_by(case: CaseSpans, operations: np.ndarray, launches: np.ndarray) -> np.ndarray:
-    """Return the place of the call that launched each operation, or of the last that was over; -1 if there is none."""
-    launched_by = np.full(len(case.spans), -1, dtype=np.intp)
-    calls, places = np.flatnonzero(launches), np.flatnonzero(operations)
-    if len(calls) == 0:
-        return launched_by
-    begins, linked = case.starts[places], case.linked[places]
-    since = np.where(linked, np.minimum(case.launched[places], begins), begins)
-    nearest = np.searchsorted(case.starts[calls], since, side="right") - 1
-    ends = case.ends[calls[nearest]]
-    # A call that was under way and ended before the operation need not have launched it.
-    under_way = ~linked & (ends > begins) & (ends < case.ends[places])
-    nearest = np.maximum(nearest - under_way, -1)
-    launched_by[places] = np.where(nearest >= 0, calls[nearest], -1)
-    return launched_by
+def _on_host(calls: HostCalls, pieces: _Pieces) -> Iterator[np.ndarray]:
+    """Give the starts and ends of the path's stretches on the host, the innermost calls or NONE, and the threads."""
+    own, waits = pieces.only(HOST), pieces.only(WAIT)
+    found = [(waits.starts, waits.ends, waits.places, calls.queue_of[waits.places])]
+    limits = np.iinfo(np.int64)
+    for thread in np.unique(own.places).tolist():
+        begins, running = innermost(calls, thread)
+        # Before a thread's first call nothing runs.
+        edges, running = np.concatenate(([limits.min], begins, [limits.max])), np.append(NONE, running)
+        starts, ends = (column[own.places == thread] for column in (own.starts, own.ends))
+        first = np.searchsorted(begins, starts, side="right")
+        counts = np.searchsorted(begins, ends) + 1 - first
+        piece_of = np.repeat(np.arange(len(starts)), counts)
+        place = first[piece_of] + np.arange(len(piece_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found.append(
+            (
+                np.maximum(edges[place], starts[piece_of]),
+                np.minimum(edges[place + 1], ends[piece_of]),
+                running[place],
+                np.full(len(place), thread),
+            )
+        )
+    return map(np.concatenate, zip(*found, strict=True))

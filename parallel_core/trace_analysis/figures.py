@@ -12,16 +12,34 @@ from typing import Any
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
-from backends.profiling.host_calls import ROLES
-from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans, cases_of
+from backends.profiling.timeline import ROLES
+from parallel_core.trace_analysis.case_spans import (
+    KINDS,
+    MAX_SLOWDOWN,
+    CaseSpans,
+    cases_of,
+    clip,
+    gaps,
+    intersection,
+    total_length,
+    union,
+)
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
-from parallel_core.trace_analysis.device_figures.idleness import KERNEL_DELAY, QueueIdleness, queue_idleness
-from parallel_core.trace_analysis.device_figures.operations_by_name import OperationFigures, operations_by_name
+from parallel_core.trace_analysis.device_figures.devices import (
+    DeviceFigures,
+    OperationFigures,
+    device_figures,
+    operations_by_name,
+)
 from parallel_core.trace_analysis.device_figures.parts import Parts, parts_of
-from parallel_core.trace_analysis.device_figures.queue_length import QueueLength, queue_lengths
+from parallel_core.trace_analysis.device_figures.queues import (
+    KERNEL_DELAY,
+    QueueIdleness,
+    QueueLength,
+    queue_idleness,
+    queue_lengths,
+)
 from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
-from parallel_core.trace_analysis.device_figures.temporal_breakdown import DeviceFigures, device_figures
-from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
 
 __all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
 

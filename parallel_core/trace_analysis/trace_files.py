@@ -1,18 +1,59 @@
-"""Timelines from files: our own, and what the frameworks' profilers wrote for other programs."""
+"""Timelines from files: our own, and what the frameworks' profilers wrote for other programs; a file for each rank."""
 
 import gzip
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from backends.profiling import Timeline, Trace, read_trace, timeline_from
+import numpy as np
+
+from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace, read_trace, timeline_from
+from backends.profiling.collectives import Collective, check_one_rank, collectives_of, job_of, with_communication
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.files import write_whole
+from parallel_core.trace_analysis.case_spans import KINDS, cases_of
+from parallel_core.trace_analysis.device_figures.interference import Price, interference
+from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
+from parallel_core.trace_analysis.device_figures.steps import only_step
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 
-__all__ = ["read_timeline", "timeline_in", "trace_in", "write_trace_file"]
+__all__ = [
+    "RankTrace",
+    "begins_later",
+    "files_of",
+    "read_ranks",
+    "read_timeline",
+    "side_by_side",
+    "write_trace_file",
+]
+
+ENDINGS = (".json", ".json.gz")
+RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RankTrace:
+    """What was read of one rank."""
+
+    file: Path
+    rank: int | None
+    """As the trace says itself."""
+    world_size: int | None
+    timeline: Timeline
+    spans: int
+    """How many there were, also if the timeline does not keep them."""
+    figures: Sequence[CaseFigures]
+    collectives: tuple[Collective, ...]
+    """Their times are nanoseconds by the clock of the file."""
+    begin: int | None
+    """When the timeline begins, by the same clock; None if that is not known."""
+    prices: tuple[Price, ...] = ()
+    """How much longer computations took while others ran beside them."""
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -22,10 +63,78 @@ def read_timeline(path: Path) -> Timeline:
     """
     # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
     with without_garbage_collection():
-        return timeline_in(trace_in(path), path)
+        return _timeline_in(_trace_in(path), path)
 
 
-def trace_in(path: Path) -> Trace:
+def write_trace_file(timeline: Timeline, path: Path) -> None:
+    """Write a Chrome trace, compressed if the path ends in `.gz`; `-` is standard output. Raises OSError."""
+    write_whole(path, lambda stream: _write_trace(timeline, stream, path.suffix == ".gz"))
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that some paths name; a folder stands for the traces in it. Raises RequestError."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS) and file.is_file())
+        if not inside:
+            raise RequestError(f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}")
+        files += inside
+    for file in files:
+        if files.count(file) > 1:
+            raise RequestError(f"{file} is named twice: name each rank's file once")
+    return files
+
+
+def read_ranks(
+    files: Iterable[Path],
+    kernels: re.Pattern[str] | None = None,
+    step: int | None = None,
+    *,
+    keep_spans: bool = False,
+    kernel_delay: int = KERNEL_DELAY,
+) -> dict[int, RankTrace]:
+    """Read the traces of all ranks, of which each file holds one; in the order of the ranks.
+
+    A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
+    hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in nanoseconds, are kernel waits. Of a trace with
+    steps only what belongs to `step` is kept, if one is named. Without `keep_spans` only one trace is in memory at a
+    time. Raises RequestError, which names the file, for one that cannot be used, also because several ranks were merged
+    into it, and if two are of the same rank.
+    """
+    read: list[RankTrace] = []
+    with without_garbage_collection():
+        for file in files:
+            one = _read_rank(file, kernels, step, kernel_delay)
+            read.append(one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None)))
+    return dict(sorted(_numbered(read).items()))
+
+
+def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline:
+    """Return one timeline with the devices of all ranks, each named after its rank.
+
+    If their clocks agree, each rank begins when it did; otherwise all begin at zero.
+    """
+    later = begins_later(ranks, clocks_agree)
+    spans = []
+    for rank, one in ranks.items():
+        own = one.timeline.columns.moved(later[rank])
+        spans.append(replace(own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)))
+    sources = dict.fromkeys(one.timeline.source for one in ranks.values())
+    return Timeline(", ".join(sources), Spans.joined(spans))
+
+
+def begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int, int]:
+    """Return how many nanoseconds after the first one each rank's timeline begins; 0 for all if clocks disagree."""
+    begins = {rank: one.begin for rank, one in ranks.items() if one.begin is not None}
+    if not clocks_agree or len(begins) < len(ranks):
+        return dict.fromkeys(ranks, 0)
+    return {rank: begin - min(begins.values()) for rank, begin in begins.items()}
+
+
+def _trace_in(path: Path) -> Trace:
     """Read a Chrome trace, whoever wrote it. Raises RequestError if the file cannot be read."""
     try:
         return read_trace(path)
@@ -35,7 +144,7 @@ def trace_in(path: Path) -> Trace:
         raise RequestError(str(error)) from error
 
 
-def timeline_in(trace: Trace, path: Path) -> Timeline:
+def _timeline_in(trace: Trace, path: Path) -> Timeline:
     """Return the timeline of a trace that was read from a path. Raises RequestError if it is from another program."""
     try:
         timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
@@ -46,9 +155,76 @@ def timeline_in(trace: Trace, path: Path) -> Timeline:
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
-def write_trace_file(timeline: Timeline, path: Path) -> None:
-    """Write a Chrome trace, compressed if the path ends in `.gz`; `-` is standard output. Raises OSError."""
-    write_whole(path, lambda stream: _write_trace(timeline, stream, path.suffix == ".gz"))
+def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> RankTrace:
+    trace = _trace_in(file)
+    try:
+        check_one_rank(trace)
+    except ValueError as error:
+        raise RequestError(f"{file} cannot be used: {error}") from error
+    timeline = _timeline_in(trace, file)
+    if kernels is not None:
+        timeline = with_communication(timeline, kernels)
+    if step is not None:
+        timeline = _only_step(timeline, step, file)
+    job = job_of(trace)
+    base = trace.properties.get("baseTimeNanoseconds")
+    begin = trace.begin + (base if isinstance(base, int) else 0)
+    is_own = OWN_KEY in trace.properties
+    return RankTrace(
+        file,
+        job.rank,
+        job.world_size,
+        timeline,
+        len(timeline.spans),
+        timeline_figures(timeline, kernel_delay),
+        tuple(_own_collectives(timeline) if is_own else _collectives(trace, timeline, begin, step is not None)),
+        # Cases begin at zero, wherever they are in the trace.
+        None if is_own or timeline.cases else begin,
+        interference(cases_of(timeline)),
+    )
+
+
+def _only_step(timeline: Timeline, step: int, file: Path) -> Timeline:
+    try:
+        return only_step(timeline, step)
+    except RequestError as error:
+        raise RequestError(f"{file} cannot be cut: {error}") from error
+
+
+def _collectives(trace: Trace, timeline: Timeline, begin: int, cut: bool) -> Iterator[Collective]:
+    spans = timeline.columns.select(timeline.columns.kinds == KINDS.index("exchange"))
+    names = {spans.operators[place] for place in np.unique(spans.operator_of).tolist()}
+    # What is cut away is in the trace, and not in the timeline.
+    kept = set(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
+    for one in collectives_of(trace, names):
+        if not cut or (one.start, one.end) in kept:
+            yield one._replace(start=begin + one.start, end=begin + one.end)
+
+
+def _own_collectives(timeline: Timeline) -> Iterator[Collective]:
+    for span in timeline.spans:
+        if span.kind == "exchange" and span.device != HOST_DEVICE:
+            yield Collective(span.name, "", None, span.queue, span.start, span.end)
+
+
+def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
+    said = [one.rank if one.rank is not None else _rank_in_name(one.file.name) for one in read]
+    if all(rank is None for rank in said):
+        said = list(range(len(read)))
+    known: dict[int, RankTrace] = {}
+    for one, rank in zip(read, said, strict=True):
+        if rank is None:
+            raise RequestError(f"{one.file} does not say which rank it is of, others do: name it such as rank-0.json")
+        if rank in known:
+            first = known[rank].file
+            raise RequestError(f"{first} and {one.file} are both of rank {rank}: give one trace of each rank")
+        known[rank] = one
+    return known
+
+
+def _rank_in_name(name: str) -> int | None:
+    match = RANK_IN_NAME.search(name)
+    return int(match[1]) if match else None
 
 
 def _write_trace(timeline: Timeline, stream: BinaryIO, compressed: bool) -> None:

@@ -1,17 +1,226 @@
-"""A Chrome trace as its slices, the names of its rows and what was wrong with it, whatever program wrote it."""
+"""A Chrome trace as its slices, the names of its rows and what was wrong with it, whatever program wrote it.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+A million slices are too many for objects, so they are columns: an array has an entry for each slice. Names, categories
+and rows are few, so each is kept once and a column holds its place. Arguments stay as they stand in the file;
+`Slices.arguments` decodes some of many at once.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from itertools import accumulate, repeat
+from operator import eq
+from typing import Any, NamedTuple, TypeAlias, TypeVar, final, overload
 
-from backends.profiling.chrome_trace.pairing import Pairing
-from backends.profiling.chrome_trace.slice_columns import Slice, Slices, TraceThread
-from backends.profiling.chrome_trace.trace_events import Document, read_events
-from backends.profiling.chrome_trace.trace_text import text_blocks
+import msgspec
+import numpy as np
 
-__all__ = ["Slice", "Slices", "Trace", "TraceThread", "read_trace"]
+__all__ = ["Places", "RawArguments", "Slice", "Slices", "Trace", "TraceThread", "coded", "decoded_args", "recoded"]
+
+TraceThread: TypeAlias = "tuple[int | str, int | str]"
+"""A thread in a trace: its process and its number there."""
+AT_ONCE = 10_000
+"""So many arguments are decoded at a time."""
+Value = TypeVar("Value", bound=Hashable)
+Other = TypeVar("Other", bound=Hashable)
+
+
+@final
+class Places(dict[Value, int]):
+    """Gives each value that is asked for a place: the next one if it is new."""
+
+    def __missing__(self, value: Value) -> int:
+        place = self[value] = len(self)
+        return place
+
+
+def coded(values: Iterable[Value]) -> tuple[tuple[Value, ...], np.ndarray]:
+    """Return the different values, in the order in which they come, and the place of each one among them."""
+    places: Places[Value] = Places()
+    codes = np.fromiter((places[value] for value in values), np.int32)
+    return tuple(places), codes
+
+
+def recoded(
+    values: Sequence[Value], codes: np.ndarray, change: Callable[[Value], Other]
+) -> tuple[tuple[Other, ...], np.ndarray]:
+    """Return a coded column with each value changed: those that become equal become one."""
+    used = np.unique(codes)
+    changed, places = coded([change(values[code]) for code in used.tolist()])
+    translation = np.zeros(len(values), np.int32)
+    translation[used] = places
+    return changed, translation[codes]
+
+
+class Slice(NamedTuple):
+    """One complete event: `X`, or a begin and its end. Times are in nanoseconds from the trace's earliest event."""
+
+    name: str
+    category: str
+    process: int | str
+    thread: int | str
+    start: int
+    end: int
+    raw_args: bytes = b""
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments; each access decodes them, because most are never asked for."""
+        return decoded_args(self.raw_args)
+
+
+def decoded_args(raw: bytes) -> dict[str, Any]:
+    """Decode an event's arguments; there are none if they are no object, or cannot be decoded."""
+    # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
+    try:
+        decoded = json.loads(raw or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+@final
+class RawArguments:
+    """The arguments of many slices, as text: a few long pieces, and where in them each one lies."""
+
+    def __init__(self, pieces: Sequence[bytes], lengths: np.ndarray) -> None:
+        """Take pieces in which texts of these lengths stand one after the other; none spans two pieces."""
+        ends = np.cumsum(lengths, dtype=np.int64)
+        self._pieces = tuple(pieces)
+        self._piece_begins = list(accumulate(map(len, pieces), initial=0))
+        self._begins, self._lengths = ends - lengths, lengths
+
+    def __getitem__(self, place: int) -> bytes:
+        """Return one slice's arguments."""
+        length = int(self._lengths[place])
+        if not length:
+            return b""
+        begin = int(self._begins[place])
+        piece = bisect_right(self._piece_begins, begin) - 1
+        at = begin - self._piece_begins[piece]
+        return self._pieces[piece][at : at + length]
+
+    def select(self, where: np.ndarray) -> "RawArguments":
+        """Return the arguments of some slices."""
+        selected = RawArguments((), np.zeros(0, np.int32))
+        selected._pieces, selected._piece_begins = self._pieces, self._piece_begins
+        selected._begins, selected._lengths = self._begins[where], self._lengths[where]
+        return selected
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Slices(Sequence[Slice]):
+    """Slices in the order of their start: a sequence of `Slice`, made when asked for, and the columns they come from.
+
+    For all of a trace use the columns (`starts[has_category("kernel")]`), or `select` some first: to go through a
+    million objects takes a second.
+    """
+
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    rows: tuple[TraceThread, ...]
+    """Processes and threads."""
+    name_of: np.ndarray
+    """Places in `names`; `category_of` and `row_of` likewise."""
+    category_of: np.ndarray
+    row_of: np.ndarray
+    starts: np.ndarray
+    """Nanoseconds, int64; `ends` likewise."""
+    ends: np.ndarray
+    raw_args: RawArguments
+
+    @classmethod
+    def of(cls, slices: Iterable[Slice]) -> "Slices":
+        """Put slices into columns."""
+        if isinstance(slices, Slices):
+            return slices
+        listed = list(slices)
+        names, name_of = coded(one.name for one in listed)
+        categories, category_of = coded(one.category for one in listed)
+        rows, row_of = coded((one.process, one.thread) for one in listed)
+        starts, ends = (np.array([one[place] for one in listed], np.int64) for place in (4, 5))
+        raw = [one.raw_args for one in listed]
+        args = RawArguments(raw, np.array([len(text) for text in raw], np.int32))
+        return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, args)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Slice: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Slices": ...
+    def __getitem__(self, index: int | slice) -> "Slice | Slices":
+        some = self.select(np.atleast_1d(np.arange(len(self))[index]))
+        return some if isinstance(index, slice) else next(iter(some))
+
+    def __iter__(self) -> Iterator[Slice]:
+        names, categories, rows = self.names, self.categories, self.rows
+        columns = (self.name_of, self.category_of, self.row_of, self.starts, self.ends)
+        for place, (name, category, row, start, end) in enumerate(zip(*(one.tolist() for one in columns), strict=True)):
+            process, thread = rows[row]
+            yield Slice(names[name], categories[category], process, thread, start, end, self.raw_args[place])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, where: np.ndarray) -> "Slices":
+        """Return the slices that a mask selects, or those at some places."""
+        columns = ("name_of", "category_of", "row_of", "starts", "ends")
+        taken = {column: getattr(self, column)[where] for column in columns}
+        return replace(self, **taken, raw_args=self.raw_args.select(where))
+
+    def has_category(self, *categories: str) -> np.ndarray:
+        """Return the mask of the slices of some categories."""
+        return _holds(self.categories, self.category_of, categories)
+
+    def has_name(self, names: Container[str]) -> np.ndarray:
+        """Return the mask of the slices of some names."""
+        return _holds(self.names, self.name_of, names)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many slices there are of each category."""
+        counted = np.bincount(self.category_of, minlength=len(self.categories)).tolist()
+        return {category: count for category, count in zip(self.categories, counted, strict=True) if count}
+
+    def threads(self) -> list[TraceThread]:
+        """Return the threads that there are, in the order of their first slices."""
+        used, first = np.unique(self.row_of, return_index=True)
+        return [self.rows[row] for row in used[np.argsort(first)].tolist()]
+
+    def on_threads(self, threads: Container[TraceThread]) -> np.ndarray:
+        """Return the mask of the slices of some threads."""
+        return _holds(self.rows, self.row_of, threads)
+
+    def arguments(self, *names: str) -> list[tuple[Any, ...]]:
+        """Return the arguments of these names for each slice; None for one that it lacks."""
+        found: list[tuple[Any, ...]] = []
+        for first in range(0, len(self), AT_ONCE):
+            texts = [self.raw_args[place] or b"{}" for place in range(first, min(first + AT_ONCE, len(self)))]
+            found += _decoded(texts, names)
+        return found
+
+
+def _holds(values: Sequence[Any], place_of: np.ndarray, wanted: Container[Any]) -> np.ndarray:
+    known = np.array([one in wanted for one in values], bool)
+    return known[place_of] if len(known) else np.zeros(0, bool)
+
+
+def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[tuple[Any, ...]]:
+    keys = [f"key_{place}" for place in range(len(names))]
+    wanted = msgspec.defstruct(
+        "wanted", [(key, Any, None) for key in keys], rename=dict(zip(keys, names, strict=True)), gc=False
+    )
+    try:
+        rows = msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[wanted])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return [tuple(map(decoded_args(text).get, names, repeat(None))) for text in texts]
+    return [tuple(getattr(row, key) for key in keys) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -37,57 +246,3 @@ class Trace:
     def columns(self) -> Slices:
         """The slices as columns: for what is asked of all of them."""
         return Slices.of(self.slices)
-
-
-def read_trace(path: Path) -> Trace:
-    """Read a Chrome trace, plain or compressed by gzip, as much of it as there is.
-
-    Complete events, begins with their ends and asynchronous ones with theirs become slices; counters, instants and
-    flows do not. Of operators on a host the arguments are not kept. Raises OSError if the file cannot be read, and
-    ValueError, in one line, if nothing in it can be used.
-    """
-    document = Document()
-    pairing = Pairing()
-    try:
-        for events in read_events(text_blocks(path), document):
-            pairing.take(events)
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    slices, begin = pairing.finish()
-    problems = _problems(document, pairing)
-    if not slices:
-        raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
-    return Trace(
-        slices,
-        pairing.processes,
-        pairing.threads,
-        document.properties,
-        frozenset(document.contradicted),
-        problems,
-        frozenset(pairing.named_twice),
-        begin,
-    )
-
-
-def _problems(document: Document, pairing: Pairing) -> tuple[str, ...]:
-    problems = ["The file ends before its events do: it was cut off."] if document.cut else []
-    if document.damaged:
-        problems.append(f"{_events(document.damaged)} could not be read, left out.")
-    problems += [
-        f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}."
-        for reason, names in pairing.dropped.items()
-        if names
-    ]
-    return tuple(problems)
-
-
-def _why_nothing(path: Path, document: Document, problems: tuple[str, ...]) -> str:
-    if path.stat().st_size == 0:
-        return "it is empty"
-    if not document.has_list:
-        return "it is no Chrome trace, for it has no list of events"
-    return " ".join(("it holds no events that have a beginning and an end.", *problems))
-
-
-def _events(count: int) -> str:
-    return f"{count:,} event{'' if count == 1 else 's'}"

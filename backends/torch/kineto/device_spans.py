@@ -10,11 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.profiling.chrome_trace.columns import coded, recoded
-from backends.profiling.chrome_trace.slices import Slices, Trace, TraceThread
-from backends.profiling.communication import is_communication
+from backends.profiling.chrome_trace.slices import Slices, Trace, TraceThread, coded, recoded
+from backends.profiling.collectives import is_communication
 from backends.profiling.kernel_names import short_names
-from backends.profiling.spans import KINDS, UNKNOWN, SpanKind, Spans
+from backends.profiling.timeline import KINDS, UNKNOWN, SpanKind, Spans
 
 OPERATORS, MARKS = "cpu_op", "user_annotation"
 STEP = "ProfilerStep#"

@@ -9,12 +9,9 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from backends.profiling.chrome_trace.columns import recoded
-from backends.profiling.chrome_trace.slices import Slices, TraceThread
-from backends.profiling.host_calls import ROLES, HostCalls, HostRole, KnownWait, QueueWait
-from backends.profiling.spans import Queue
+from backends.profiling.chrome_trace.slices import Slices, TraceThread, recoded
 from backends.profiling.threads_of_trace import numbered_queues
-from backends.profiling.timeline import HOST_DEVICE
+from backends.profiling.timeline import HOST_DEVICE, ROLES, HostCalls, HostRole, KnownWait, Queue, QueueWait
 from backends.torch.kineto.device_spans import MARKS, OPERATORS, STEP
 
 SYNCHRONISATIONS = "cuda_sync"

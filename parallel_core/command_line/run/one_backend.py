@@ -29,9 +29,8 @@ from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show, show_answer
 from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.clock_agreement import agreements, overhead
+from parallel_core.trace_analysis.clock_agreement import about_efficiency, agreements, overhead
 from parallel_core.trace_analysis.device_figures.interference import interference
-from parallel_core.trace_analysis.efficiency import about_efficiency
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
 from parallel_core.trace_analysis.trace_files import write_trace_file

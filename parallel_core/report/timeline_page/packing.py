@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import Span, Spans, Timeline
-from backends.profiling.spans import KINDS, UNKNOWN, Queue
+from backends.profiling.timeline import KINDS, UNKNOWN, Queue
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.lanes import lane_order, look, shortened

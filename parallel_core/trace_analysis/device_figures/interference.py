@@ -14,8 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from parallel_core.measurement.confidence_intervals import exponential, stretched
-from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans
-from parallel_core.trace_analysis.interval_sets import union
+from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans, union
 
 __all__ = ["FEWEST", "Price", "PricedOperation", "interference"]
 

@@ -15,8 +15,7 @@ from backends.profiling import HOST_DEVICE, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
-from parallel_core.trace_analysis.case_spans import ALL, KINDS, CaseSpans
-from parallel_core.trace_analysis.interval_sets import clip, gaps, intersection, total_length, union
+from parallel_core.trace_analysis.case_spans import ALL, KINDS, CaseSpans, clip, gaps, intersection, total_length, union
 
 __all__ = ["PARTS", "Parts", "StepAccount", "account_of", "over_steps", "parts_of", "share_in_words", "share_of"]
 

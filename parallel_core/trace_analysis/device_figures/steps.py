@@ -13,17 +13,35 @@ the spread by which it is judged. Fewer than three steps have no outliers, and n
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling import Window, in_seconds
-from parallel_core.trace_analysis.case_spans import KINDS, PROFILER_STEP, CaseSpans
+from backends.profiling import Timeline, Window, in_seconds
+from backends.profiling.timeline import UNKNOWN
+from parallel_core.errors import RequestError
+from parallel_core.trace_analysis.case_spans import (
+    KINDS,
+    PROFILER_STEP,
+    CaseSpans,
+    cases_of,
+    intersection,
+    total_length,
+    union,
+)
+from parallel_core.trace_analysis.device_figures.devices import fills_memory
 from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
-from parallel_core.trace_analysis.device_figures.temporal_breakdown import fills_memory
-from parallel_core.trace_analysis.interval_sets import intersection, total_length, union
 
-__all__ = ["AnnotationFigures", "Outlier", "StepFigures", "StepsFigures", "TypicalStep", "annotations", "steps"]
+__all__ = [
+    "AnnotationFigures",
+    "Outlier",
+    "StepFigures",
+    "StepsFigures",
+    "TypicalStep",
+    "annotations",
+    "only_step",
+    "steps",
+]
 
 BY_THE_FRAMEWORK = re.compile(
     r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"
@@ -134,6 +152,30 @@ def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     order = np.argsort(since, kind="stable")
     since, intervals = since[order], case.intervals(case.operations)[order]
     return tuple(_annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS])
+
+
+def only_step(timeline: Timeline, number: int) -> Timeline:
+    """Return what a program did in its step of this number, and what it launched in it, whenever that ran.
+
+    Raises RequestError if there is no such step, or none at all.
+    """
+    found = None if timeline.cases else steps(cases_of(timeline)[0])
+    marked = found.steps if found else ()
+    numbered = {int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))}
+    if not numbered:
+        raise RequestError("it marks no steps with numbers")
+    if number not in numbered:
+        raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
+    step = numbered[number]
+    start = round(step.start_seconds * 1e9)
+    end = start + round(step.seconds * 1e9)
+    spans = timeline.columns
+    since = np.where(spans.launched == UNKNOWN, spans.starts, spans.launched)
+    return replace(
+        timeline,
+        spans=spans.select((since >= start) & (since < end)),
+        annotations=tuple(one for one in timeline.annotations if start <= one.start and one.end <= end),
+    )
 
 
 def _annotation(name: str, ones: Sequence[Window], since: np.ndarray, intervals: np.ndarray) -> AnnotationFigures:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backends.profiling import Trace, read_trace
-from backends.profiling.chrome_trace import trace_events, trace_text
+from backends.profiling.chrome_trace import trace_events
 from tests.backends.profiling.events import Event, Read
 
 
@@ -28,6 +28,6 @@ def read(tmp_path: Path) -> Read:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make files of some events as long as files of a million."""
-    monkeypatch.setattr(trace_text, "BLOCK_BYTES", 150)
-    monkeypatch.setattr(trace_text, "COMPRESSED_BLOCK_BYTES", 20)
+    monkeypatch.setattr(trace_events, "BLOCK_BYTES", 150)
+    monkeypatch.setattr(trace_events, "COMPRESSED_BLOCK_BYTES", 20)
     monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)

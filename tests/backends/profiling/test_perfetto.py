@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
-from backends.profiling.chrome_trace.slices import read_trace
+from backends.profiling.chrome_trace.reading import read_trace
 from backends.profiling.perfetto import parse_timeline, write_timeline
 from backends.profiling.threads_of_trace import count_unlinked
 from parallel_core.errors import RequestError
@@ -148,14 +148,9 @@ def test_an_arrow_leads_from_the_call_to_what_it_launched(tmp_path: Path) -> Non
     ]
     assert [end[key] for key in ("pid", "tid", "ts")] == [by_name["matmul"][key] for key in ("pid", "tid", "ts")]
     assert end["bp"] == "e"
+    assert not events(written(Timeline("ours", (PRODUCT,)), tmp_path / "alone.json"), "s")
     phases = [event["ph"] for event in document["traceEvents"]]
     assert phases.index("s") > max(place for place, phase in enumerate(phases) if phase == "X")
-
-
-def test_a_launch_that_no_span_on_the_host_shows_has_no_arrow(tmp_path: Path) -> None:
-    document = written(Timeline("ours", (PRODUCT,)), tmp_path / "trace.json")
-    assert not events(document, "s")
-    assert not events(document, "f")
 
 
 def test_a_compressed_file_is_read_as_well(tmp_path: Path) -> None:
@@ -164,15 +159,6 @@ def test_a_compressed_file_is_read_as_well(tmp_path: Path) -> None:
     write_trace_file(TIMELINE, compressed)
     assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
     assert read_timeline(compressed) == read_timeline(plain) == TIMELINE
-
-
-def test_spans_at_the_same_time_on_one_queue_are_found() -> None:
-    inside = PRODUCT._replace(start=ns(1.6), end=ns(1.7))
-    later = PRODUCT._replace(start=ns(1.8), end=ns(2.2))
-    elsewhere = PRODUCT._replace(queue="copy")
-    touching = PRODUCT._replace(start=ns(2.2), end=ns(2.3))
-    found = overlapping(Timeline("made up", (PRODUCT, elsewhere, inside, later, touching)))
-    assert found == [(PRODUCT, inside), (PRODUCT, later)]
 
 
 @pytest.mark.parametrize(

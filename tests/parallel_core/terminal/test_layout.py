@@ -29,9 +29,8 @@ from parallel_core.terminal.result import show
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.ranks.reading import read_ranks
-from parallel_core.trace_analysis.ranks.summary import summary_of
-from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.trace_analysis.ranks import summary_of
+from parallel_core.trace_analysis.trace_files import read_ranks, read_timeline
 from tests.parallel_core.experiments.small import small
 from tests.parallel_core.terminal import printed as printing
 

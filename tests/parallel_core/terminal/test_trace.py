@@ -12,8 +12,8 @@ from parallel_core.system.formatting import percent
 from parallel_core.terminal.timeline import show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
-from parallel_core.trace_analysis.ranks.reading import RankTrace
-from parallel_core.trace_analysis.ranks.summary import summary_of
+from parallel_core.trace_analysis.ranks import summary_of
+from parallel_core.trace_analysis.trace_files import RankTrace
 from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
 from tests.parallel_core.trace_analysis.traces.counting import LINKED, case_of_trace

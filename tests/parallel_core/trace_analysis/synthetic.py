@@ -1,22 +1,26 @@
 """Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host that launches.
 
-Results of `overlap`, made up as well, to be held against them.
+Results of `overlap`, made up as well, to be held against them, and programs made up call by call.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
+from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, QueueWait
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
-from parallel_core.trace_analysis.clock_agreement import Agreement, agreements, saved_share
+from parallel_core.trace_analysis.clock_agreement import Agreement, agreements
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
 FIRST, SECOND = "cpu:1", "cpu:2"
 JOINT = "run and copy together"
+GPU = "gpu:0"
 
 
 @dataclass
@@ -150,7 +154,7 @@ def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) ->
         for name, seconds, parts in (("run", run, ()), ("copy", copy, ()), (JOINT, both, ("run", "copy")))
     )
     made = comparisons.result(Cell("overlap", "mxnet", "async"), {"run": run})
-    return replace(made, cases=cases, metrics={"overlap_efficiency": saved_share((run, copy, both))})
+    return replace(made, cases=cases, metrics={"overlap_efficiency": (run + copy - both) / min(run, copy)})
 
 
 def clocked(found: Sequence[CaseFigures]) -> dict[str, float]:
@@ -162,3 +166,46 @@ def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
     """Hold a result of `overlap` against a timeline that is made with some changes."""
     found = timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
     return agreements(result, found, clocked(found))
+
+
+@dataclass
+class Program:
+    """Calls and operations in nanoseconds, in any order."""
+
+    calls: list[tuple[int, int, str, str, HostRole]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    known: dict[str, KnownWait] = field(default_factory=dict)
+    queue_waits: list[QueueWait] = field(default_factory=list)
+
+    def call(self, start: int, end: int, name: str, role: HostRole = "call", thread: str = "Python") -> "Program":
+        """Add a call of the host."""
+        self.calls.append((start, end, name, thread, role))
+        return self
+
+    def run(self, start: int, end: int, name: str, launched: int | None = None, queue: str = "stream 7") -> "Program":
+        """Add an operation."""
+        self.spans.append(Span(name, "compute", GPU, queue, start, end, launched))
+        return self
+
+    @property
+    def host_calls(self) -> HostCalls:
+        """The calls as the reader gives them."""
+        ordered = sorted(self.calls, key=lambda call: call[0])
+        names = tuple(dict.fromkeys(call[2] for call in ordered))
+        threads = tuple(dict.fromkeys(call[3] for call in ordered))
+        return HostCalls(
+            names,
+            threads,
+            np.array([call[0] for call in ordered], np.int64),
+            np.array([call[1] for call in ordered], np.int64),
+            np.array([names.index(call[2]) for call in ordered], np.int32),
+            np.array([threads.index(call[3]) for call in ordered], np.int32),
+            np.array([ROLES.index(call[4]) for call in ordered], np.int8),
+            {place: self.known[call[2]] for place, call in enumerate(ordered) if call[2] in self.known},
+            tuple(self.queue_waits),
+        )
+
+    @property
+    def case(self) -> CaseSpans:
+        """The whole as one case."""
+        return replace(made_case(*self.spans), host_calls=self.host_calls)

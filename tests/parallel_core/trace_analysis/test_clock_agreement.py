@@ -8,22 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
+from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.metrics import Formula
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.trace_analysis.clock_agreement import (
     COMPARED,
     DISPATCH,
     SECONDS,
     Agreement,
+    about_efficiency,
     agreements,
     overhead,
     propagated,
-    saved_share,
-    speedup,
     stretches,
 )
 from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.lanes import overlap_phrases
 from tests.parallel_core.comparison import made_up as comparisons
 from tests.parallel_core.trace_analysis.synthetic import (
     JOINT,
@@ -165,38 +167,43 @@ def test_operations_are_held_against_the_same_kind_in_the_parts() -> None:
     assert stretches(together, (run,)) == pytest.approx({"compute": 1.25})
 
 
-def test_the_cases_and_metrics_that_are_compared_exist_and_are_computed_alike() -> None:
+def test_the_cases_and_metrics_that_are_compared_exist() -> None:
     backend = backends.load("numpy", 2, "cpu", "sync", 1)
-    results = {
-        "overlap": EXPERIMENTS["overlap"].run(backend, size=8, copies=1, rounds=3),
-        "parallel": EXPERIMENTS["parallel"].run(backend, size=8, rounds=3),
-    }
-    assert set(COMPARED) == set(results)
-    for name, comparisons_made in COMPARED.items():
-        cases = {case.name: case for case in results[name].cases}
-        for compared in comparisons_made:
-            case = cases[compared.case]
-            times = [cases[part].median for part in (*case.parts, case.name)]
-            assert compared.by_clock(times) == pytest.approx(results[name].metrics[compared.metric])
+    results = (
+        EXPERIMENTS["overlap"].run(backend, size=8, copies=1, rounds=3),
+        EXPERIMENTS["parallel"].run(backend, size=8, rounds=3),
+    )
+    found = {(case.name, metric) for result in results for case in result.cases for metric in result.metrics}
+    assert set(COMPARED) <= found
 
 
-@given(TIMES, SHARES)
-def test_the_noise_of_a_time_is_its_own(seconds: float, share: float) -> None:
-    assert propagated(lambda times: times[0], [seconds], [share]) == pytest.approx(seconds * share)
+def formula(metric: str) -> Formula:
+    (found,) = (
+        one.formula for name in ("overlap", "parallel") for one in EXPERIMENTS[name].metrics if one.name == metric
+    )
+    assert found is not None
+    return found
 
 
-@given(st.lists(TIMES, min_size=2, max_size=2), st.lists(SHARES, min_size=3, max_size=3))
+@given(st.lists(TIMES, min_size=2, max_size=2), st.lists(SHARES, min_size=2, max_size=2))
 def test_the_noise_of_a_sum_over_a_quiet_time_adds_as_squares(times: list[float], shares: list[float]) -> None:
-    expected = math.hypot(times[0] * shares[0], times[1] * shares[1])
-    assert propagated(speedup, [*times, 1.0], [*shares[:2], 0.0]) == pytest.approx(expected)
+    names = ("on a alone", "on b alone", "on all together")
+    made = propagated(
+        formula("parallel_speedup"),
+        dict(zip(names, (*times, 1.0), strict=True)),
+        dict(zip(names, (*shares, 0.0), strict=True)),
+    )
+    assert made == pytest.approx(math.hypot(times[0] * shares[0], times[1] * shares[1]))
 
 
 @given(TIMES, TIMES, st.floats(1, 3), SHARES, st.floats(1.01, 1.5))
 def test_more_noise_in_the_times_is_more_noise_in_the_share(
     run: float, copy: float, longer: float, share: float, factor: float
 ) -> None:
+    times = {"run": run, "copy": copy, JOINT: max(run, copy) * longer}
     less, more = (
-        propagated(saved_share, (run, copy, max(run, copy) * longer), [noise] * 3) for noise in (share, share * factor)
+        propagated(formula("overlap_efficiency"), times, dict.fromkeys(times, noise))
+        for noise in (share, share * factor)
     )
     assert 0 < less < more
 
@@ -216,3 +223,32 @@ def test_noise_as_large_as_the_quantity_agrees_with_nothing() -> None:
     assert one.agree
     assert one.too_noisy
     assert not replace(one, noise=4.4).too_noisy
+
+
+def test_copies_that_are_hidden_are_told_with_the_devices_that_worked() -> None:
+    told = about_efficiency(timeline_figures(overlap_timeline(products=50))[-1])
+    assert "1.96 of 2 devices worked at the same time, on average, 98 % of the shorter of computing and" in told
+    assert told.endswith("was hidden, and nothing ran for 0 % of the time.")
+
+
+def test_of_a_case_that_communicates_nothing_no_share_is_told() -> None:
+    told = about_efficiency(timeline_figures(parallel_timeline())[-1])
+    assert "hidden" not in told
+    assert "devices worked at the same time, on average, and nothing ran for" in told
+
+
+def test_of_a_case_without_operations_nothing_is_told() -> None:
+    (empty,) = timeline_figures(Timeline("made up", ()))
+    assert about_efficiency(empty) == ""
+
+
+def test_of_a_case_that_the_profiler_slowed_down_no_figure_is_told() -> None:
+    timeline = overlap_timeline()
+    seconds = {case.case: case.seconds for case in timeline_figures(timeline)}
+    for slowdown, figures in ((1.2, True), (6.2, False)):
+        timed = {case: taken / slowdown for case, taken in seconds.items()}
+        case = timeline_figures(replace(timeline, timed=timed))[-1]
+        assert case.slowdown == pytest.approx(slowdown)
+        assert ("%" in about_efficiency(case)) == figures
+        assert (overlap_phrases(case) == (case.slowed_in_words,)) == (not figures)
+        assert ("6.2" in case.slowed_in_words) == (not figures)

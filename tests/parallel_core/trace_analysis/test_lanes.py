@@ -55,6 +55,9 @@ def test_blocks_follow_each_other_in_their_lane(timeline: Timeline) -> None:
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(lane.blocks))
         assert lane.blocks[0].start >= 0
         assert lane.blocks[-1].end <= shown.seconds + 1e-12
+        # A lane looks as busy as it was.
+        seen = sum((block.end - block.start) * block.busy_share for block in lane.blocks)
+        assert seen == pytest.approx(sum(block.busy for block in lane.blocks), abs=1e-12)
 
 
 @given(timelines())
@@ -68,14 +71,6 @@ def test_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
             assert sum(block.busy for block in alike) == pytest.approx(seconds)
             assert sum(block.spans for block in alike) == sum(look(span) == one for span in own)
     assert sum(block.spans for lane in shown.lanes for block in lane.blocks) == len(spans)
-
-
-@given(timelines())
-def test_a_lane_looks_as_busy_as_it_was(timeline: Timeline) -> None:
-    _, shown = of(timeline)
-    for lane in shown.lanes:
-        seen = sum((block.end - block.start) * block.busy_share for block in lane.blocks)
-        assert seen == pytest.approx(sum(block.busy for block in lane.blocks), abs=1e-12)
 
 
 @given(timelines())

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling.chrome_trace.slice_columns import Slice, Slices
+from backends.profiling.chrome_trace.slices import Slice, Slices
 
 names = st.sampled_from(["", "op", "é", "void kernel<4>(float*)"])
 arguments = st.none() | st.dictionaries(

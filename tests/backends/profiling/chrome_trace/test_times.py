@@ -4,7 +4,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,16 +65,3 @@ def test_every_end_is_the_sum_rounded_once(events: list[tuple[str, str]]) -> Non
         elif length >= 0:
             assert possible
             assert end == round(start + length)
-
-
-@pytest.mark.parametrize(
-    ("texts", "nanoseconds"),
-    [
-        (["1795279713356264.047", "0.001"], [1_795_279_713_356_264_047, 1]),
-        (["4422258114130.047", "108.431"], [4_422_258_114_130_047, 108_431]),
-        (["1621401187223197", "0.5"], [1_621_401_187_223_197_000, 500]),
-        (["0.0005", "0.0015", "1e-3"], [0, 2, 1]),
-    ],
-)
-def test_microseconds_become_nanoseconds(texts: list[str], nanoseconds: list[int]) -> None:
-    assert times_of(raw(texts)).nanoseconds.tolist() == nanoseconds

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.profiling.chrome_trace import trace_text
-from backends.profiling.chrome_trace.slices import read_trace
+from backends.profiling.chrome_trace.reading import read_trace
 from tests.backends.profiling.events import Event, Read, complete, one, spans
 
 BROKEN: list[tuple[str, Event | list[Event], str]] = [
@@ -140,11 +139,3 @@ def test_what_is_no_trace_is_refused_in_one_line(read: Read, content: bytes, tol
 def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_trace(tmp_path / "none.json")
-
-
-@pytest.mark.parametrize("block", range(1, 20))
-def test_a_number_on_the_edge_of_a_block_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(trace_text, "BLOCK_BYTES", block)
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"number": 1234567, "traceEvents": [complete()]}))
-    assert read_trace(path).properties == {"number": 1234567}

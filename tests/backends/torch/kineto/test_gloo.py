@@ -1,6 +1,7 @@
 """Exchanges over gloo: from launch to completion, and no computation in what waits for them."""
 
-from backends.profiling.chrome_trace.slices import Slice, read_trace
+from backends.profiling.chrome_trace.reading import read_trace
+from backends.profiling.chrome_trace.slices import Slice
 from backends.torch.kineto.gloo import exchanges, without_exchanges
 from tests.parallel_core.own_program.recorded_programs import TRACES
 

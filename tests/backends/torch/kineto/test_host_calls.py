@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backends.profiling.chrome_trace.slices import Slice, Slices
-from backends.profiling.host_calls import ROLES, KnownWait, QueueWait
+from backends.profiling.timeline import ROLES, KnownWait, QueueWait
 from backends.torch.kineto.host_calls import host_calls
 
 THREAD = (1, 2)

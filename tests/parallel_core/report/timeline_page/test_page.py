@@ -14,8 +14,8 @@ from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.plots.frameworks import mxnet_async, torch_async
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
-from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS
 from tests.parallel_core.trace_analysis.synthetic import overlap_timeline
+from tests.parallel_core.trace_analysis.test_ranks import GPUS
 
 MAX_BYTES = 2_000_000
 

@@ -13,7 +13,7 @@ from tests.parallel_core.plots.frameworks import mxnet_async
 from tests.parallel_core.report.chromium import Visit
 from tests.parallel_core.report.test_page_in_chromium import PALE_TEXTS, TOO_WIDE
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain
-from tests.parallel_core.trace_analysis.ranks.test_summary import GPUS
+from tests.parallel_core.trace_analysis.test_ranks import GPUS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

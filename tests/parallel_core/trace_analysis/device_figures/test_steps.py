@@ -5,9 +5,10 @@ from statistics import median
 
 import pytest
 
-from backends.profiling import Span, Window
-from parallel_core.trace_analysis.case_spans import CaseSpans
-from parallel_core.trace_analysis.device_figures.steps import annotations, steps
+from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from parallel_core.errors import RequestError
+from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
+from parallel_core.trace_analysis.device_figures.steps import annotations, only_step, steps
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import counting as traces
@@ -94,3 +95,46 @@ def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
     assert (one.name, one.annotations, one.seconds, one.mean_seconds) == ("step", 2, 6, 3)
     assert (one.operations, one.busy_seconds) == (2, 3)
     assert (other.name, other.operations, other.busy_seconds) == ("forward", 1, 2)
+
+
+GPU = ("gpu:0", "stream 7")
+SPANS = (
+    Span("launch", "host", HOST_DEVICE, "Python", 5, 9),
+    Span("late", "compute", *GPU, 120, 180, 60),
+    Span("unlinked", "compute", *GPU, 150, 160),
+    Span("second", "compute", *GPU, 200, 240, 130),
+)
+
+
+def in_steps(*names: str) -> Timeline:
+    return Timeline(
+        "torch", SPANS, annotations=tuple(Window(name, 100 * n, 100 * n + 100) for n, name in enumerate(names))
+    )
+
+
+@pytest.mark.parametrize("names", [("ProfilerStep#7", "ProfilerStep#8"), ("epoch 1, step 7", "epoch 1, step 8")])
+def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
+    timeline = in_steps(*names)
+    assert [span.name for span in only_step(timeline, 7).spans] == ["launch", "late"]
+    assert [span.name for span in only_step(timeline, 8).spans] == ["unlinked", "second"]
+    assert [one.name for one in only_step(timeline, 8).annotations] == [names[1]]
+
+
+@pytest.mark.parametrize(
+    ("timeline", "problem"),
+    [
+        (in_steps("ProfilerStep#7", "ProfilerStep#8"), "no step 3, but 7 to 8"),
+        (in_steps("forward", "forward"), "no steps with numbers"),
+        (in_steps(), "no steps with numbers"),
+        (in_steps("gloo:all_reduce", "gloo:all_reduce"), "no steps with numbers"),
+    ],
+)
+def test_a_step_that_is_not_there_is_refused(timeline: Timeline, problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        only_step(timeline, 3)
+
+
+def test_what_pytorch_annotates_itself_is_no_step() -> None:
+    its_own = ("nccl:all_reduce", "Optimizer.step#SGD.step", "DistributedDataParallel.forward", "gloo:broadcast")
+    (case,) = cases_of(in_steps(*its_own, *its_own))
+    assert steps(case) is None

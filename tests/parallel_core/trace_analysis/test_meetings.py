@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling.collectives import Collective
-from parallel_core.trace_analysis.ranks.meetings import last_to_arrive, meetings, waits
+from parallel_core.trace_analysis.meetings import last_to_arrive, meetings, waits
 
 MS = 1_000_000
 DAY = 86_400_000 * MS

@@ -9,8 +9,8 @@ from typing import Any
 from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
 from parallel_core.trace_analysis.figures import CaseFigures
-from parallel_core.trace_analysis.ranks.meetings import Meetings, last_to_arrive, meetings, waits
-from parallel_core.trace_analysis.ranks.reading import RankTrace
+from parallel_core.trace_analysis.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.trace_analysis.trace_files import RankTrace
 
 __all__ = ["FIGURES", "RankFigures", "Ranks", "Spread", "summary_of"]
 

@@ -112,10 +112,10 @@ def test_names_are_told_apart_by_what_differs_and_by_no_more() -> None:
     assert set(names.values()) == {
         "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Array<…, 2>>",
         "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Array<…, 3>>",
-        "vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{lambda(int)#1}>>, …>",
-        "vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{lambda(long)#1}>>, …>",
+        "vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{lambda()#1}::{lambda(int)#1}>>, …>",
+        "vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{lambda()#1}::{lambda(long)#1}>>, …>",
         "ncclKernel_AllReduce(ncclWork*)",
-        "ncclKernel_AllReduce(ncclDevComm*, …)",
+        "ncclKernel_AllReduce(ncclDevComm*, ncclWork*)",
         "cub::Scan<int>",
         "thrust::cub::Scan<int>",
     }
@@ -129,8 +129,9 @@ def test_of_real_names_none_is_shared_and_none_is_a_part_of_one() -> None:
         assert open_brackets(name) == open_brackets(full) == "", full
         assert re.match(r"[\w(<]", name)
         assert not GARBLED.match(name)
+    # Few differ in nothing but their parameters.
     cut = [name for full, name in names.items() if full.startswith("void ") and name != full]
-    assert max(map(len, cut)) <= 160
+    assert sum(len(name) > 160 for name in cut) <= 20
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from parallel_core.errors import RequestError
-from parallel_core.trace_analysis.ranks.reading import begins_later, files_of, read_ranks, side_by_side
-from parallel_core.trace_analysis.ranks.summary import FIGURES, Ranks, summary_of
+from parallel_core.trace_analysis.ranks import FIGURES, Ranks, summary_of
+from parallel_core.trace_analysis.trace_files import begins_later, files_of, read_ranks, side_by_side
 
-TRACES = Path(__file__).parent.parent / "traces"
+TRACES = Path(__file__).parent / "traces"
 GPUS, PROCESSES = TRACES / "two_gpus", TRACES / "two_processes"
 
 

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.trace_analysis.linked_path.host_threads import NO_CALL, host_threads
-from tests.parallel_core.trace_analysis.linked_path.made_up import Program
+from parallel_core.trace_analysis.host_waits import innermost
+from parallel_core.trace_analysis.waited_for import NONE
+from tests.parallel_core.trace_analysis.synthetic import Program
 
 THREADS = ("Python", "Python 2")
 
@@ -32,29 +33,24 @@ def _fill(draw: st.DrawFn, program: Program, thread: str, start: int, end: int) 
 @given(nested())
 def test_the_innermost_call_is_the_shortest_that_runs(program: Program) -> None:
     calls = program.host_calls
-    found = host_threads(calls, 0, 40)
     for thread, name in enumerate(calls.queues):
+        begins, found = innermost(calls, thread)
         for time in range(40):
-            place = int(found.begins.searchsorted(found.on_axis(thread, time), side="right")) - 1
-            inside = place >= 0 and found.off_axis(int(found.begins[place]))[0] == thread
-            call = int(found.calls[place]) if inside else NO_CALL
+            place = int(begins.searchsorted(time, side="right")) - 1
+            call = int(found[place]) if place >= 0 else NONE
             running = [one for one in program.calls if one[3] == name and one[0] <= time < one[1]]
-            if not running:
-                assert call == NO_CALL
-                continue
-            assert call != NO_CALL
-            length = min(one[1] - one[0] for one in running)
-            assert calls.starts[call] <= time < calls.ends[call]
-            assert calls.ends[call] - calls.starts[call] == length
-            assert calls.queues[calls.queue_of[call]] == name
+            assert (call == NONE) == (not running)
+            if running:
+                length = min(one[1] - one[0] for one in running)
+                assert calls.starts[call] <= time < calls.ends[call]
+                assert calls.ends[call] - calls.starts[call] == length
+                assert calls.queues[calls.queue_of[call]] == name
 
 
 def test_a_call_that_ends_after_the_one_it_began_in_is_cut() -> None:
     # Profilers round starts and durations each for itself.
     calls = Program().call(0, 10, "outer").call(5, 12, "inner").call(6, 8, "innermost").call(11, 15, "next").host_calls
-    found = host_threads(calls, 0, 20)
     named = [
-        (int(begin), calls.names[call] if call >= 0 else None)
-        for begin, call in zip(found.begins, found.calls, strict=True)
+        (int(begin), calls.names[call] if call >= 0 else None) for begin, call in zip(*innermost(calls, 0), strict=True)
     ]
     assert named == [(0, "outer"), (5, "inner"), (6, "innermost"), (8, "inner"), (10, None), (11, "next"), (15, None)]

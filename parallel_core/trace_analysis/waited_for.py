@@ -1,10 +1,16 @@
 """What an operation waited for: an operation before it, or the host's call that launched it.
 
+Of a trace that has the host's nested calls, and links operations to them:
+
 - The one before it on its queue, if that had not ended when the host launched it: the queue was busy.
 - An operation of another queue, if the profiler recorded that its own queue waits for it. If it records no such waits
   but the host let some queue wait between the two launches, or one launch started work on several queues (a graph):
   what ended last before it began on its device, and later than the one before it.
 - Else the call that launched it.
+
+Of any other trace: what ended last before it began, an operation on any queue, or the call that launched it; if the
+profiler does not record that call, the last one that was over. Among operations that ended at the same time, within the
+profiler's resolution, the one on the same queue.
 """
 
 from collections.abc import Iterator
@@ -12,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.host_calls import ROLES, HostCalls
+from backends.profiling.timeline import ROLES, HostCalls
 from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
 
-__all__ = ["NONE", "Operations", "Queue", "linked_operations"]
+__all__ = ["NONE", "Operations", "Queue", "last_ended", "linked_operations", "operations_by_time"]
 
 NONE = -1
 
@@ -43,12 +49,12 @@ class Operations:
     """In the case's spans."""
     starts: np.ndarray
     ends: np.ndarray
-    launched: np.ndarray
-    """When they began, if the launch is not known."""
     calls: np.ndarray
     """The places of the calls that launched them, or NONE; `before` likewise, of operations."""
     before: np.ndarray
-    queues: tuple[Queue, ...]
+    launched: np.ndarray
+    """When they began, if the launch is not known; with `queues`, of linked operations alone."""
+    queues: tuple[Queue, ...] = ()
 
 
 def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
@@ -62,7 +68,8 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
         for queue in np.unique(queue_of)
     )
     launched_by = np.where(linked, _launched_by(calls, launched), NONE)
-    previous = _previous(queue_of, starts)
+    previous = _previous(queue_of)
+    previous[starts[previous] == starts] = NONE
     earlier = np.where(previous >= 0, ends[previous], UNKNOWN)
     # What has no call to go on with goes on with what came before it.
     before = np.where((earlier > launched) | (launched_by == NONE), previous, NONE)
@@ -77,18 +84,41 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     for device in np.unique(device_of):
         own = np.flatnonzero(device_of == device)
         waiting = own[may_wait[own] | (before[own] == NONE) & (launched_by[own] == NONE)]
-        by_end = own[np.argsort(ends[own], kind="stable")]
-        reached = np.searchsorted(ends[by_end], starts[waiting], side="right") - 1
-        awaited = by_end[reached]
+        last = last_ended(starts[own], ends[own], starts[waiting])
+        awaited = own[last]
         # An operation that was launched in vain does not wait for a call either, so that counts from its end.
         called = np.full(len(waiting), UNKNOWN)
         by_call = launched_by[waiting] >= 0
         called[by_call] = np.minimum(calls.ends[launched_by[waiting[by_call]]], starts[waiting[by_call]])
         held = np.where(before[waiting] >= 0, since[waiting], called)
-        waits = (reached >= 0) & (ends[awaited] > held) & (launched[awaited] <= launched[waiting])
+        waits = (last >= 0) & (ends[awaited] > held) & (launched[awaited] <= launched[waiting])
         waits &= awaited != waiting
         before[waiting[waits]] = awaited[waits]
-    return Operations(places, starts, ends, launched, launched_by, before, queues)
+    return Operations(places, starts, ends, launched_by, before, launched, queues)
+
+
+def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
+    """Find what may have delayed each operation of a case whose host's spans are at some places. O(n log n)."""
+    places = np.flatnonzero(case.operations & (case.ends > case.starts))
+    starts, ends = case.starts[places], case.ends[places]
+    calls = _last_launch(case, places, host[~case.waits[host]])
+    before = last_ended(starts, ends, starts)
+    ended = np.where(before >= 0, ends[before], UNKNOWN)
+    called = np.where(calls >= 0, np.minimum(case.ends[calls], starts), UNKNOWN)
+    before[called > ended] = NONE
+    ended = np.maximum(ended, called)
+    previous = _previous(case.queue_of[places])
+    alike = (previous >= 0) & (ends[previous] <= starts) & (ends[previous] >= ended - case.resolution)
+    before[alike] = previous[alike]
+    launched_by = np.where(calls >= 0, np.searchsorted(host, calls), NONE)
+    return Operations(places, starts, ends, launched_by, before, starts)
+
+
+def last_ended(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return which of some operations ended last until each of some times, or NONE."""
+    by_end = np.lexsort((starts, ends))
+    reached = np.searchsorted(ends[by_end], times, side="right") - 1
+    return np.append(by_end, NONE)[reached]
 
 
 def _queue(name: tuple[str, str], own: np.ndarray, launched: np.ndarray, ends: np.ndarray) -> Queue:
@@ -112,10 +142,24 @@ def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
     return np.where(calls.starts[found] == launched, found, NONE)
 
 
-def _previous(queue_of: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> np.ndarray:
+    """Return the place of the call that launched each operation, or of the last that was over, or NONE."""
+    begins, linked = case.starts[places], case.linked[places]
+    since = np.where(linked, np.minimum(case.launched[places], begins), begins)
+    nearest = np.searchsorted(case.starts[launches], since, side="right") - 1
+    if len(launches):
+        ends = case.ends[launches[nearest]]
+        # A call that was under way and ended before the operation need not have launched it.
+        under_way = ~linked & (ends > begins) & (ends < case.ends[places])
+        nearest = np.maximum(nearest - under_way, NONE)
+    return np.where(nearest >= 0, np.append(launches, NONE)[nearest], NONE)
+
+
+def _previous(queue_of: np.ndarray) -> np.ndarray:
+    """Return the operation before each one on its queue, or NONE."""
     order = np.argsort(queue_of, kind="stable")
-    previous = np.full(len(starts), NONE)
-    follows = (queue_of[order[1:]] == queue_of[order[:-1]]) & (starts[order[1:]] > starts[order[:-1]])
+    previous = np.full(len(queue_of), NONE)
+    follows = queue_of[order[1:]] == queue_of[order[:-1]]
     previous[order[1:][follows]] = order[:-1][follows]
     return previous
 

@@ -1,17 +1,17 @@
-"""Pair begins with ends into slices: properly nested in each row, as the format's description asks."""
+"""Read a Chrome trace: pair begins with ends into slices, properly nested in each row as the format asks."""
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from backends.profiling.chrome_trace.columns import Places
-from backends.profiling.chrome_trace.slice_columns import RawArguments, Slices, TraceThread, decoded_args
+from backends.profiling.chrome_trace.slices import Places, RawArguments, Slices, Trace, TraceThread, decoded_args
 from backends.profiling.chrome_trace.times import Times, ends_of, times_of
-from backends.profiling.chrome_trace.trace_events import Event
+from backends.profiling.chrome_trace.trace_events import Document, Event, read_events, text_blocks
 
-__all__ = ["WITHOUT_ARGUMENTS", "Pairing"]
+__all__ = ["WITHOUT_ARGUMENTS", "read_trace"]
 
 PairingKey: TypeAlias = tuple[Any, ...]
 """What an end shares with its begin: a process and thread, or a category, an identity and a name."""
@@ -21,6 +21,36 @@ WITHOUT_ARGUMENTS = frozenset({"cpu_op", "Operator", "python_function"})
 
 ENDLESS, BEGINLESS = "began and never ended", "ended without a beginning"
 TIMELESS = "without times or with impossible times"
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a Chrome trace, plain or compressed by gzip, as much of it as there is.
+
+    Complete events, begins with their ends and asynchronous ones with theirs become slices; counters, instants and
+    flows do not. Of operators on a host the arguments are not kept. Raises OSError if the file cannot be read, and
+    ValueError, in one line, if nothing in it can be used.
+    """
+    document = Document()
+    pairing = _Pairing()
+    try:
+        for events in read_events(text_blocks(path), document):
+            pairing.take(events)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    slices, begin = pairing.finish()
+    problems = _problems(document, pairing)
+    if not slices:
+        raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
+    return Trace(
+        slices,
+        pairing.processes,
+        pairing.threads,
+        document.properties,
+        frozenset(document.contradicted),
+        problems,
+        frozenset(pairing.named_twice),
+        begin,
+    )
 
 
 class _Begin(NamedTuple):
@@ -46,7 +76,7 @@ class _Batch(NamedTuple):
 
 
 @final
-class Pairing:
+class _Pairing:
     """Take in events in the order of the file, and record what cannot be used."""
 
     def __init__(self) -> None:
@@ -192,3 +222,27 @@ def _key(event: Event) -> PairingKey:
         return event.pid, event.tid
     identity = event.id if event.id2 is None else tuple(sorted(event.id2.items()))
     return event.cat, identity, event.name
+
+
+def _problems(document: Document, pairing: _Pairing) -> tuple[str, ...]:
+    problems = ["The file ends before its events do: it was cut off."] if document.cut else []
+    if document.damaged:
+        problems.append(f"{_events(document.damaged)} could not be read, left out.")
+    problems += [
+        f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}."
+        for reason, names in pairing.dropped.items()
+        if names
+    ]
+    return tuple(problems)
+
+
+def _why_nothing(path: Path, document: Document, problems: tuple[str, ...]) -> str:
+    if path.stat().st_size == 0:
+        return "it is empty"
+    if not document.has_list:
+        return "it is no Chrome trace, for it has no list of events"
+    return " ".join(("it holds no events that have a beginning and an end.", *problems))
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"

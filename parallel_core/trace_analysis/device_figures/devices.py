@@ -1,21 +1,21 @@
-"""The time of each device, divided, and its collectives under its computation, as Holistic Trace Analysis defines them.
+"""Each device: its time, divided, its collectives under its computation, and its operations by name.
 
-Holistic Trace Analysis (github.com/facebookresearch/HolisticTraceAnalysis, get_temporal_breakdown and
-get_comm_comp_overlap) counts kernels of NCCL and RCCL as communication, copies and fills of memory as neither
-communication nor computation, and every other kernel as computation. The intervals of each class are united per device.
-It rounds times to microseconds and leaves out the last ProfilerStep as it comes; here all operations count, in
-nanoseconds. `CaseFigures.hidden_share` differs: copies are communication there, and all devices are one.
+The definitions are those of Holistic Trace Analysis (github.com/facebookresearch/HolisticTraceAnalysis,
+get_temporal_breakdown and get_comm_comp_overlap). It counts kernels of NCCL and RCCL as communication, copies and fills
+of memory as neither communication nor computation, and every other kernel as computation. The intervals of each class
+are united per device. It rounds times to microseconds and leaves out the last ProfilerStep as it comes; here all
+operations count, in nanoseconds. `CaseFigures.hidden_share` differs: copies are communication there, and all devices
+are one.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, in_seconds, queue_order
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans
-from parallel_core.trace_analysis.interval_sets import intersection, total_length, union
+from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
+from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, intersection, total_length, union
 
-__all__ = ["DeviceFigures", "device_figures", "fills_memory"]
+__all__ = ["DeviceFigures", "OperationFigures", "device_figures", "fills_memory", "operations_by_name"]
 
 FILLS = ("Memset", "hipMemset")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
@@ -43,6 +43,21 @@ class DeviceFigures:
     """The same as a share of the collective seconds; None without collectives."""
 
 
+@dataclass(frozen=True)
+class OperationFigures:
+    """All operations of one name and kind, on all devices."""
+
+    name: str
+    kind: SpanKind
+    operations: int
+    seconds: float
+    """The sum of their durations, also where they ran at the same time."""
+    mean_seconds: float
+    longest_seconds: float
+    share: float
+    """Of the sum over all names."""
+
+
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
     devices = [device for device, _ in case.queues]
@@ -63,6 +78,30 @@ def fills_memory(case: CaseSpans) -> np.ndarray:
     """Return whether each span of a case fills memory with a value, by the framework's own name of it."""
     fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)
     return fills[case.spans.operator_of] if len(fills) else np.zeros(0, bool)
+
+
+def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
+    """Add up the operations of a case by name, those that took the most time first; by name where they took as long."""
+    own = case.operations
+    lengths = (case.ends - case.starts)[own]
+    named = case.spans.name_of[own].astype(np.int64) * len(KINDS) + case.kinds[own]
+    groups, group_of, counts = np.unique(named, return_inverse=True, return_counts=True)
+    sums, longest = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
+    # Sums of integers are exact, those of weights in `bincount` are not.
+    np.add.at(sums, group_of, lengths)
+    np.maximum.at(longest, group_of, lengths)
+    whole = int(sums.sum())
+    names = [case.spans.names[group // len(KINDS)] for group in groups.tolist()]
+    kinds = [KINDS[group % len(KINDS)] for group in groups.tolist()]
+    rows = zip(names, kinds, counts.tolist(), sums.tolist(), longest.tolist(), strict=True)
+    ordered = sorted(rows, key=lambda row: (-row[3], row[0]))
+    return tuple(
+        OperationFigures(
+            name, kind, count, in_seconds(taken), in_seconds(taken) / count, in_seconds(most), taken / whole
+        )
+        for name, kind, count, taken, most in ordered
+        if taken
+    )
 
 
 def _figures(
