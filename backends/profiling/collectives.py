@@ -18,7 +18,6 @@ from backends.profiling.timeline import KINDS, Timeline
 
 __all__ = [
     "Collective",
-    "Job",
     "check_one_rank",
     "collectives_of",
     "is_communication",
@@ -47,13 +46,6 @@ MAX_REPEATED = 0.05
 """A process uses no correlation id twice; a larger share of repeated ones is more than damage to a file."""
 
 
-class Job(NamedTuple):
-    """Which rank of how many a trace is from; None where the trace does not say."""
-
-    rank: int | None
-    world_size: int | None
-
-
 class Collective(NamedTuple):
     """One rank's part in a collective. Times are in nanoseconds from the trace's earliest event."""
 
@@ -69,11 +61,11 @@ class Collective(NamedTuple):
     """The collective's number in its group."""
 
 
-def job_of(trace: Trace) -> Job:
-    """Return which rank of how many a trace says it is from."""
+def job_of(trace: Trace) -> tuple[int | None, int | None]:
+    """Return which rank of how many a trace says it is from; None for what it does not say."""
     said = trace.properties.get(JOB)
     rank, size = (said.get(name) if isinstance(said, dict) else None for name in ("rank", "world_size"))
-    return Job(rank if _is_count(rank) else None, size if _is_count(size) else None)
+    return rank if _is_count(rank) else None, size if _is_count(size) else None
 
 
 def check_one_rank(trace: Trace) -> None:

@@ -166,14 +166,14 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
         timeline = with_communication(timeline, kernels)
     if step is not None:
         timeline = _only_step(timeline, step, file)
-    job = job_of(trace)
+    rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
     is_own = OWN_KEY in trace.properties
     return RankTrace(
         file,
-        job.rank,
-        job.world_size,
+        rank,
+        world_size,
         timeline,
         len(timeline.spans),
         timeline_figures(timeline, kernel_delay),
