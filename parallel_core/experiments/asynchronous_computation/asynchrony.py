@@ -224,5 +224,6 @@ EXPERIMENT = Experiment(
     changes=WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     queued_case=TEN,
+    drawn_case=TEN,
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
 )

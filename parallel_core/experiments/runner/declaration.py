@@ -93,6 +93,8 @@ class Experiment:
     """Seconds that it may take after the framework's import; None: it has no such option."""
     queued_case: str = ""
     """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
+    drawn_case: str = ""
+    """The case whose timeline is drawn; `case` unless it is given."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
     """The options that a comparison runs it with, in full and with --quick."""
     exercises: tuple[Exercise, ...] = ()
@@ -139,9 +141,14 @@ class Experiment:
         return next((metric for metric in self.metrics if metric.name == name), unknown)
 
     @property
-    def timeline_case(self) -> str:
+    def dispatch_case(self) -> str:
         """The case that shows best how long before the end of the work control returns."""
         return self.queued_case or self.case
+
+    @property
+    def timeline_case(self) -> str:
+        """The case whose timeline is drawn."""
+        return self.drawn_case or self.case
 
     @property
     def chapter(self) -> str:
