@@ -102,7 +102,7 @@ $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c 
 
 $(TOOLS): $(READY)
 $(READY): EXTRAS := mxnet,torch
-$(TOOLS): EXTRAS := mxnet,torch,plot,test,dev
+$(TOOLS): EXTRAS := mxnet,torch,test,dev
 $(SPHINX): EXTRAS := docs
 $(CU112)/ready: EXTRAS := mxnet-cu112,test
 $(JAX)/ready: EXTRAS := jax,test

@@ -4,19 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-__all__ = [
-    "check_equal",
-    "check_lengths",
-    "check_shapes",
-    "check_terms",
-    "check_vectors",
-    "rebuilt",
-    "row_ranges",
-    "sum_shard",
-    "tree_leaves",
-    "tree_map",
-]
-
 BLOCK_BYTES = 2**19
 """Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
 SHAPES: Mapping[str, tuple[str, ...]] = {

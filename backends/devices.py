@@ -7,19 +7,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from backends.errors import BackendError
 
-__all__ = [
-    "HOST",
-    "Choice",
-    "Device",
-    "DeviceKind",
-    "Wanted",
-    "choose_devices",
-    "cpu_devices",
-    "parse_device",
-    "parse_devices",
-    "same_memory",
-]
-
 DeviceKind = Literal["cpu", "gpu"]
 DEVICE_NUMBER = "(0|[1-9][0-9]{0,3})"
 DEVICE_NAME = re.compile(rf"(?:cpu:{DEVICE_NUMBER}|gpu:{DEVICE_NUMBER}(?:/{DEVICE_NUMBER})?)", re.ASCII)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["BackendError", "ComputationError", "message_of", "unknown"]
-
 
 class BackendError(Exception):
     """The request cannot be met: unknown or missing framework, impossible devices, settings that came too late."""

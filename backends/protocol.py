@@ -32,9 +32,11 @@ What follows holds for every verb and op, and `parallel-core conformance` holds 
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from inspect import isfunction
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -42,7 +44,18 @@ from backends.arrays import row_ranges, tree_leaves
 from backends.devices import Device
 from backends.errors import BackendError, ComputationError, message_of
 
-__all__ = ["VERBS", "Array", "Backend", "BaseBackend", "Engine", "FrameworkSettings", "HostArray", "Ops"]
+__all__ = [
+    "VERBS",
+    "Array",
+    "Backend",
+    "BaseBackend",
+    "DelegatingBackend",
+    "Engine",
+    "FrameworkSettings",
+    "HostArray",
+    "Ops",
+    "Setup",
+]
 
 Array: TypeAlias = Any
 HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
@@ -239,6 +252,42 @@ VERBS = tuple(name for name, value in vars(Backend).items() if isfunction(value)
 """The protocol's verbs, in its order."""
 
 
+class DelegatingBackend:
+    """A backend around another one, `inner`, which has all that a class derived from this does not define. Abstract.
+
+    Nothing is called in between: its `launch`, say, is the inner backend's own, or what stands in its place by then.
+    """
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+for _name in (*Backend.__annotations__, *vars(Backend)):
+    if not _name.startswith("_"):
+        setattr(DelegatingBackend, _name, property(attrgetter(f"inner.{_name}")))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What was imported and chosen before a backend is made."""
+
+    framework: Any
+    """Its module."""
+    ops: Ops
+    engine: Engine
+    devices: tuple[Device, ...]
+    note: str
+    """What a reader of results should know about the choice of devices, if anything."""
+    threads_per_device: int
+    workers_per_device: int
+    variants: tuple[str, ...]
+    settings: FrameworkSettings
+
+
 class BaseBackend:
     """What the backends of this package share: how rows are divided, and that a backend works until its first failure.
 
@@ -251,6 +300,17 @@ class BaseBackend:
     asarray: Callable[..., Array]
     works_after_fork = False
     """Whether a forked child may use it: a fork copies the calling thread, and not those that serve queues."""
+
+    def __init__(self, setup: Setup, scheduler: str, cores: Sequence[set[int]]) -> None:
+        self.version: str = setup.framework.__version__
+        self.ops, self.engine, self.devices = setup.ops, setup.engine, setup.devices
+        self.threads_per_device, self.workers_per_device = setup.threads_per_device, setup.workers_per_device
+        self.variants, self.settings, self.cores = setup.variants, setup.settings, cores
+        self._scheduler = "; ".join(filter(None, (scheduler, setup.note)))
+
+    @property
+    def scheduler(self) -> str:
+        return self._scheduler
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         if not devices or not isinstance(x, np.ndarray) or not x.ndim:

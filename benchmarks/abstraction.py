@@ -13,10 +13,13 @@ lock, passes them on and calls, is timed in the same way. Ours also finds the de
 overwrite what they read), passes on errors and compares memory.
 """
 
-from benchmarks.harness.findings import Finding, Report, Target, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, paired, take_turns, worker
-from benchmarks.workers.launch_parts import LAUNCH_PARTS
-from benchmarks.workers.sides import BARE, HELD, HELD_BARE, WORKS
+from itertools import product
+
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import Variant, paired, take_turns, worker
+from benchmarks.harness.targets import Finding, Target
+from benchmarks.workers.queues import BARE, HELD, HELD_BARE, LAUNCH_PARTS
+from benchmarks.workers.sides import WORKS
 
 SIDES = {
     ("mxnet", "async"): {"plain": "plain MXNet"},
@@ -48,50 +51,39 @@ def main(rounds: int, quick: bool) -> Report:
         "repetitions": 2 if quick else 9,
         "epochs": 1 if quick else 2,
     }
-    variants = {
-        cell: Variant(" ".join(cell), worker("abstraction", backend=cell[0], engine=cell[1], **amounts))
-        for cell in SIDES
-    }
-    processes = take_turns(list(variants.values()), rounds)
+    variants = [
+        Variant(" ".join(cell), worker("abstraction", backend=cell[0], engine=cell[1], **amounts)) for cell in SIDES
+    ]
+    processes = take_turns(variants, rounds)
     findings, notes = [], []
     for cell, others in SIDES.items():
-        measured = processes[variants[cell].name]
-        findings += [finding(cell, measured, work, side, name) for side, name in others.items() for work in WORKS]
+        measured = processes[" ".join(cell)]
+        for (side, name), work in product(others.items(), WORKS):
+            target: Target | None = INCREMENTS_TARGET if work == "increments" else TARGET
+            if cell == ("torch", "async") and side == "plain":
+                # Plain PyTorch does something else; what queueing costs is seen where operations are tiny.
+                target = QUEUE_TARGET if work == "increments" else None
+            ratio = paired(measured, f"{work}, ours", f"{work}, {side}")
+            findings.append(Finding(f"{' '.join(cell)}: {work}, ours / {name}", ratio, target=target))
         if len(others) > 1:
-            findings += [part(measured, case, name) for case, name in PARTS.items()]
-            notes.append(cost_of_queueing(measured))
+            findings += [
+                Finding(
+                    f"torch async: increments, {name} / plain eager PyTorch",
+                    paired(measured, case, "increments, plain"),
+                )
+                for case, name in PARTS.items()
+            ]
+            ours, executors, bare = (
+                paired(measured, case, "increments, plain").estimate
+                for case in ("increments, ours", "increments, executors", BARE)
+            )
+            notes.append(
+                "Queueing itself is not free when operations are tiny: the increments take "
+                f"{ours:.1f} × the time of eager PyTorch, which queues nothing, in our queue, {executors:.1f} × in an "
+                f"executor, and {bare:.1f} × in a queue that does nothing but make an object and a lock, pass them on "
+                "and call."
+            )
     return Report("No cost for the abstraction", findings, processes, notes, parameters=amounts)
-
-
-def finding(cell: tuple[str, str], measured: list[Measured], work: str, side: str, name: str) -> Finding:
-    """Make the ratio of our time to another side's."""
-    target: Target | None = INCREMENTS_TARGET if work == "increments" else TARGET
-    if cell == ("torch", "async") and side == "plain":
-        # Plain PyTorch does something else; what queueing costs is seen where operations are tiny.
-        target = QUEUE_TARGET if work == "increments" else None
-    ratio = paired(measured, f"{work}, ours", f"{work}, {side}")
-    return Finding(f"{cell[0]} {cell[1]}: {work}, ours / {name}", ratio, target=target)
-
-
-def part(measured: list[Measured], case: str, name: str) -> Finding:
-    """Make the ratio of a part of queued increments to eager PyTorch's time for all of them."""
-    return Finding(
-        f"torch async: increments, {name} / plain eager PyTorch", paired(measured, case, "increments, plain")
-    )
-
-
-def cost_of_queueing(measured: list[Measured]) -> str:
-    """Write what asynchrony itself costs if operations are tiny."""
-    costs = {
-        case: paired(measured, case, "increments, plain").estimate
-        for case in ("increments, ours", "increments, executors", BARE)
-    }
-    return (
-        "Queueing itself is not free when operations are tiny: the increments take "
-        f"{costs['increments, ours']:.1f} × the time of eager PyTorch, which queues nothing, in our queue, "
-        f"{costs['increments, executors']:.1f} × in an executor, and {costs[BARE]:.1f} × in a queue that does nothing "
-        "but make an object and a lock, pass them on and call."
-    )
 
 
 if __name__ == "__main__":

@@ -7,28 +7,25 @@ both devices copy a vector at once: two vectors read and two written is the leas
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import sub, truediv
 from statistics import median
 
-from benchmarks.harness.findings import Finding, Report, Target, benchmark
-from benchmarks.harness.side_by_side import (
-    Measured,
-    Variant,
-    difference_by_round,
-    independent,
-    parallel_core,
-    scaled,
-    take_turns,
-    worker,
-)
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, parallel_core, take_turns, worker
+from benchmarks.harness.targets import Finding, Target, by_round, scaled
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
-from parallel_core.measurement.confidence_intervals import median_interval
+from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
 
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}
 QUICK_SIZES = {"4KiB": 4096, "1MB": 1_000_000, "10MB": 10_000_000}
 ALGORITHMS = ("native", "star")
-BACKENDS = ("mxnet", "torch")
-# What is timed of each peer's process: our word for it, and the beginning of its cases' names.
+# What is timed in each process: our word for it, and the beginning of its cases' names.
 PEERS: Mapping[str, Mapping[str, str]] = {
+    **{
+        f"{name} ours": {f"{name}, ours, {case}": case for case in (*ALGORITHMS, "plain copy")}
+        for name in ("mxnet", "torch")
+    },
     "mxnet book": {"mxnet, the book's loop": "book"},
     "mxnet kvstore": {"mxnet, kvstore local": "kvstore local", "mxnet, kvstore device": "kvstore device"},
     "torch book": {
@@ -47,36 +44,34 @@ PEERS: Mapping[str, Mapping[str, str]] = {
 def main(rounds: int, quick: bool) -> Report:
     """Hold our allreduce against the book's and the frameworks' own, from 4 KiB to 100 MB."""
     sizes = QUICK_SIZES if quick else SIZES
-    processes = take_turns(variants(sizes), rounds)
+    own = partial(parallel_core, "run", "allreduce", "--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
+    peer = partial(worker, "allreduce", sizes=list(sizes.values()))
+    commands = {
+        "mxnet ours": own("--backend", "mxnet"),
+        "torch ours": own("--backend", "torch"),
+        "mxnet book": peer(peer="mxnet"),
+        "mxnet kvstore": peer(peer="kvstore"),
+        "torch book": peer(peer="torch"),
+        "torch book, 2 threads": peer(peer="torch", threads=2),
+        "torch gloo": peer(peer="gloo"),
+    }
+    processes = take_turns([Variant(*one) for one in commands.items()], rounds)
     seconds = {
-        **{
-            f"{name}, ours, {algorithm}": by_size(processes[f"{name} ours"], algorithm, sizes)
-            for name in BACKENDS
-            for algorithm in (*ALGORITHMS, "plain copy")
-        },
-        **{
-            name: by_size(processes[process], case, sizes)
-            for process, cases in PEERS.items()
-            for name, case in cases.items()
-        },
+        name: by_size(processes[process], case, sizes)
+        for process, cases in PEERS.items()
+        for name, case in cases.items()
     }
     largest = list(sizes)[-1]
     findings = [*targets(seconds, largest), *bandwidths(seconds, sizes)]
-    return Report("Allreduce on two devices", findings, processes, [note(seconds, largest)])
-
-
-def variants(sizes: Mapping[str, int]) -> list[Variant]:
-    """Make the commands: ours, then the peers."""
-    lengths = list(sizes.values())
-    own = ("--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
-    return [
-        *(Variant(f"{name} ours", parallel_core("run", "allreduce", "--backend", name, *own)) for name in BACKENDS),
-        Variant("mxnet book", worker("device_allreduce", peer="mxnet", sizes=lengths, threads=1)),
-        Variant("mxnet kvstore", worker("device_allreduce", peer="kvstore", sizes=lengths, threads=1)),
-        Variant("torch book", worker("device_allreduce", peer="torch", sizes=lengths, threads=1)),
-        Variant("torch book, 2 threads", worker("device_allreduce", peer="torch", sizes=lengths, threads=2)),
-        Variant("torch gloo", worker("gloo", sizes=lengths)),
-    ]
+    # In PyTorch on one CPU the book's transfers are no copies.
+    literal, copying = (
+        median(seconds[f"torch, the book's loop{end}"][largest]) for end in ("", ", transfers that copy")
+    )
+    note = (
+        "Taken literally, the book's loop in PyTorch transfers nothing on a CPU: `.to` returns the same tensor. "
+        f"With transfers that copy, as between two devices, it takes {copying / literal:.1f} × as long at {largest}."
+    )
+    return Report("Allreduce on two devices", findings, processes, [note])
 
 
 def by_size(processes: Sequence[Measured], case: str, sizes: Mapping[str, int]) -> dict[str, list[float]]:
@@ -96,37 +91,32 @@ Seconds = Mapping[str, Mapping[str, Sequence[float]]]
 def targets(seconds: Seconds, largest: str) -> list[Finding]:
     """Hold the largest size's ratios and the smallest one's differences against the targets."""
 
-    def times_faster(mine: str, theirs: str, bound: float | None = None) -> Finding:
-        ratio = independent(seconds[theirs][largest], seconds[mine][largest])
-        return Finding(f"{largest}: {mine} / {theirs}", ratio, target=Target("at least", bound) if bound else None)
+    def times_faster(mine: str, theirs: str, target: Target | None = None) -> Finding:
+        ratio = ratio_interval(seconds[theirs][largest], seconds[mine][largest])
+        return Finding(f"{largest}: {mine} / {theirs}", ratio, target=target)
 
-    def slower(mine: str, theirs: str, bound: float | None = None) -> Finding:
-        difference = difference_by_round(seconds[mine]["4KiB"], seconds[theirs]["4KiB"])
-        return Finding(
-            f"4KiB: {mine} − {theirs}", scaled(difference, 1e6), "μs", Target("at most", bound) if bound else None
-        )
+    def slower(mine: str, theirs: str, target: Target | None = None) -> Finding:
+        difference = by_round(sub, seconds[mine]["4KiB"], seconds[theirs]["4KiB"])
+        return Finding(f"4KiB: {mine} − {theirs}", scaled(difference, 1e6), "μs", target)
 
-    def share_of_copy(backend: str, bound: float | None = None) -> Finding:
-        native, copied = (seconds[f"{backend}, ours, {case}"][largest] for case in ("native", "plain copy"))
-        share = median_interval([copy / mine for copy, mine in zip(copied, native, strict=True)])
-        name = f"{largest}: {backend}, ours, native: share of the copy-bound limit"
-        return Finding(name, scaled(share, 100), "%", Target("at least", bound) if bound else None)
+    def share_of_copy(mine: str, target: Target | None = None) -> Finding:
+        share = by_round(truediv, seconds[mine.replace("native", "plain copy")][largest], seconds[mine][largest])
+        return Finding(f"{largest}: {mine}: share of the copy-bound limit", scaled(share, 100), "%", target)
 
+    torch, mxnet, book = "torch, ours, native", "mxnet, ours, native", "torch, the book's loop"
     return [
-        times_faster("torch, ours, native", "torch, the book's loop, transfers that copy", 8),
-        times_faster("torch, ours, native", "torch, the book's loop, transfers that copy, 2 threads"),
-        times_faster("torch, ours, native", "torch, the book's loop"),
-        times_faster("torch, ours, native", "torch, the book's loop, 2 threads"),
-        times_faster("torch, ours, native", "torch, gloo, 2 processes"),
-        share_of_copy("torch", 70),
-        times_faster("mxnet, ours, native", "mxnet, kvstore device", 2.5),
-        times_faster("mxnet, ours, native", "mxnet, kvstore local"),
-        times_faster("mxnet, ours, native", "mxnet, the book's loop"),
-        share_of_copy("mxnet"),
-        slower("mxnet, ours, native", "mxnet, ours, star", 20),
-        slower("torch, ours, native", "torch, ours, star", 20),
-        slower("mxnet, ours, native", "mxnet, the book's loop"),
-        slower("torch, ours, native", "torch, the book's loop"),
+        times_faster(torch, f"{book}, transfers that copy", Target("at least", 8)),
+        *(times_faster(torch, f"{book}{end}") for end in (", transfers that copy, 2 threads", "", ", 2 threads")),
+        times_faster(torch, "torch, gloo, 2 processes"),
+        share_of_copy(torch, Target("at least", 70)),
+        times_faster(mxnet, "mxnet, kvstore device", Target("at least", 2.5)),
+        times_faster(mxnet, "mxnet, kvstore local"),
+        times_faster(mxnet, "mxnet, the book's loop"),
+        share_of_copy(mxnet),
+        slower(mxnet, "mxnet, ours, star", Target("at most", 20)),
+        slower(torch, "torch, ours, star", Target("at most", 20)),
+        slower(mxnet, "mxnet, the book's loop"),
+        slower(torch, book),
     ]
 
 
@@ -139,26 +129,11 @@ def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
             for name, taken in seconds.items()
         ),
         *(
-            Finding(
-                f"algbw, {size}: {name}",
-                median_interval([algorithm_bandwidth(length, one) for one in taken[size]]),
-                "GB/s",
-            )
+            Finding(f"algbw, {size}: {name}", by_round(partial(algorithm_bandwidth, length), taken[size]), "GB/s")
             for size, length in sizes.items()
             for name, taken in seconds.items()
         ),
     ]
-
-
-def note(seconds: Seconds, largest: str) -> str:
-    """Write what the book's transfers cost if they are copies: in PyTorch on one CPU they are not."""
-    literal, copying = (
-        median(seconds[f"torch, the book's loop{end}"][largest]) for end in ("", ", transfers that copy")
-    )
-    return (
-        "Taken literally, the book's loop in PyTorch transfers nothing on a CPU: `.to` returns the same tensor. "
-        f"With transfers that copy, as between two devices, it takes {copying / literal:.1f} × as long at {largest}."
-    )
 
 
 if __name__ == "__main__":

@@ -7,80 +7,55 @@ once, one way, and is timed in turns with the sums, by the same processes. dist_
 """
 
 from collections.abc import Sequence
+from functools import partial
+from operator import truediv
 
-from benchmarks.harness.findings import Finding, Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, launched, scaled, take_turns, worker
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, parallel_core, take_turns
+from benchmarks.harness.targets import Finding, by_round, scaled
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
-from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.system.formatting import write_size
 
 SIZES = (4096, 65_536, 1_000_000, 10_000_000, 100_000_000)
 QUICK_SIZES = (4096, 1_000_000)
-ENGINES = {"torch": "gloo", "mxnet": "dist_sync"}
-ALONE = "one TCP stream"
+TRANSPORTS = {"torch": "gloo", "mxnet": "dist_sync"}
+STREAM = "one TCP stream"
 
 
 @benchmark("processes", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Hold allreduce between two processes against one TCP stream, from 4 KiB to 100 MB."""
     sizes = QUICK_SIZES if quick else SIZES
-    processes = take_turns(variants(sizes), rounds)
+    asked = ("--sizes", ",".join(map(str, sizes)), "--device-kind", "cpu", "--threads", 1)
+    commands = {
+        name: parallel_core("launch", "--processes", 2, "--", "run", "allreduce", "--backend", name, *asked)
+        for name in TRANSPORTS
+    }
+    processes = take_turns([Variant(*one) for one in commands.items()], rounds)
     findings = [
-        *(finding for name, engine in ENGINES.items() for finding in of_engine(engine, processes[name], sizes)),
-        *of_stream(processes[ALONE], sizes),
+        finding for name, transport in TRANSPORTS.items() for finding in of_sums(transport, processes[name], sizes)
     ]
     return Report("Allreduce between two processes", findings, processes)
 
 
-def variants(sizes: Sequence[int]) -> list[Variant]:
-    """Make the commands: the experiment on both frameworks, and the stream by itself in both directions."""
-    asked = ("--sizes", ",".join(map(str, sizes)), "--device-kind", "cpu", "--threads", 1)
-    return [
-        *(
-            Variant(name, launched("--processes", 2, "--", "run", "allreduce", "--backend", name, *asked))
-            for name in ENGINES
-        ),
-        Variant(ALONE, worker("tcp_stream", sizes=sizes)),
-    ]
-
-
-def of_engine(engine: str, measured: Sequence[Measured], sizes: Sequence[int]) -> list[Finding]:
-    """List how fast an engine sums, and its share of the stream's speed."""
+def of_sums(transport: str, measured: Sequence[Measured], sizes: Sequence[int]) -> list[Finding]:
+    """List how fast a transport sums and the stream carries, and the share of the stream's speed."""
     findings = []
     for size in sizes:
-        words = write_size(size)
-        native = [one.median(f"native, {words}") for one in measured]
-        stream = [one.median(f"one TCP stream, {words}") for one in measured]
-        share = median_interval([bound / taken for bound, taken in zip(stream, native, strict=True)])
+        words, bandwidth = write_size(size), partial(algorithm_bandwidth, size)
+        native, stream = ([one.median(f"{case}, {words}") for one in measured] for case in ("native", STREAM))
         findings += [
-            Finding(f"{words}: {engine}", scaled(median_interval(native), 1e6), "μs"),
-            Finding(f"{words}: {engine}: algbw", speed(size, native), "GB/s"),
-            Finding(f"{words}: {engine}: share of the stream's speed", scaled(share, 100), "%"),
+            Finding(f"{words}: {transport}", scaled(median_interval(native), 1e6), "μs"),
+            Finding(f"{words}: {transport}: algbw", by_round(bandwidth, native), "GB/s"),
+            Finding(f"{words}: {transport}: {STREAM}", by_round(bandwidth, stream), "GB/s"),
+            Finding(
+                f"{words}: {transport}: share of the stream's speed",
+                scaled(by_round(truediv, stream, native), 100),
+                "%",
+            ),
         ]
     return findings
-
-
-def of_stream(measured: Sequence[Measured], sizes: Sequence[int]) -> list[Finding]:
-    """List how fast the stream by itself carries bytes in each direction, and the latency of few."""
-    ways = {"there": "stream there", "back": "stream back"}
-    latency = median_interval([one.median(f"stream there and back, {sizes[0]} B") / 2 for one in measured])
-    return [
-        Finding(f"{write_size(sizes[0])}: one TCP stream: half of there and back", scaled(latency, 1e6), "μs"),
-        *(
-            Finding(
-                f"{write_size(size)}: one TCP stream, {way}",
-                speed(size, [one.median(f"{case}, {size} B") for one in measured]),
-                "GB/s",
-            )
-            for size in sizes
-            for way, case in ways.items()
-        ),
-    ]
-
-
-def speed(size: int, seconds: Sequence[float]) -> Interval:
-    """Return the GB/s at which `size` bytes went, by process."""
-    return median_interval([algorithm_bandwidth(size, one) for one in seconds])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue, where it does not:
 each has to be named by its own part of the time (`parallel_core.comparison.account`) and by no other.
 
-    python benchmarks/self_test.py --real 3 --out benchmarks/results/NAME
+    python -m benchmarks.self_test --real 3 --out benchmarks/results/NAME
 
 Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is disturbed by up to a
 quarter, single repetitions are off by a hundredth and sometimes by a half, and the machine drifts from round to round.
@@ -14,16 +14,18 @@ and verdicts come from the code of `parallel-core compare`. The three cases of a
 processes: the intervals of the rates treat them as independent, which they are not.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from benchmarks.harness.findings import provenance, write_text
+from benchmarks.harness.side_by_side import libraries_in_words
+from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.errors import MeasurementError, RequestError
@@ -31,7 +33,8 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
-from parallel_core.system.formatting import library_in_words
+from parallel_core.system.files import write_json
+from parallel_core.system.formatting import percent
 from parallel_core.system.machine import describe_machine
 
 PLANTED = 1.10
@@ -82,29 +85,34 @@ class Rates:
     name: str
     rounds: int
     compared: int
-    false: int
-    found: int
+    false: int | None = 0
+    found: int | None = 0
     neither: int | None = None
     kernels_only: int | None = None
     queue_only: int | None = None
 
-    def row(self, columns: int) -> str:
-        """Write a row of the table, with the first of its columns."""
-        counts = (self.false, self.found, self.neither, self.kernels_only, self.queue_only)[: columns - 3]
-        shares = " | ".join(
-            "–" if count is None else f"{count / self.compared:.1%} ({bounds(count, self.compared)})"
-            for count in counts
-        )
-        return f"| {self.name} | {self.rounds} | {self.compared} | {shares} |"
+    @property
+    def counts(self) -> tuple[int | None, ...]:
+        """What was counted, in the order of the columns."""
+        return (self.false, self.found, self.neither, self.kernels_only, self.queue_only)
 
 
-def bounds(count: int, of: int) -> str:
-    """Write the 95 % interval of a share (Wilson 1927)."""
-    z = 1.96
-    share = count / of
-    centre = (share + z**2 / (2 * of)) / (1 + z**2 / of)
-    half = z / (1 + z**2 / of) * (share * (1 - share) / of + z**2 / (4 * of**2)) ** 0.5
-    return f"{max(0, centre - half):.1%}–{min(1, centre + half):.1%}"
+def table_of(rates: Sequence[Rates], write: Callable[[int, int], str]) -> str:
+    """Make a table of the kinds that were compared, each count and number of comparisons written by `write`."""
+    shown = [one for one in rates if one.compared]
+    # Files from before there were reasons have no such columns.
+    columns = COLUMNS if any(one.neither is not None for one in shown) else COLUMNS[:5]
+    rows = [
+        [one.name, str(one.rounds), str(one.compared)]
+        + ["–" if count is None else write(count, one.compared) for count in one.counts]
+        for one in shown
+    ]
+    return markdown_table(columns, [row[: len(columns)] for row in rows])
+
+
+def with_bounds(count: int, of: int) -> str:
+    """Write a share with its bounds: `90 % (77 %–96 %)`."""
+    return f"{percent(count / of)} ({bounds(count, of)})"
 
 
 def processes(
@@ -129,30 +137,36 @@ def repetitions(generator: np.random.Generator, noise: Noise, usual: float) -> t
     return tuple(float(one) for one in usual * np.exp(off))
 
 
-def reasons(results: CellResults, others: CellResults, case: str) -> tuple[str, ...]:
-    """Return the parts that explain why a case takes longer in one cell than in another."""
-    return time_difference(results, others, case).reasons
+def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] | None:
+    """Compare a case in a cell with the same cell, slower operations and perhaps a slower queue.
+
+    Return whether the first is called different and the second slower, then whether each has the right reason; None if
+    invalid processes leave too few for a verdict.
+    """
+    same, slower = (compare_times(side.medians(case), one.medians(case))[1] for side in sides[:2])
+    if "too few runs" in (same, slower):
+        return None
+    reasons = [time_difference(side, one, case).reasons for side in sides]
+    right = (told == truth for told, truth in zip(reasons, ((), ("operations",), ("rest",)), strict=False))
+    return (same != SAME, slower == "slower", *right)
 
 
-def case_verdict(results: CellResults, others: CellResults, case: str) -> str:
-    """Return the verdict on a case in two cells."""
-    return compare_times(results.medians(case), others.medians(case))[1]
+def counted(name: str, rounds: int, judged: Iterable[tuple[bool, ...] | None]) -> Rates:
+    """Sum up what `judge` returned."""
+    known = [one for one in judged if one is not None]
+    return Rates(name, rounds, len(known), *map(sum, zip(*known, strict=True)))
 
 
 def synthetic(name: str, rounds: int, trials: int) -> Rates:
     """Compare synthetic cells with themselves and with slower ones."""
     generator = np.random.default_rng((rounds, list(NOISES).index(name)))
-    false = detected = neither = kernels_only = queue_only = 0
-    for _ in range(trials):
+
+    def sides() -> Iterator[CellResults]:
         drift = np.cumsum(generator.normal(0, NOISES[name].drift, rounds))
-        make = partial(processes, generator, NOISES[name], drift)
-        one, same, slow_kernels, slow_queue = make(), make(), make(PLANTED, PLANTED * BARE), make(PLANTED)
-        false += case_verdict(same, one, CASE) != SAME
-        detected += case_verdict(slow_kernels, one, CASE) == "slower"
-        neither += reasons(same, one, CASE) == ()
-        kernels_only += reasons(slow_kernels, one, CASE) == ("operations",)
-        queue_only += reasons(slow_queue, one, CASE) == ("rest",)
-    return Rates(f"synthetic, {name} noise", rounds, trials, false, detected, neither, kernels_only, queue_only)
+        for slow_down in ((), (), (PLANTED, PLANTED * BARE), (PLANTED,)):
+            yield processes(generator, NOISES[name], drift, *slow_down)
+
+    return counted(f"synthetic, {name} noise", rounds, (judge(CASE, *sides()) for _ in range(trials)))
 
 
 Trials = list[dict[str, list[list[float]]]]
@@ -167,39 +181,23 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
     cell = Cell("parallel", backend, engine)
     usual = EXPERIMENTS[cell.experiment].options["quick"]
     options = {"backend": backend, "engine": engine, "device-kind": "cpu", "work": "own", **usual}
-    verdicts: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = []
+    judged: list[tuple[bool, ...] | None] = []
     measured: Trials = []
     for trial in range(trials):
-        sides: list[list[Result]] = [[], [], []]
-        for turn in range(rounds):
-            click.echo(f"{cell}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True)
-            for results, size in zip(sides, (480, 480, 496), strict=True):
-                try:
-                    results.append(measure_elsewhere(cell.experiment, {**options, "size": size}))
-                except (MeasurementError, RequestError) as error:
-                    raise click.ClickException(f"{cell}: {error}") from error
-        one, same, slower = (CellResults(cell, tuple(results)) for results in sides)
-        verdicts += [
-            (
-                case_verdict(same, one, case),
-                case_verdict(slower, one, case),
-                reasons(same, one, case),
-                reasons(slower, one, case),
-            )
-            for case in one.case_names
-        ]
-        all_sides = (one, same, slower)
-        whole = {case: [list(side.medians(case)) for side in all_sides] for case in one.case_names}
-        bare = {f"{case}, bare": [list(side.bare_medians(case)) for side in all_sides] for case in one.case_names}
+        results: list[list[Result]] = [[], [], []]
+        for turn, (own, size) in product(range(rounds), zip(results, (480, 480, 496), strict=True)):
+            click.echo(f"{cell}, size {size}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True)
+            try:
+                own.append(measure_elsewhere(cell.experiment, {**options, "size": size}))
+            except (MeasurementError, RequestError) as error:
+                raise click.ClickException(f"{cell}: {error}") from error
+        sides = [CellResults(cell, tuple(own)) for own in results]
+        names = sides[0].case_names
+        judged += [judge(case, *sides) for case in names]
+        whole = {case: [list(side.medians(case)) for side in sides] for case in names}
+        bare = {f"{case}, bare": [list(side.bare_medians(case)) for side in sides] for case in names}
         measured.append(whole | bare)
-    # Invalid processes may leave too few on one side for a verdict.
-    verdicts = [all_four for all_four in verdicts if "too few runs" not in all_four]
-    false = sum(called != SAME for called, *_ in verdicts)
-    detected = sum(called == "slower" for _, called, *_ in verdicts)
-    neither = sum(called == () for _, _, called, _ in verdicts)
-    kernels_only = sum(called == ("operations",) for *_, called in verdicts)
-    rates = Rates(f"real, {cell.side}", rounds, len(verdicts), false, detected, neither, kernels_only)
-    return rates, measured, one.results[0].backend
+    return counted(f"real, {cell.side}", rounds, judged), measured, sides[0].results[0].backend
 
 
 def noise_of(trials: Trials) -> str:
@@ -208,28 +206,16 @@ def noise_of(trials: Trials) -> str:
     off = np.concatenate([np.log(np.asarray(side) / np.median(side)) for side in sides])
     quartiles = np.percentile(off, (25, 75))
     return (
-        f"half of the processes within {(quartiles[1] - quartiles[0]) / 2:.1%} of the median, "
-        f"{np.mean(off > 0.03):.0%} slower by more than 3 %, the farthest by {np.exp(off.max()) - 1:.0%}"
+        f"half of the processes within {percent((quartiles[1] - quartiles[0]) / 2)} of the median, "
+        f"{percent(np.mean(off > 0.03))} slower by more than 3 %, the farthest by {percent(np.exp(off.max()) - 1)}"
     )
 
 
 def page(document: Mapping[str, Any]) -> str:
     """Write what the JSON holds as Markdown."""
-    rates, machine = [Rates(**one) for one in document["rates"]], document["machine"]
-    versions = [f"{name} {version}" for name, version in document.get("versions", {}).items()]
-    versions += [f"commit {machine['commit']}"] if "commit" in machine else []
-    # Files from before there were reasons have no such columns.
-    columns = COLUMNS if any(one.neither is not None for one in rates) else COLUMNS[:5]
-    lines = [
-        ", ".join([machine["processor"], f"{machine['cores']} cores", machine["system"], *versions, machine["utc"]]),
-        "",
-        f"| {' | '.join(columns)} |",
-        f"| {' | '.join('---' for _ in columns)} |",
-        *(one.row(len(columns)) for one in rates if one.compared),
-        "",
-        *(f"- {name}: {noise_of(of_cell)}" for name, of_cell in document["trials"].items()),
-    ]
-    return "\n".join(lines) + "\n"
+    noises = [f"- {name}: {noise_of(of_cell)}" for name, of_cell in document["trials"].items()]
+    table = table_of([Rates(**one) for one in document["rates"]], with_bounds)
+    return "\n".join([provenance(document), "", table, "", *noises]) + "\n"
 
 
 def write(
@@ -239,12 +225,12 @@ def write(
     document = {
         "machine": describe_machine(),
         "versions": {name: backend["version"] for name, backend in backends.items()},
-        "kernels": {name: [library_in_words(one) for one in backend["kernels"]] for name, backend in backends.items()},
+        "kernels": {name: libraries_in_words(backend) for name, backend in backends.items()},
         "rates": [vars(one) for one in rates],
         "trials": trials,
     }
-    out.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    out.with_suffix(".md").write_text(page(document))
+    write_json(out.with_suffix(".json"), document)
+    write_text(out.with_suffix(".md"), page(document))
 
 
 @click.command()
@@ -261,17 +247,15 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     measured: dict[str, Trials] = {}
     backends: dict[str, Mapping[str, Any]] = {}
     write(out, rates, measured, backends)
-    for backend, engine in [(b, e) for b in ("mxnet", "torch") for e in ("async", "sync")] if real_trials else []:
+    for backend, engine in product(("mxnet", "torch"), ("async", "sync")) if real_trials else ():
         rate, times, backends[backend] = real(backend, engine, rounds, real_trials)
         rates.append(rate)
         measured[rate.name] = times
         write(out, rates, measured, backends)
     click.echo(out.with_suffix(".md").read_text())
     default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)
-    of_reasons = (default.neither, default.kernels_only, default.queue_only)
-    verdicts = min(default.compared - default.false, default.found)
-    told = min(count or 0 for count in of_reasons)
-    if verdicts < REQUIRED * default.compared or told < OF_REASONS * default.compared:
+    false, found, *told = (count or 0 for count in default.counts)
+    if min(default.compared - false, found) < REQUIRED * default.compared or min(told) < OF_REASONS * default.compared:
         raise click.ClickException("too many wrong verdicts at the default rounds")
 
 

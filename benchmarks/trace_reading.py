@@ -11,7 +11,6 @@ files in the same rounds and computes what both have: it knows GPUs only, so tha
 
 import gzip
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -20,15 +19,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import click
 
+from backends.host import core_numbers, on_cores
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
-
-__all__ = ["main", "write_events"]
 
 BEGINNINGS = {
     "torch": '{"schemaVersion": 1, "traceEvents": [\n',
@@ -98,19 +96,6 @@ print(json.dumps([read - start, computed - read, peak]))
 """What Holistic Trace Analysis is asked for; `analysis` reads one file, in this process."""
 
 
-class Cost(NamedTuple):
-    """Seconds of one core for reading and for the figures, without imports; the process's largest memory in MiB."""
-
-    read: float
-    figures: float
-    peak: float
-
-    @property
-    def seconds(self) -> float:
-        """Both together."""
-        return self.read + self.figures
-
-
 def write_events(stream: BinaryIO, count: int, form: str) -> None:
     """Write a trace of `count` events in the form of `torch`, `gpu` or `mxnet`."""
     make = {"torch": torch_events, "gpu": gpu_events, "mxnet": mxnet_events}[form]
@@ -129,27 +114,20 @@ def torch_events(count: int) -> Iterator[str]:
 
 def gpu_events(count: int) -> Iterator[str]:
     """Make operators, the calls in them, kernels and flows; every twentieth kernel is NCCL's, on another stream."""
+    nccl = {"duration": 200, "stream": 20, "kernel": "ncclDevKernel_AllReduce_Sum_f32"}
     for number in range(1, count // EVENTS_OF_LAUNCH + 1):
-        communicates = number % 20 == 0
-        kernel = "ncclDevKernel_AllReduce_Sum_f32" if communicates else f"void kernel_{number % 50}<float, 4>(int)"
-        yield LAUNCHED.format(
-            kind=number % 50,
-            number=number,
-            start=EPOCH + 30 * number,
-            later=EPOCH + 30 * number + 12,
-            duration=200 if communicates else 20,
-            stream=20 if communicates else 7,
-            kernel=kernel,
-        )
+        computes = {"duration": 20, "stream": 7, "kernel": f"void kernel_{number % 50}<float, 4>(int)"}
+        start = EPOCH + 30 * number
+        what = computes if number % 20 else nccl
+        yield LAUNCHED.format(kind=number % 50, number=number, start=start, later=start + 12, **what)
 
 
 def mxnet_events(count: int) -> Iterator[str]:
     """Make begins and their ends on two devices."""
     for number in range(count):
-        operator, phase = number // 2, "BE"[number % 2]
-        device = 1 + operator % 2
-        time_ = EPOCH + 7 * number
-        yield BEGIN_OR_END.format(kind=operator % 50, phase=phase, time=time_, device=device, thread=THREAD)
+        operator, time_ = number // 2, EPOCH + 7 * number
+        of_operator = {"kind": operator % 50, "device": 1 + operator % 2, "thread": THREAD}
+        yield BEGIN_OR_END.format(phase="BE"[number % 2], time=time_, **of_operator)
 
 
 @click.command()
@@ -164,52 +142,49 @@ def main(files: Sequence[Path], events: int, rounds: int, hta: Path | None, read
         print(json.dumps(cost(read)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        made = [Path(folder) / f"{form}.json{end}" for form, end in (("torch", ""), ("mxnet", ""), ("gpu", ".gz"))]
-        for path in made if events else []:
+        made = [Path(folder) / name for name in ("torch.json", "mxnet.json", "gpu.json.gz")] if events else []
+        for path in made:
             with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as stream:
                 write_events(stream, events, path.name.partition(".")[0])
-        for path in [*(made if events else []), *files]:
+        for path in (*made, *files):
             print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
-            ours = [sys.executable, "-m", "benchmarks.trace_reading", "--read"]
-            commands = {"parallel-core": ours}
-            if hta is not None and path.name not in ("torch.json", "mxnet.json"):
+            commands = {"parallel-core": [sys.executable, "-m", "benchmarks.trace_reading", "--read"]}
+            if hta is not None and path not in made[:2]:
                 commands["HTA"] = [str(hta), "-c", COMPARED]
             show(path, commands, rounds)
 
 
 def show(path: Path, commands: dict[str, list[str]], rounds: int) -> None:
     """Let commands read a file in turn, each on one core, and print what it cost."""
-    core = min(os.sched_getaffinity(0))
-    costs: dict[str, list[Cost]] = {name: [] for name in commands}
-    for _ in range(rounds):
-        for name, command in commands.items():
-            done = subprocess.run(
-                [*command, path],
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-                preexec_fn=lambda: os.sched_setaffinity(0, {core}),
-            )
-            costs[name].append(Cost(*json.loads(done.stdout.splitlines()[-1])))
+    costs: dict[str, list[list[float]]] = {name: [] for name in commands}
+    with on_cores({core_numbers()[0]}):
+        for name, command in [*commands.items()] * rounds:
+            done = subprocess.run([*command, path], stdout=subprocess.PIPE, text=True, check=True)
+            costs[name].append(json.loads(done.stdout.splitlines()[-1]))
+    medians = {}
     for name, own in costs.items():
         read, figures, peak = (median(column) for column in zip(*own, strict=True))
-        spread = f"{min(one.seconds for one in own):.2f} to {max(one.seconds for one in own):.2f} s"
-        print(f"  {name}: {read + figures:.2f} s ({spread}; read {read:.2f}, figures {figures:.2f}), {peak:.0f} MiB")
-    if len(costs) > 1:
-        ours, theirs = (median(one.seconds for one in own) for own in costs.values())
+        both = [some[0] + some[1] for some in own]
+        medians[name] = median(both)
+        spread = f"{min(both):.2f} to {max(both):.2f} s; read {read:.2f}, figures {figures:.2f}"
+        print(f"  {name}: {medians[name]:.2f} s ({spread}), {peak:.0f} MiB")
+    if len(medians) > 1:
+        ours, theirs = medians.values()
         print(f"  {theirs / ours:.1f} × as fast", flush=True)
 
 
-def cost(path: Path) -> Cost:
-    """Read a trace and compute its figures, in this process."""
+def cost(path: Path) -> tuple[float, float, float]:
+    """Read a trace and compute its figures, in this process.
+
+    Return seconds of one core for reading and for the figures, without imports, and the largest memory in MiB.
+    """
     start = time.process_time()
     with without_garbage_collection():
         timeline = read_timeline(path)
         read = time.process_time()
         timeline_figures(timeline)
         computed = time.process_time()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Cost(read - start, computed - read, peak)
+    return read - start, computed - read, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

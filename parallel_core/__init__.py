@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from parallel_core.errors import MeasurementError, RequestError
     from parallel_core.experiments.explanation import explain
-    from parallel_core.jobs.own_program.steps import profiled_step
-    from parallel_core.measurement.benchmark import Benchmark
     from parallel_core.measurement.result import Case, Result
+    from parallel_core.measurement.timing import Benchmark
+    from parallel_core.own_program import profiled_step
     from parallel_core.trace_analysis.prediction import predict
     from parallel_core.training.batches import Settings
     from parallel_core.training.dataset import Dataset, load_fashion_mnist
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 HOMES = {
-    "Benchmark": "measurement.benchmark",
+    "Benchmark": "measurement.timing",
     "Case": "measurement.result",
     "Dataset": "training.dataset",
     "MeasurementError": "errors",
@@ -47,7 +47,7 @@ HOMES = {
     "explain": "experiments.explanation",
     "load_fashion_mnist": "training.dataset",
     "predict": "trace_analysis.prediction",
-    "profiled_step": "jobs.own_program.steps",
+    "profiled_step": "own_program",
 }
 
 

@@ -1,6 +1,7 @@
 """One backend fixture for the whole suite: a test that takes `backend` runs on every installed backend.
 
-A test that takes `framework_name`, and starts processes of its own, runs on every one that is more than a reference.
+In `parallel_core/experiments` it runs on NumPy unless its file asks for `load_any`. A test that takes `framework_name`,
+and starts processes of its own, runs on every framework that is more than a reference.
 
 `--engine` chooses the engine of the whole process, because MXNet reads its own at import; a plain `pytest` takes
 async. With `--engine sync` only the tests that depend on the engine run, and not on NumPy, which has one engine. A
@@ -34,15 +35,11 @@ FRAMEWORKS = ("jax", "mxnet", "torch")
 THREADS = 1
 MAX_GROWTH = 1 << 27
 """Bytes by which a test process may grow before it gives back what is free."""
-
 LIBC = ctypes.CDLL(None)
-
-resident_before = 0
-"""Bytes that the process held when it last gave memory back."""
-
-
 # malloc.h
 M_ARENA_MAX = -8
+resident_before = 0
+"""Bytes that the process held when it last gave memory back."""
 
 
 def pytest_configure() -> None:
@@ -140,7 +137,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def load(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Callable[[int], Backend]:
+def load_any(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Callable[[int], Backend]:
     """Load the parametrised backend with some CPU devices of one thread each."""
 
     def load_with(devices: int) -> Backend:
@@ -153,6 +150,12 @@ def load(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Call
             pytest.skip(str(error))
 
     return load_with
+
+
+@pytest.fixture
+def load(load_any: Callable[[int], Backend]) -> Callable[[int], Backend]:
+    """What `backend` is loaded with; a folder may have its own."""
+    return load_any
 
 
 @pytest.fixture

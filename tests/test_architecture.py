@@ -5,9 +5,8 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -15,15 +14,14 @@ import backends
 import parallel_core
 from backends import Ops
 from backends.protocol import VERBS
-from parallel_core.experiments.runner.declaration import CHAPTERS
 from tests.conftest import FRAMEWORKS, RunPython
 from tests.tree import tracked
 
 # Their public names are the backends' functions.
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
 IMPORTING_A_FRAMEWORK = OPS | {
-    *(f"backends.jax.{name}" for name in ("compiling", "identity", "pending", "steps", "tracing")),
-    *("backends.mxnet.memory", "backends.mxnet.sharded_sum", "backends.mxnet.units"),
+    *(f"backends.jax.{name}" for name in ("arguments", "compiling", "steps")),
+    *("backends.mxnet.memory", "backends.mxnet.sharded_sum"),
 }
 MODULES = sorted(
     module.name
@@ -41,14 +39,12 @@ def imported_names(source: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def test_nothing_outside_backends_imports_a_framework() -> None:
-    for source in tracked("parallel_core", suffix=".py"):
-        assert not {*FRAMEWORKS} & set(imported_names(source)), source
-
-
-def test_backends_know_nothing_of_experiments() -> None:
-    for source in tracked("backends", suffix=".py"):
-        assert "parallel_core" not in set(imported_names(source)), source
+@pytest.mark.parametrize(("package", "forbidden"), [("parallel_core", FRAMEWORKS), ("backends", ["parallel_core"])])
+def test_only_backends_import_frameworks_and_they_know_nothing_of_experiments(
+    package: str, forbidden: Sequence[str]
+) -> None:
+    for source in tracked(package, suffix=".py"):
+        assert not {*forbidden} & set(imported_names(source)), source
 
 
 def test_importing_the_packages_imports_no_framework(run_python: RunPython) -> None:
@@ -57,34 +53,24 @@ def test_importing_the_packages_imports_no_framework(run_python: RunPython) -> N
     assert done.stdout.strip() == ""
 
 
-def public_names(module: ModuleType) -> set[str]:
-    return {
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and (inspect.isclass(value) or inspect.isfunction(value))
-        and value.__module__ == module.__name__
-    }
+def test_all_lists_what_exists_once_and_what_else_such_a_module_has_is_private() -> None:
+    """Beside `__all__`, functions and classes have a leading underscore; constants have none anywhere."""
+    wrong: dict[str, set[str]] = {}
+    for name in MODULES:
+        found = vars(importlib.import_module(name))
+        exported = found.get("__all__", ())
+        strange = {one for one in exported if one not in found or list(exported).count(one) > 1}
+        strange |= {one for one in found if re.fullmatch("_[A-Z][A-Z0-9_]*", one)}
+        if "__all__" in found:
+            own = {one for one, value in found.items() if getattr(value, "__module__", "") == name and is_code(value)}
+            strange |= {one for one in own - {*exported} if not one.startswith("_")}
+        if strange:
+            wrong[name] = strange
+    assert wrong == {}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_all_lists_only_what_exists_and_nothing_twice(name: str) -> None:
-    module = importlib.import_module(name)
-    exported = getattr(module, "__all__", [])
-    assert all(hasattr(module, exported_name) for exported_name in exported)
-    assert len(set(exported)) == len(exported)
-
-
-CHAPTERS_OF_EXPERIMENTS = tuple(f"parallel_core.experiments.{chapter}" for chapter in CHAPTERS)
-"""Their modules are programs that are read, and not an interface."""
-
-
-@pytest.mark.parametrize("name", [name for name in MODULES if not name.startswith(CHAPTERS_OF_EXPERIMENTS)])
-def test_what_a_module_does_not_list_in_all_is_private(name: str) -> None:
-    """Functions and classes outside `__all__` have a leading underscore, in both packages; constants never do."""
-    module = importlib.import_module(name)
-    assert public_names(module) <= set(getattr(module, "__all__", []))
-    assert [constant for constant in vars(module) if re.fullmatch("_[A-Z][A-Z0-9_]*", constant)] == []
+def is_code(value: object) -> bool:
+    return inspect.isclass(value) or inspect.isfunction(value)
 
 
 def test_every_ops_module_has_every_function_of_the_protocol_with_its_arguments(root: Path) -> None:
@@ -103,18 +89,18 @@ def test_every_ops_module_has_every_function_of_the_protocol_with_its_arguments(
         assert defined == wanted, name
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("numpy.backend", "NumPyBackend"),
-        ("mxnet.backend", "MXNetBackend"),
-        ("torch.eager", "EagerTorch"),
-        ("torch.worker_threads", "WorkerThreadsTorch"),
-        ("torch.cuda.threads", "CudaThreadsTorch"),
-    ],
-)
-def test_every_backend_has_the_verbs_in_the_protocol_s_order(module: str, name: str) -> None:
-    backend = getattr(importlib.import_module(f"backends.{module}"), name)
+BACKENDS = {
+    "numpy.backend": "NumPyBackend",
+    "mxnet.backend": "MXNetBackend",
+    "torch.eager": "EagerTorch",
+    "torch.worker_threads": "WorkerThreadsTorch",
+    "torch.cuda.threads": "CudaThreadsTorch",
+}
+
+
+@pytest.mark.parametrize("module", BACKENDS)
+def test_every_backend_has_the_verbs_in_the_protocol_s_order(module: str) -> None:
+    backend = getattr(importlib.import_module(f"backends.{module}"), BACKENDS[module])
     own = [verb for verb in vars(backend) if inspect.isfunction(vars(backend)[verb]) and not verb.startswith("_")]
     assert own == [verb for verb in VERBS if verb in own]
     # What is not its own is the same for all.

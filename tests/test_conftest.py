@@ -27,11 +27,8 @@ def run_without_torch(root: Path, folder: Path, *options: str) -> "subprocess.Co
     )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
-def test_a_required_framework_that_cannot_be_loaded_fails_the_run(
-    root: Path, tmp_path: Path, workers: tuple[str, ...]
-) -> None:
-    done = run_without_torch(root, tmp_path, *workers, "--require", "torch")
+def test_a_required_framework_that_cannot_be_loaded_fails_the_run(root: Path, tmp_path: Path) -> None:
+    done = run_without_torch(root, tmp_path, "-n", "1", "--require", "torch")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "torch is required and cannot be loaded: " in done.stdout + done.stderr
 

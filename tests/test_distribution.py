@@ -56,26 +56,17 @@ def test_the_wheel_holds_the_packages_their_data_and_nothing_else(built: Path) -
     packed = {name for name in names if not name.startswith(metadata)}
     assert packed == {name for name in tracked() if name.startswith(("backends/", "parallel_core/"))}
     assert {Path(name).suffix for name in packed} == CODE_AND_DATA
-    assert {name.removeprefix(metadata) for name in names - packed} == {
-        "METADATA",
-        "RECORD",
-        "WHEEL",
-        "entry_points.txt",
-        "licenses/LICENSE",
-        "top_level.txt",
-    }
+    files = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}
+    assert {name.removeprefix(metadata) for name in names - packed} == files
 
 
-def test_the_sdist_holds_the_checkout_with_its_tests(built: Path) -> None:
+def test_the_sdist_holds_the_checkout_with_its_tests_and_a_package_index_would_take_both(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         names = {member.name.partition("/")[2] for member in sdist if member.isfile()}
     wanted = {name for name in tracked() if not name.startswith(LEFT_OUT)}
     written = {name for name in names if name == "PKG-INFO" or name.startswith("parallel_core.egg-info/")}
     # Setuptools' own list of what it packed.
     assert names - written - {"MANIFEST.in"} == wanted - {"MANIFEST.in"}
-
-
-def test_a_package_index_would_take_them(built: Path) -> None:
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -111,17 +102,11 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     return run
 
 
-def test_it_sees_no_checkout(installed: Installed, environment: Path) -> None:
-    done = installed(
-        "python", "-c", "import sys, backends, parallel_core as own; print(own.__file__, backends.__file__, *sys.path)"
-    )
-    imported, imported_too, *path = done.stdout.split()
-    assert all(name.startswith(str(environment.parent)) for name in (imported, imported_too))
-    assert str(ROOT) not in path
-    assert installed("parallel-core", "--version").stdout.split()[-1] == VERSION
-
-
-def test_list_and_doctor(installed: Installed) -> None:
+def test_it_sees_no_checkout_and_has_list_and_doctor(installed: Installed, environment: Path) -> None:
+    code = "import sys, backends, parallel_core as own; print(own.__file__, backends.__file__, *sys.path)"
+    *imported, path = installed("python", "-c", code).stdout.split(maxsplit=2)
+    assert all(name.startswith(str(environment.parent)) for name in imported)
+    assert str(ROOT) not in path.split()
     assert "overlap" in installed("parallel-core", "list").stdout
     examined = json.loads(installed("parallel-core", "doctor", "--json", "-", statuses=(0, 1)).stdout)
     assert examined["parallel_core"] == VERSION

@@ -13,8 +13,7 @@ What depends on the timing may need several runs to show itself. A seed and a nu
 from backends.conformance.drawing import draw_program
 from backends.conformance.programs import Program
 from backends.conformance.running import Finding
-from backends.conformance.searching import Found, Limits, search
-from backends.conformance.suite import Conformance
+from backends.conformance.searching import Conformance, Found, Limits, search
 from backends.conformance.worker import Loader
 
 __all__ = ["Conformance", "Finding", "Found", "Limits", "Loader", "Program", "draw_program", "search"]

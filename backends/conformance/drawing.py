@@ -11,16 +11,18 @@ from typing import TypeAlias
 import numpy as np
 
 from backends.arrays import tree_leaves
-from backends.conformance.failures import draw_failure, draw_refusal
-from backends.conformance.functions import draw_function
-from backends.conformance.gradients import draw_early_sums, draw_steps, draw_training, draw_value_and_grad
+from backends.conformance.failures import draw_failure, draw_overlap, draw_refusal
+from backends.conformance.functions import (
+    draw_early_sums,
+    draw_function,
+    draw_steps,
+    draw_training,
+    draw_value_and_grad,
+)
 from backends.conformance.model import Content, Model, UnsuitableError, Value, tuple_text
-from backends.conformance.overlaps import draw_overlap
 from backends.conformance.programs import Program
 
-__all__ = ["draw_program"]
-
-Draw: TypeAlias = Callable[[Model], None]
+Draw: TypeAlias = Callable[[Model], object]
 
 MAX_STATEMENTS = 30
 SHAPES = (
@@ -105,32 +107,24 @@ def _split_and_load(model: Model) -> None:
 
 def _launch(model: Model) -> None:
     first = model.pick_array(lambda value: value.content.size < SMALL)
-    arguments = [first]
-    arguments += [
-        model.pick(lambda value: value.device == first.device and _size(value.content) < SMALL)
-        for _ in range(model.random.randrange(3))
-    ]
+    others = range(model.random.randrange(3))
+    fits = lambda value: value.device == first.device and _size(value.content) < SMALL  # noqa: E731
+    arguments = [first, *(model.pick(fits) for _ in others)]
     function = draw_function(model.random, arguments)
     if model.random.random() < UNIT:
         function = f"ops.as_unit({function})"
     model.make(f"launch({', '.join([function, *(value.text for value in arguments)])})", first.device, *arguments)
 
 
-def _late(model: Model) -> None:
-    _late_copy(model, model.pick_floats())
-
-
-def _late_copy(model: Model, x: Value) -> Value:
+def _late(model: Model, x: Value | None = None) -> Value:
+    x = x or model.pick_floats()
     matrix = f"backend.asarray(np.eye(300, dtype=np.{x.content.dtype}), devices[{x.device}])"
     return model.make(f"launch(late, {x.text}, {matrix})", x.device, x)
 
 
-def _view(model: Model) -> None:
+def _view(model: Model, x: Value | None = None) -> Value:
     """Make what may share memory with an array."""
-    _view_of(model, model.pick_floats(lambda value: value.content.ndim > 0))
-
-
-def _view_of(model: Model, x: Value) -> Value:
+    x = x or model.pick_floats(lambda value: value.content.ndim > 0)
     if x.content.ndim > 1 or x.content.size < 2:
         return model.make(f"launch(ops.flatten, {x.text})", x.device, x)
     cut = model.random.randrange(1, x.content.size)
@@ -143,20 +137,16 @@ def _copy(model: Model) -> None:
     model.make(f"copy_to({x.text}, devices[{device}])", device, x)
 
 
-def _overwrite(model: Model) -> None:
-    _overwrite_value(model, model.pick(lambda value: model.consumable(value.content)))
-
-
 def _read_and_overwrite(model: Model) -> None:
     """Read a value, or what shares its memory, on a device that is busy; and overwrite it meanwhile."""
     random = model.random
     out = model.pick(lambda value: _size(value.content) and model.consumable(value.content))
     if isinstance(out.content, np.ndarray) and out.content.ndim and out.content.dtype.kind == "f":
-        _view_of(model, out)
+        _view(model, out)
     device = out.device if random.random() < 0.4 else random.randrange(model.devices)
     if random.random() < 0.8:
         # Both the queue for computation and that for copies, if there are two.
-        busy = _late_copy(model, model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device))
+        busy = _late(model, model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device))
         model.make(f"copy_to({busy.text}, devices[{device}])", device, busy)
     overlapping = [value for value in model.values() if not model.consumable(out.content, value.content)]
     for x in random.sample(overlapping, min(len(overlapping), random.randint(1, 2))):
@@ -165,12 +155,13 @@ def _read_and_overwrite(model: Model) -> None:
         else:
             model.make(f"copy_to({x.text}, devices[{device}])", device, x)
     if _can_be_summed(model, out) and random.random() < 0.4:
-        _sum_with_others(model, out)
+        _allreduce(model, out)
     else:
-        _overwrite_value(model, out)
+        _overwrite(model, out)
 
 
-def _overwrite_value(model: Model, out: Value) -> None:
+def _overwrite(model: Model, out: Value | None = None) -> None:
+    out = out or model.pick(lambda value: model.consumable(value.content))
     alike = [value for value in _alike(model, out) if model.consumable(out.content, value.content)]
     if alike and model.random.random() < 0.5:
         x = model.random.choice(alike)
@@ -180,17 +171,14 @@ def _overwrite_value(model: Model, out: Value) -> None:
     model.make(f"copy_to({x.text}, devices[{out.device}], out={out.text})", out.device, x, consumes=[out])
 
 
-def _allreduce(model: Model) -> None:
-    _sum_with_others(model, model.pick(lambda value: _can_be_summed(model, value)))
-
-
 def _can_be_summed(model: Model, value: Value) -> bool:
     return model.consumable(value.content) and all(x.dtype != bool for x in tree_leaves(value.content))
 
 
-def _sum_with_others(model: Model, first: Value) -> None:
+def _allreduce(model: Model, first: Value | None = None) -> None:
     """Sum a value with values of some other devices: such as are there, copies of it, or new ones."""
     random = model.random
+    first = first or model.pick(lambda value: _can_be_summed(model, value))
     terms = [first]
     others = [device for device in range(model.devices) if device != first.device]
     for device in random.sample(others, random.randint(min(1, len(others)), len(others))):
@@ -206,8 +194,7 @@ def _sum_with_others(model: Model, first: Value) -> None:
         else:
             terms.append(model.make(f"asarray({_like(first.content)}, devices[{device}])", device))
     random.shuffle(terms)
-    devices = [term.device for term in terms]
-    model.make_on(f"allreduce([{', '.join(term.text for term in terms)}])", devices, consumes=terms)
+    model.allreduce(terms)
 
 
 def _read(model: Model) -> None:

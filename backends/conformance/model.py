@@ -9,10 +9,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from backends.arrays import tree_leaves
-from backends.conformance.programs import Failure, Program, Statement
-from backends.conformance.reference import reference_namespace
-
-__all__ = ["Model", "UnsuitableError", "Value", "tuple_text"]
+from backends.conformance.programs import Failure, Program, Statement, reference_namespace
 
 Content: TypeAlias = Any
 """An array of NumPy, or a tuple of contents."""
@@ -70,9 +67,8 @@ class Model:
     ) -> Value:
         """Add the call of a verb that gives one value."""
         name = self._new_name("v")
-        names = _names((*uses, *consumes))
         stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
-        statement = Statement(f"{name} = backend.{call}", (name,), names, device, fails, stand_in)
+        statement = Statement(f"{name} = backend.{call}", (name,), _names(uses, consumes), device, fails, stand_in)
         self._add(statement, {name: device}, consumes)
         return self._values[name]
 
@@ -85,6 +81,11 @@ class Model:
         self._add(statement, made, consumes)
         return [self._values[name] for name in made]
 
+    def allreduce(self, terms: Sequence[Value]) -> list[Value]:
+        """Add the sum of values, one of each device."""
+        texts = ", ".join(term.text for term in terms)
+        return self.make_on(f"allreduce([{texts}])", [term.device for term in terms], consumes=terms)
+
     def read(self, value: Value) -> None:
         """Add a statement that brings a value to NumPy, to be compared."""
         self.read_from(f"backend.to_numpy({value.text})", value)
@@ -92,16 +93,16 @@ class Model:
     def read_from(self, source: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "") -> None:
         """Add a statement that computes what is to be compared: NumPy's arrays, or a number of Python's."""
         name = self._new_name("r")
-        names = _names((*uses, *consumes))
-        self._add(Statement(f"{name} = {source}", (name,), names, fails=fails, waits=True), consumes=consumes)
+        statement = Statement(f"{name} = {source}", (name,), _names(uses, consumes), fails=fails, waits=True)
+        self._add(statement, consumes=consumes)
 
     def do(
         self, call: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "", waits: bool = False
     ) -> None:
         """Add the call of a verb whose result is not used."""
-        names = _names((*uses, *consumes))
-        source = f"backend.{call}"
-        self._add(Statement(source, (), names, None, fails, "pass" if fails else "", waits), consumes=consumes)
+        stand_in = "pass" if fails else ""
+        statement = Statement(f"backend.{call}", (), _names(uses, consumes), None, fails, stand_in, waits)
+        self._add(statement, consumes=consumes)
 
     def drop(self, value: Value) -> None:
         """Add a statement that forgets a name; what shares its memory stays."""
@@ -174,8 +175,8 @@ def tuple_text(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
-def _names(values: Sequence[Value]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value.name for value in values))
+def _names(*values: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value.name for some in values for value in some))
 
 
 def _overlap(one: np.ndarray, other: np.ndarray) -> bool:

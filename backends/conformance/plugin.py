@@ -12,8 +12,6 @@ import pytest
 from backends.conformance.searching import Found, Limits, search
 from backends.registry import load
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""

@@ -10,12 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import tree_leaves, tree_map
-from backends.conformance.programs import Program, Statement, namespace_for
-from backends.conformance.reference import reference_namespace
+from backends.conformance.programs import Program, Statement, namespace_for, reference_namespace
 from backends.errors import BackendError, ComputationError
 from backends.protocol import VERBS, Backend
-
-__all__ = ["Finding", "expected_values", "run"]
 
 TOLERANCES = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-9}
 """By dtype; relative to the largest number of an array. All other dtypes must be equal."""

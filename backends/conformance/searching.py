@@ -1,23 +1,27 @@
-"""Draws programs and runs them, until something is found or the time is over."""
+"""Draws programs and runs them, until something is found or the time is over; what is found is made shorter."""
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 from time import monotonic
-from typing import final
+from typing import Any, ClassVar, final
 
+from backends.arrays import tree_leaves
 from backends.conformance.drawing import draw_program
+from backends.conformance.model import tuple_text
 from backends.conformance.programs import Program
-from backends.conformance.running import Finding
-from backends.conformance.shrinking import shrink
+from backends.conformance.running import Finding, expected_values
 from backends.conformance.worker import Loader, Worker
-
-__all__ = ["Found", "Limits", "program_of", "search"]
 
 RUNS_IN_SHRINKING = 5
 """What depends on the timing shows itself in one of so many runs, or else the program stays as long as it is."""
+MAX_SECONDS = 45
+MAX_ELEMENTS = 12
+"""So many numbers of an array are written out."""
+MAX_LEAVES = 6
 
 
 @final
@@ -67,7 +71,7 @@ def search(
     """Iterate over what is found, each kind once; `on_program` is told the number of programs and the seconds."""
     start = monotonic()
     kinds: set[str] = set()
-    with Worker(load, limits.deadline) as worker:
+    with closing(Worker(load, limits.deadline)) as worker:
         for number in count(limits.first):
             done, elapsed = number - limits.first, monotonic() - start
             on_program(done, elapsed)
@@ -85,8 +89,86 @@ def _shortest(worker: Worker, program: Program, finding: Finding) -> tuple[Progr
     # A hang costs its deadline each time.
     deadline = min(worker.deadline, 4)
     always = all(worker.run(program, 1, deadline) for _ in range(3))
-    return shrink(program, finding, lambda one: worker.run(one, 1 if always else RUNS_IN_SHRINKING, deadline))
+    return _shrink(program, finding, lambda one: worker.run(one, 1 if always else RUNS_IN_SHRINKING, deadline))
 
 
 def _without_numbers(finding: Finding) -> str:
     return re.sub(r"numbers.*|\(.*|[^a-zA-Z ]", "", finding.what)
+
+
+def _shrink(program: Program, finding: Finding, check: Callable[[Program], Finding | None]) -> tuple[Program, Finding]:
+    """Return a shorter program in which the same is found; `check` runs one."""
+    end = monotonic() + MAX_SECONDS
+    progress = True
+    while progress:
+        progress = False
+        for shorter in _shorter(program):
+            if monotonic() > end:
+                return program, finding
+            found = check(shorter)
+            if found and found.kind == finding.kind:
+                program, finding, progress = shorter, found, True
+                break
+    return program, finding
+
+
+def _shorter(program: Program) -> Iterator[Program]:
+    """Iterate over programs with fewer statements, or simpler ones, those first that lack most."""
+    threads = program.threads()
+    if len(threads) > 1:
+        for places in threads:
+            alone = tuple(replace(program.statements[place], thread=0) for place in places)
+            yield replace(program, statements=alone)
+    # The last statement of each thread waits for all.
+    removable = sorted(place for places in threads for place in places[:-1])
+    length = len(removable) // 2
+    while length:
+        for start in range(len(removable) - length, -1, -length):
+            yield program.without(removable[start : start + length])
+        length //= 2
+    values = expected_values(program)
+    for place, statement in enumerate(program.statements):
+        if statement.device is None or statement.uses == ():
+            continue
+        (name,) = statement.defines
+        leaves = list(tree_leaves(values[name]))
+        if len(leaves) <= MAX_LEAVES and all(leaf.size <= MAX_ELEMENTS or leaf.dtype.kind == "f" for leaf in leaves):
+            source = f"{name} = backend.asarray({_literal(values[name])}, devices[{statement.device}])"
+            simple = replace(statement, source=source, uses=(), fails="", stand_in="")
+            yield replace(program, statements=(*program.statements[:place], simple, *program.statements[place + 1 :]))
+
+
+def _literal(content: Any) -> str:
+    if isinstance(content, tuple):
+        return tuple_text([_literal(item) for item in content])
+    dtype = "bool" if content.dtype == bool else f"np.{content.dtype}"
+    if not content.size:
+        return f"np.zeros({content.shape}, {dtype})"
+    if content.size > MAX_ELEMENTS:
+        # Other numbers do as well, for the reference is computed anew.
+        return f"data({content.shape}, {dtype}, 3)"
+    return f"np.array({content.tolist()}, {dtype})".replace("nan", "np.nan")
+
+
+class Conformance:
+    """Holds a backend to the protocol. Abstract: a class of tests inherits from it, and says how to load the backend.
+
+    In a file of tests, for pytest:
+
+        from backends.conformance import Conformance
+
+        class TestMine(Conformance):
+            @staticmethod
+            def load(devices: int) -> Backend:
+                return backends.load("mine", devices)
+
+    `load` runs in another process, which must be able to import the file it stands in.
+    """
+
+    load: ClassVar[Loader]
+    limits = Limits(programs=100)
+
+    def test_random_programs_give_what_numpy_gives(self) -> None:
+        loading = f"{type(self).__name__}.load({{}})"
+        for found in search(type(self).load, self.limits):
+            raise AssertionError(f"{found.finding.what}, in program {found.number}:\n\n{found.text(loading)}")

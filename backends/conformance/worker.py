@@ -9,15 +9,12 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, final
 
 from backends.conformance.programs import Program
 from backends.conformance.running import Finding, run
 from backends.errors import BackendError
 from backends.protocol import Backend
-
-__all__ = ["Loader", "Worker"]
 
 Loader = Callable[[int], Backend]
 """Loads a backend with so many devices; it travels to another process, so it must be picklable."""
@@ -35,10 +32,8 @@ class Worker:
         self._process: Any = None
         self._connection: Connection
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
+        """End the process."""
         self._kill()
         self._folder.cleanup()
 
@@ -55,7 +50,8 @@ class Worker:
             answer: Finding | None = self._connection.recv()
         except (EOFError, ConnectionError):
             self._process.join(5)
-            return self._ended("hangs" if self._has_timed_out() else f"crashes the process ({self._how_it_ended()})")
+            timed_out = self._stacks.read_text(errors="replace").startswith("Timeout")
+            return self._ended("hangs" if timed_out else f"crashes the process ({self._how_it_ended()})")
         return answer
 
     def _start(self) -> None:
@@ -81,9 +77,6 @@ class Worker:
     def _how_it_ended(self) -> str:
         code = self._process.exitcode or 0
         return signal.Signals(-code).name if code < 0 else f"exit status {code}"
-
-    def _has_timed_out(self) -> bool:
-        return self._stacks.read_text(errors="replace").startswith("Timeout")
 
     def _ended(self, what: str) -> Finding:
         stacks = self._stacks.read_text(errors="replace") if self._stacks.exists() else ""

@@ -6,24 +6,69 @@ not look into wheels. It takes a library of that name that is already in the pro
 
 import ctypes
 import re
+from collections.abc import Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
+from typing import NamedTuple
 
-from backends.installation.cuda_wheels import (
-    DRIVER,
-    MXNET_CUDA_PACKAGE,
-    WHEELS,
-    Wheel,
-    diagnose_driver,
-    diagnose_missing_libraries,
-)
-from backends.installation.diagnosis import Diagnosis, InstallationError
+from backends.installation.frameworks import Diagnosis, InstallationError
 
-__all__ = ["load_cuda_libraries"]
-
-MXNET_CPU_PACKAGE = "mxnet"
-ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
+MXNET_CPU_PACKAGE, MXNET_CUDA_PACKAGE = "mxnet", "mxnet-cu112"
+"""The distributions of MXNet's builds."""
+DRIVER = "libcuda.so.1"
+"""The NVIDIA driver's library. No wheel holds it."""
+CPU_ENVIRONMENT = "python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/pip install 'parallel-core[mxnet]'"
+"""The command that makes an environment for MXNet's CPU build."""
 INSTALL = f"pip install 'parallel-core[{MXNET_CUDA_PACKAGE}]'"
+ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
+
+
+class Wheel(NamedTuple):
+    """A distribution and the libraries in it that MXNet needs."""
+
+    name: str
+    version: str
+    sonames: tuple[str, ...]
+
+    @property
+    def requirement(self) -> str:
+        """The distribution with its version, as in the extra of setup.cfg."""
+        return self.name + self.version
+
+    @property
+    def reinstall(self) -> str:
+        """The command that writes its files again."""
+        return f"pip install --force-reinstall --no-deps '{self.requirement}'"
+
+
+# In the order of loading: each needs only those before it.
+WHEELS = (
+    Wheel("nvidia-cuda-runtime-cu11", "==11.8.89", ("libcudart.so.11.0",)),
+    Wheel("nvidia-cuda-nvrtc-cu11", "==11.8.89", ("libnvrtc.so.11.2",)),
+    Wheel("nvidia-cublas-cu11", "==11.11.3.6", ("libcublasLt.so.11", "libcublas.so.11")),
+    Wheel("nvidia-cusolver-cu11", "==11.4.1.48", ("libcusolver.so.11",)),
+    Wheel("nvidia-cufft-cu11", "==10.9.0.58", ("libcufft.so.10",)),
+    Wheel("nvidia-curand-cu11", "==10.3.0.86", ("libcurand.so.10",)),
+    Wheel("nvidia-nvtx-cu11", "==11.8.86", ("libnvToolsExt.so.1",)),
+    Wheel("nvidia-nccl-cu11", "==2.21.5", ("libnccl.so.2",)),
+    # cuDNN 9 has another soname.
+    Wheel("nvidia-cudnn-cu11", "<9", ("libcudnn.so.8",)),
+)
+
+
+def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
+    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any of them."""
+    needed = [f"{soname} ({wheel.requirement})" for soname in sonames for wheel in WHEELS if soname in wheel.sonames]
+    return Diagnosis(f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", INSTALL) if needed else None
+
+
+def diagnose_driver(reason: str = "not found") -> Diagnosis:
+    """Return what to do if the NVIDIA driver's library cannot be loaded."""
+    return Diagnosis(
+        f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {MXNET_CUDA_PACKAGE} needs it: install the "
+        "driver, or use MXNet's CPU build in another environment",
+        CPU_ENVIRONMENT,
+    )
 
 
 def load_cuda_libraries() -> None:
@@ -37,13 +82,13 @@ def load_cuda_libraries() -> None:
         return
     if _installed_distribution(MXNET_CPU_PACKAGE):
         cause = f"{MXNET_CPU_PACKAGE} and {MXNET_CUDA_PACKAGE} are both installed, and overwrite each other's files"
-        raise _failure(cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}")
+        raise _error(cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}")
     try:
         ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
     except OSError as error:
         reason = "not found" if ABSENT.search(str(error)) else str(error)
         raise InstallationError(diagnose_driver(reason)) from error
-    absent = []
+    absent: dict[str, None] = {}
     for wheel in WHEELS:
         for soname in wheel.sonames:
             try:
@@ -52,9 +97,9 @@ def load_cuda_libraries() -> None:
             except OSError as error:
                 missing = ABSENT.search(str(error))
                 if missing is None:
-                    raise _failure(f"{soname} cannot be loaded ({error})", _reinstall(wheel)) from error
-                absent.append(missing[1])
-    if absent and (diagnosis := diagnose_missing_libraries(list(dict.fromkeys(absent)))):
+                    raise _error(f"{soname} cannot be loaded ({error})", wheel.reinstall) from error
+                absent[missing[1]] = None
+    if diagnosis := diagnose_missing_libraries([*absent]):
         raise InstallationError(diagnosis)
 
 
@@ -72,23 +117,18 @@ def _path(wheel: Wheel, soname: str) -> str | None:
 
 
 def _overwritten(wheel: Wheel, file: str) -> InstallationError:
-    others = sorted({other.name for other in distributions() if any(str(one) == file for one in other.files or ())})
-    others.remove(wheel.name)
-    if not others:
-        return _failure(f"{file} is not as {wheel.name} installed it", _reinstall(wheel))
-    names = " ".join(others)
-    return _failure(
+    owners = {one.name for one in distributions() if any(str(other) == file for other in one.files or ())}
+    names = " ".join(sorted(owners - {wheel.name}))
+    if not names:
+        return _error(f"{file} is not as {wheel.name} installed it", wheel.reinstall)
+    return _error(
         f"{file} of {wheel.name} was overwritten by {names}: {MXNET_CUDA_PACKAGE} and a CUDA build of another "
         "framework need an environment each",
-        f"pip uninstall --yes {names} && {_reinstall(wheel)}",
+        f"pip uninstall --yes {names} && {wheel.reinstall}",
     )
 
 
-def _reinstall(wheel: Wheel) -> str:
-    return f"pip install --force-reinstall --no-deps '{wheel.requirement}'"
-
-
-def _failure(cause: str, command: str) -> InstallationError:
+def _error(cause: str, command: str) -> InstallationError:
     return InstallationError(Diagnosis(cause, command))
 
 

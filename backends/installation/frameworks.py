@@ -10,25 +10,57 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from backends.installation.diagnosis import Diagnosis, InstallationError
-from backends.installation.gpus import Gpus, InstallationFailure
-from backends.registry import registered
+from backends.errors import BackendError
+from backends.registry import offered
 
-__all__ = [
-    "Installation",
-    "KnownFailures",
-    "diagnose",
-    "diagnose_absence",
-    "diagnose_environment",
-    "diagnose_installed",
-    "failure_of",
-    "installation_of",
-    "list_gpus",
-]
 
-INSTALLATIONS_GROUP = "parallel_core.installations"
-"""The group of entry points; each is called as its backend, and names an `Installation` in a module that imports no
-framework."""
+@dataclass(frozen=True)
+class Diagnosis:
+    """A cause in one sentence, without a full stop, and the exact command that mends it: empty if that is not known."""
+
+    cause: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.command}"
+
+
+class InstallationError(BackendError):
+    """A framework cannot be used as it is installed, and the diagnosis says what to do."""
+
+    def __init__(self, diagnosis: Diagnosis) -> None:
+        super().__init__(str(diagnosis))
+        self.diagnosis = diagnosis
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None for what is not told.
+
+    `peers` are the GPUs whose memory it can reach without the host; `driver` is the driver's version.
+    """
+
+    index: int
+    name: str | None
+    memory_bytes: int | None
+    compute_capability: str | None
+    peers: tuple[int, ...] | None = None
+    driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of a framework. `cuda` is what it was built for, empty for a CPU build.
+
+    `failure` is why it can use none; `page_locked` is why host memory cannot be page-locked, None if it can or nobody
+    tried.
+    """
+
+    cuda: str = ""
+    devices: tuple[Gpu, ...] = ()
+    failure: Diagnosis | None = None
+    page_locked: Diagnosis | None = None
+
 
 KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | None]]
 
@@ -67,11 +99,8 @@ class Installation:
 
 def installation_of(framework: str) -> Installation:
     """Return what a framework declares, by the name of its backend; the defaults if it declares nothing."""
-    for entry in registered(INSTALLATIONS_GROUP):
-        if entry.name == framework:
-            declared: Installation = entry.load()
-            return declared
-    return Installation()
+    declared: Installation = offered("installation").get(framework, Installation)()
+    return declared
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
@@ -108,10 +137,10 @@ def _rival(wanted: str) -> str | None:
         return None
     if not wanted or _takes(wanted, have):
         return None
-    for entry in registered(INSTALLATIONS_GROUP):
-        other: Installation = entry.load()
+    for name, load in offered("installation").items():
+        other: Installation = load()
         if other.numpy and _takes(other.numpy, have) and find_spec(other.module) is not None:
-            return entry.name
+            return name
     return None
 
 
@@ -122,24 +151,9 @@ def _takes(versions: str, installed: str) -> bool:
     return SpecifierSet(versions).contains(installed, prereleases=True)
 
 
-def diagnose_installed(framework: str) -> Diagnosis | None:
-    """Return why the versions that are installed cannot be used; None if nothing is known against them."""
-    return installation_of(framework).installed()
-
-
-def diagnose_environment(framework: str, environment: Mapping[str, str]) -> Mapping[str, Diagnosis]:
-    """Return the environment variables with which importing the framework would block, or fail later."""
-    return installation_of(framework).harmful_variables(environment)
-
-
-def list_gpus(framework: str) -> Gpus:
-    """List the GPUs of a framework, which must be imported."""
-    return installation_of(framework).gpus()
-
-
-def failure_of(framework: str, error: BaseException) -> InstallationFailure:
-    """Put an error into one line, with its diagnosis if it is known."""
+def failure_of(framework: str, error: BaseException) -> Diagnosis:
+    """Return an error's diagnosis; the error in one line, without a command, if it is not known."""
     if isinstance(error, InstallationError):
-        return InstallationFailure(error.diagnosis.cause, error.diagnosis)
+        return error.diagnosis
     text = f"{type(error).__name__}: {error}"
-    return InstallationFailure(" ".join(text.split()), diagnose(framework, text))
+    return diagnose(framework, text) or Diagnosis(" ".join(text.split()))

@@ -14,10 +14,10 @@ import numpy as np
 
 from backends.errors import BackendError, ComputationError
 
-__all__ = ["compute_capability", "main", "reason_against", "reason_of_failure"]
-
 MAX_PROBE_SECONDS = 120.0
 """Importing a framework with its CUDA libraries from a cold disk takes most of it."""
+NO_CODE = ("no kernel image is available", "invalid device function")
+"""CUDA's messages, in lower case, for a binary that has no machine code for a GPU."""
 # cuda.h
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
@@ -43,38 +43,31 @@ def reason_against(framework: str, index: int) -> str:
 
 
 def reason_of_failure(status: int, errors: str, capability: str | None) -> str:
-    """Return why a probe failed, empty if it did not, from its exit status and its standard error.
-
-    `capability` is the GPU's compute capability, None if it is not known.
-    """
+    """Return why a probe failed, empty if it did not; `capability` is the GPU's compute capability, None if unknown."""
     if status == 0:
         return ""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     if status < 0:
         reason = f"the process died of {signal.Signals(-status).name}"
-    elif missing := next((line for line in lines if _says_no_code(line)), ""):
-        reason = missing
+    elif any(words in line.lower() for line in lines for words in NO_CODE):
+        reason = "its binary holds no code for this GPU"
     else:
         reason = lines[-1] if lines else f"exit status {status}"
-    prefix = f"its compute capability is {capability}: " if capability else ""
-    return prefix + ("its binary holds no code for this GPU" if _says_no_code(reason) else reason)
+    return f"its compute capability is {capability}: {reason}" if capability else reason
 
 
 def compute_capability(index: int) -> str | None:
     """Return a GPU's compute capability, such as `9.0`, from NVIDIA's driver; None if the driver does not tell."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
     device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     try:
+        driver = ctypes.CDLL("libcuda.so.1")
         failed = (
             driver.cuInit(0)
             or driver.cuDeviceGet(ctypes.byref(device), index)
             or driver.cuDeviceGetAttribute(ctypes.byref(major), CAPABILITY_MAJOR, device)
             or driver.cuDeviceGetAttribute(ctypes.byref(minor), CAPABILITY_MINOR, device)
         )
-    except AttributeError:
+    except (OSError, AttributeError):
         return None
     return None if failed else f"{major.value}.{minor.value}"
 
@@ -96,7 +89,3 @@ def main() -> None:
         sys.exit(" ".join(str(error).split()))
     if two[0] != 2:
         sys.exit(f"1 + 1 gave {two[0]} there")
-
-
-def _says_no_code(line: str) -> bool:
-    return "no kernel image is available" in line or "invalid device function" in line.lower()

@@ -11,11 +11,8 @@ from collections.abc import Callable, Collection
 from types import ModuleType
 
 from backends.errors import BackendError
-from backends.installation.diagnosis import InstallationError
-from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, diagnose_installed
+from backends.installation.frameworks import InstallationError, diagnose, diagnose_absence, installation_of
 from backends.protocol import FrameworkSettings
-
-__all__ = ["import_framework"]
 
 _imported_with: dict[str, FrameworkSettings] = {}
 
@@ -47,9 +44,9 @@ def import_framework(
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
-        for wrong in (*diagnose_environment(name, os.environ).values(), diagnose_installed(name)):
-            if wrong is not None:
-                raise InstallationError(wrong)
+        declared = installation_of(name)
+        for wrong in filter(None, (*declared.harmful_variables(os.environ).values(), declared.installed())):
+            raise InstallationError(wrong)
         prepare()
         # A framework's own deprecated imports do not concern its users.
         with warnings.catch_warnings():
@@ -57,21 +54,16 @@ def import_framework(
             module = importlib.import_module(name)
     except Exception as error:
         _apply(before)
-        raise _failure(name, error, requirement) from error
+        if isinstance(error, InstallationError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        absent = isinstance(error, ModuleNotFoundError) and error.name == name
+        if diagnosis := diagnose_absence(name) if absent else diagnose(name, reason):
+            raise InstallationError(diagnosis) from error
+        raise BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}") from error
     _apply({variable: before[variable] for variable in read_once})
     _imported_with[name] = dict(settings)
     return module
-
-
-def _failure(name: str, error: Exception, requirement: str) -> BackendError:
-    if isinstance(error, InstallationError):
-        return error
-    if isinstance(error, ModuleNotFoundError) and error.name == name:
-        return InstallationError(diagnose_absence(name))
-    reason = f"{type(error).__name__}: {error}"
-    if diagnosis := diagnose(name, reason):
-        return InstallationError(diagnosis)
-    return BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}")
 
 
 def _apply(settings: FrameworkSettings) -> None:

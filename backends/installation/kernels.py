@@ -6,7 +6,7 @@ about who schedules better, so a result holds both: names for the reader, and a 
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,24 +15,7 @@ import numpy as np
 
 from backends.host import blas_libraries, one_blas_thread, processor_flags
 from backends.protocol import Array, Backend
-from backends.registry import registered
-
-__all__ = [
-    "FrameworkKernels",
-    "Kernels",
-    "Product",
-    "best_instruction_set",
-    "better_core_type",
-    "blas",
-    "kernels_of",
-    "libraries_of",
-    "onednn",
-    "product_of",
-]
-
-KERNELS_GROUP = "parallel_core.kernels"
-"""The group of entry points; each names a module with the functions of `FrameworkKernels`. A framework without one
-computes with the BLAS in its package, if there is one."""
+from backends.registry import offered
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
 """The environment variable by which OpenBLAS is told its core type. It is read when the library is loaded."""
@@ -140,19 +123,22 @@ def blas(package: str, threads: int) -> list[Kernels]:
     """List every BLAS in a framework's package."""
     names = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS"}
     return [
-        Kernels(
-            names.get(library.internal_api, library.internal_api),
-            library.version,
-            getattr(library, "architecture", None),
-            threads,
-        )
-        for library in blas_libraries(package)
+        Kernels(names.get(one.internal_api, one.internal_api), one.version, getattr(one, "architecture", None), threads)
+        for one in blas_libraries(package)
     ]
 
 
 def onednn(version: str | None, threads: int) -> Kernels:
     """Describe a oneDNN: it takes the best instructions that the processor and the environment allow."""
-    return Kernels("oneDNN", version, best_instruction_set(processor_flags(), _onednn_limit(os.environ)), threads)
+    limit = next((os.environ[name].upper() for name in ONEDNN_LIMITS if os.environ.get(name)), "")
+    return Kernels("oneDNN", version, best_instruction_set(processor_flags(), limit), threads)
+
+
+def best_instruction_set(flags: frozenset[str], limit: str = "") -> str | None:
+    """Return the best instructions of INSTRUCTION_SETS that flags allow, up to a limit in the words of oneDNN."""
+    # Unknown limits are ignored, as oneDNN does; `AVX512_CORE` is longer than what it begins with, as is `AVX2_VNNI`.
+    first = next((place for place, (_, begin, _) in enumerate(INSTRUCTION_SETS) if limit.startswith(begin)), 0)
+    return next((name for name, _, needed in INSTRUCTION_SETS[first:] if needed <= flags), None)
 
 
 def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
@@ -166,21 +152,6 @@ def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
     return AVX2_CORE_TYPE if can_do_better else None
 
 
-def best_instruction_set(flags: frozenset[str], limit: str = "") -> str | None:
-    """Return the best instructions of INSTRUCTION_SETS that flags allow, up to a limit in the words of oneDNN."""
-    begins = [begin for _, begin, _ in INSTRUCTION_SETS]
-    # Unknown limits are ignored, as oneDNN does; `AVX512_CORE` is longer than what it begins with, as is `AVX2_VNNI`.
-    first = next((place for place, begin in enumerate(begins) if limit.startswith(begin)), 0)
-    return next((name for name, _, needed in INSTRUCTION_SETS[first:] if needed <= flags), None)
-
-
-def _onednn_limit(environment: Mapping[str, str]) -> str:
-    return next((environment[name].upper() for name in ONEDNN_LIMITS if environment.get(name)), "")
-
-
 def _framework(name: str) -> FrameworkKernels | None:
-    for entry in registered(KERNELS_GROUP):
-        if entry.name == name:
-            module: FrameworkKernels = entry.load()
-            return module
-    return None
+    load = offered("kernels").get(name)
+    return load() if load else None

@@ -12,12 +12,9 @@ import msgspec
 import numpy as np
 
 from backends.errors import BackendError
-from backends.installation.frameworks import failure_of, installation_of, list_gpus
-from backends.installation.gpus import Gpus, InstallationFailure
+from backends.installation.frameworks import Diagnosis, Gpus, failure_of, installation_of
 from backends.installation.kernels import Kernels, Product, kernels_of, product_of
 from backends.registry import load
-
-__all__ = ["DEFAULT_ENGINE", "Probe", "main", "probe"]
 
 DEFAULT_ENGINE = "default"
 """Stands for a backend's own default engine."""
@@ -35,7 +32,7 @@ class Probe:
     engine: str
     version: str = ""
     gpus: Gpus = field(default_factory=Gpus)
-    failure: InstallationFailure | None = None
+    failure: Diagnosis | None = None
     imported: bool = True
     kernels: tuple[Kernels, ...] = ()
     product: Product | None = None
@@ -47,6 +44,7 @@ def probe(framework: str, engine: str) -> Probe:
     Imports the framework into this process. `engine` is `async`, `sync` or DEFAULT_ENGINE. Never raises.
     """
     x = np.array([[1, 2], [3, 4]], dtype=np.float32)
+    declared = installation_of(framework)
     try:
         backend = load(framework, 1, "cpu", None if engine == DEFAULT_ENGINE else engine, threads_per_device=1)
         loaded = backend.asarray(x, backend.devices[0])
@@ -57,13 +55,13 @@ def probe(framework: str, engine: str) -> Probe:
             framework,
             backend.engine,
             str(backend.version),
-            list_gpus(framework),
+            declared.gpus(),
             kernels=kernels_of(backend),
             product=product_of(backend),
         )
     except Exception as error:
-        module = installation_of(framework).module or framework
-        return Probe(framework, engine, failure=failure_of(framework, error), imported=module in sys.modules)
+        imported = (declared.module or framework) in sys.modules
+        return Probe(framework, engine, failure=failure_of(framework, error), imported=imported)
 
 
 def main() -> None:

@@ -1,6 +1,15 @@
 """JAX: every launch is a compiled program, and XLA's CPU client queues it."""
 
-__all__ = ["TITLE"]
+from backends.registry import Offer
 
-TITLE = "JAX"
-"""What readers call it."""
+__all__ = ["OFFER"]
+
+OFFER = Offer(
+    title="JAX",
+    backend="backends.jax.backend:JAXBackend",
+    variants="backends.jax.variants:VARIANTS",
+    installation="backends.jax.installation:INSTALLATION",
+    kernels="backends.jax.kernels",
+    profiler="backends.jax.profiler",
+    group="backends.jax.process_group:join_jax",
+)

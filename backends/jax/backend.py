@@ -19,12 +19,11 @@ from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.importing import import_framework
+from backends.jax.kernels import device_with_pool
 from backends.jax.process_group import by_another_rank
 from backends.jax.variants import STEP_COMPILED
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
 from backends.registry.variants import check_device_kinds, choose_variants
-
-__all__ = ["JAXBackend"]
 
 DTYPES = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
@@ -60,18 +59,18 @@ class JAXBackend(BaseBackend):
         self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
         self.settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
         self._jax = import_framework("jax", self.settings, requirement="jax 0.10 or later")
-        from backends.jax import clients, compiling, ops, pending, steps
+        from backends.jax import arguments, compiling, ops, steps
 
         compiling.keep_programs()
         self.ops: Ops = ops
         self.version: str = self._jax.__version__
-        self._compiling, self._array, self._values = compiling, pending.ARRAYS, steps.values
+        self._compiling, self._array, self._values = compiling, arguments.ARRAYS, steps.values
         asynchronous = self.engine == "async"
         self.cores: Sequence[set[int]] = cores_of(self.devices, self.threads_per_device if asynchronous else None)
         # A thread more than cores: it copies while the others compute.
         threads = self.threads_per_device + asynchronous
         self._own = {
-            device: clients.device_with_pool(device.index, cores, threads, asynchronous)
+            device: device_with_pool(device.index, cores, threads, asynchronous)
             for device, cores in zip(self.devices, self.cores, strict=True)
         }
         # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the time.
@@ -134,7 +133,8 @@ class JAXBackend(BaseBackend):
         try:
             if out is not None:
                 tree_map(lambda *pair: check_equal(pair, "copy_to with out"), out, x)
-                self._check_on(out, device)
+                for own in {self.device_of(leaf) for leaf in tree_leaves(out)} - {device}:
+                    raise ValueError(f"a copy to {device} cannot be written to an array on {own}")
             copied = self._copies(x, place)
         except Exception as error:
             self._fail(error, f"on {device}")
@@ -184,11 +184,6 @@ class JAXBackend(BaseBackend):
         if own not in self._names:
             raise BackendError(f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}")
         return self._names[own]
-
-    def _check_on(self, x: Array, device: Device) -> None:
-        for leaf in tree_leaves(x):
-            if (own := self.device_of(leaf)) != device:
-                raise ValueError(f"a copy to {device} cannot be written to an array on {own}")
 
     def _copies(self, x: Array, place: Any) -> Array:
         return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), self._values(x))

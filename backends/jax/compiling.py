@@ -13,45 +13,29 @@ once; a number that it captures, and that has changed, makes another program. Th
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial, wraps
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, TypeVar, final
 
 import jax
-import numpy as np
-from jax import monitoring
+from jax import lax, monitoring
 
-from backends.arrays import rebuilt
 from backends.devices import Device
 from backends.host import tell_compiling
-from backends.jax.identity import identity
-from backends.jax.names import plain, program_name
-from backends.jax.pending import ARRAYS
-from backends.jax.tracing import KEEPING_BARRIERS, Check, collecting_checks, one_by_one
+from backends.jax.arguments import ARRAYS, INPUTS, Fixed, filled, spec_of
+from backends.jax.profiler import plain, program_name
 from backends.profiling.marks import function_name
-
-__all__ = ["COMPILED_SOONER", "Compiled", "Program", "compiled", "is_unit", "keep_programs", "run", "use"]
 
 T = TypeVar("T")
 MOST_PROGRAMS = 1024
 """Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
-
-
 WORTH_KEEPING = 0.05
 """Seconds of compiling from which a program is kept on disk."""
 
 
-@final
-class _Launching(threading.local):
-    compiled = False
-    """Whether this thread's launch made a program."""
-    is_timed = False
-    """Whether this thread's launch is timed as a whole."""
-
-
-_launching = _Launching()
 COMPILING = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
 """JAX's events of a program that is new: it is written down for XLA, and XLA compiles it."""
 COMPILED_SOONER: Mapping[str, bool | int | str] = {
@@ -60,6 +44,9 @@ COMPILED_SOONER: Mapping[str, bool | int | str] = {
     # Parts that are compiled in parallel repeat work, and a device's programs compile on few cores anyway.
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+
+KEEPING_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+"""Options with which a unit is compiled: on CPUs XLA drops barriers before it merges operations."""
 
 
 @final
@@ -71,6 +58,77 @@ class Compiled:
 
 
 compiled = Compiled()
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Check:
+    """Whether a program has failed, which the device computes beside its result, and what is wrong then."""
+
+    failed: Any
+    message: str = field(metadata={"static": True})
+
+
+@final
+class _Thread(threading.local):
+    compiled = False
+    """Whether this thread's launch made a program."""
+    is_timed = False
+    """Whether this thread's launch is timed as a whole."""
+    checks: list[Check] | None = None
+    """Those of what is being traced."""
+    is_unit = False
+    last: Any = None
+    """The last result in a unit."""
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def collecting_checks() -> Iterator[list[Check]]:
+    """Collect the checks of what is traced within the context, which is no part of a unit around it."""
+    outer = _thread.checks, _thread.is_unit
+    _thread.checks, _thread.is_unit = [], False
+    try:
+        yield _thread.checks
+    finally:
+        _thread.checks, _thread.is_unit = outer
+
+
+def fail_if(failed: Any, message: str) -> None:
+    """Let the program that is being traced fail if `failed` turns out to be true."""
+    if _thread.checks is not None:
+        _thread.checks.append(Check(failed, message))
+
+
+def one_by_one(fn: Callable[..., Any], *args: Any) -> Any:
+    """Trace a function so that XLA neither merges its operations, nor leaves out those that it has seen before."""
+    outer = _thread.is_unit, _thread.last
+    _thread.is_unit, _thread.last = True, None
+    try:
+        return fn(*args)
+    finally:
+        _thread.is_unit, _thread.last = outer
+
+
+def kept_in_units(op: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Let an operation be traced in a unit behind a barrier, and so that no other one has the same operands.
+
+    XLA would make one kernel of several operations: a unit does all of them.
+    """
+
+    @wraps(op)
+    def call(*operands: Any) -> jax.Array:
+        if not _thread.is_unit:
+            return op(*operands)
+        arrays = [x for x in operands if isinstance(x, jax.Array)]
+        before = [] if _thread.last is None else [_thread.last]
+        tied = iter(lax.optimization_barrier((*arrays, *before)))
+        _thread.last = op(*(next(tied) if isinstance(x, jax.Array) else x for x in operands))
+        return _thread.last
+
+    return call
 
 
 def keep_programs() -> None:
@@ -87,8 +145,8 @@ def _count(event: str, seconds: float, **_: Any) -> None:
     if event in COMPILING:
         compiled.seconds += seconds
         compiled.programs += event == COMPILING[-1]
-        _launching.compiled = True
-        if not _launching.is_timed:
+        _thread.compiled = True
+        if not _thread.is_timed:
             tell_compiling(seconds)
 
 
@@ -105,30 +163,29 @@ def use(
 ) -> T:
     """Call a function with the program of a launch, which it traces or runs, and with its inputs."""
     started = perf_counter()
-    _launching.compiled, _launching.is_timed = False, True
+    _thread.compiled, _thread.is_timed = False, True
     try:
-        return _use(device, fn, args, call)
+        launched, inputs = Fixed(fn), list[Any]()
+        program = _program(device, launched, tuple(spec_of(arg, inputs, INPUTS) for arg in args))
+        if not program.needs_numbers:
+            try:
+                return call(program, inputs)
+            except jax.errors.ConcretizationTypeError:
+                # It decides on a fraction's value, or it is wrong: then it fails again.
+                program.needs_numbers = True
+        inputs = []
+        return call(_program(device, launched, tuple(spec_of(arg, inputs, ARRAYS) for arg in args)), inputs)
     finally:
-        _launching.is_timed = False
-        if _launching.compiled:
+        _thread.is_timed = False
+        if _thread.compiled:
             # Of tracing, which JAX tells in parts that hold each other, too.
             tell_compiling(perf_counter() - started)
 
 
-def _use(
-    device: Device, fn: Callable[..., Any], args: Sequence[Any], call: Callable[["Program", Sequence[Any]], T]
-) -> T:
-    inputs: list[Any] = []
-    program = _program(_Key(device, fn, tuple(_spec(arg, inputs, _is_input) for arg in args)))
-    if not program.needs_numbers:
-        try:
-            return call(program, inputs)
-        except jax.errors.ConcretizationTypeError:
-            # It decides on a fraction's value, or it is wrong: then it fails again.
-            program.needs_numbers = True
-    inputs = []
-    program = _program(_Key(device, fn, tuple(_spec(arg, inputs, _is_array) for arg in args)))
-    return call(program, inputs)
+@lru_cache(MOST_PROGRAMS)
+def _program(device: Device, launched: Fixed, specs: tuple[Hashable, ...]) -> "Program":
+    # XLA compiles for each device anyway.
+    return Program(device, launched, specs)
 
 
 def is_unit(fn: Callable[..., Any]) -> bool:
@@ -140,16 +197,17 @@ def is_unit(fn: Callable[..., Any]) -> bool:
 class Program:
     """What is launched by a function with arguments of some form."""
 
-    def __init__(self, device: Device, fn: Callable[..., Any], specs: tuple[Any, ...], function: Hashable) -> None:
+    def __init__(self, device: Device, launched: Fixed, specs: tuple[Any, ...]) -> None:
+        fn: Callable[..., Any] = launched.value
         self.needs_numbers = False
-        self.function, self.name = function, plain(function_name(fn))
+        self.function, self.name = launched, plain(function_name(fn))
         """What is equal for equal functions, and how it is called in a profile."""
         self._shapes: dict[Hashable, Any] = {}
 
         def traced(*inputs: Any) -> tuple[Any, list[Check]]:
             given = iter(inputs)
             with collecting_checks() as checks:
-                result = fn(*(_filled(spec, given) for spec in specs))
+                result = fn(*(filled(spec, given) for spec in specs))
             return result, checks
 
         traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)
@@ -165,79 +223,3 @@ class Program:
         if key not in self._shapes:
             self._shapes[key], _ = self.within.eval_shape(*inputs)
         return self._shapes[key]
-
-
-@final
-class _Key:
-    """A function with what it is launched on, equal to another one if both make the same program."""
-
-    __slots__ = ("_hash", "_identity", "device", "fn", "function", "specs")
-
-    def __init__(self, device: Device, fn: Callable[..., Any], specs: tuple[Any, ...]) -> None:
-        self.device, self.fn, self.specs = device, fn, specs
-        # XLA compiles for each device anyway.
-        self.function = identity(fn)
-        self._identity = device, self.function, specs
-        self._hash = hash(self._identity)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._identity == other._identity
-
-
-@lru_cache(MOST_PROGRAMS)
-def _program(key: _Key) -> Program:
-    return Program(key.device, key.fn, key.specs, key.function)
-
-
-@final
-class _Input:
-    """The place of an input."""
-
-
-@final
-@dataclass(frozen=True)
-class _Fixed:
-    """What is part of the program."""
-
-    identity: Hashable
-    value: Any
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fixed) and self.identity == other.identity
-
-
-INPUT = _Input()
-
-
-def _is_input(x: Any) -> bool:
-    return isinstance(x, (*ARRAYS, float, np.floating))
-
-
-def _is_array(x: Any) -> bool:
-    return isinstance(x, ARRAYS)
-
-
-def _spec(x: Any, inputs: list[Any], is_input: Callable[[Any], bool]) -> Any:
-    """Append the inputs among an argument to a list, and return what is left."""
-    if is_input(x):
-        # NumPy's own numbers have a dtype that may win over the arrays'.
-        inputs.append(x if isinstance(x, ARRAYS) else float(x))
-        return INPUT
-    if isinstance(x, tuple | list):
-        return (type(x), *(_spec(item, inputs, is_input) for item in x))
-    return _Fixed(identity(x), x)
-
-
-def _filled(spec: Any, given: Iterator[Any]) -> Any:
-    if spec is INPUT:
-        return next(given)
-    if isinstance(spec, _Fixed):
-        return spec.value
-    kind, *items = spec
-    return rebuilt(kind, (_filled(item, given) for item in items))

@@ -3,10 +3,7 @@
 import re
 from importlib.metadata import PackageNotFoundError, version
 
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import Installation
-
-__all__ = ["INSTALLATION"]
+from backends.installation.frameworks import Diagnosis, Installation
 
 OLDEST = {"jax": (0, 10), "numpy": (2,)}
 """The versions that it takes: JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""

@@ -1,21 +1,28 @@
-"""Which kernels JAX computes with: XLA gives products to YNNPACK and convolutions to Eigen, and compiles all else.
+"""The clients of XLA that serve logical devices, and the kernels that JAX computes with.
 
-All of them are in jaxlib, and only XLA has a version. What a product became is read in a program of one.
+There is a client for each device, with a pool of threads on the device's cores. Devices of one client
+(`jax_num_cpu_devices`) share its pool, from which each operator takes all threads: on them nothing says which cores
+compute for which device.
+
+XLA gives products to YNNPACK and convolutions to Eigen, and compiles all else. All of them are in jaxlib, and only XLA
+has a version. What a product became is read in a program of one.
 """
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from backends.errors import BackendError
 from backends.host import on_cores, processor_flags
 from backends.installation.kernels import Kernels, best_instruction_set
 from backends.protocol import Array
 
-__all__ = ["libraries", "one_thread"]
-
+POOL_SIZE = "NPROC"
+"""The environment variable by which XLA is told the size of a pool, when a client is made."""
 CONVOLVES = "Eigen"
 MULTIPLIES = {"__ynn_fusion": "YNNPACK", "__onednn": "oneDNN"}
 """How a compiled program names a library, of those that it may be built for."""
@@ -24,6 +31,46 @@ SIDE = 512
 POOL = "tf_XLAEigen"
 """How Linux names the threads of XLA's pools."""
 TASKS = Path("/proc/self/task")
+_first_process = os.getpid()
+"""XLA ends a forked child that makes a client."""
+
+
+def device_with_pool(index: int, cores: Collection[int], threads: int, asynchronous: bool) -> Any:
+    """Return JAX's device of a client that computes on some cores with so many threads.
+
+    Raises BackendError in a process that was forked after this module was imported.
+    """
+    return _device_of(os.getpid(), index, frozenset(cores), threads, asynchronous)
+
+
+@cache
+def _device_of(_: int, index: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:  # noqa: ARG001
+    # Kept for the life of the process: programs that are compiled for a client keep it anyway.
+    from jaxlib import xla_client
+
+    if _first_process != os.getpid():
+        raise BackendError(
+            "jax cannot be loaded in a process that was forked after it was loaded: start processes by "
+            "multiprocessing's 'spawn' method"
+        )
+    with pool_of(threads), on_cores(set(cores)):
+        client = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1)
+    (device,) = client.devices()
+    return device
+
+
+@contextmanager
+def pool_of(threads: int) -> Iterator[None]:
+    """Give clients that are made within the context a pool of so many threads."""
+    before = os.environ.get(POOL_SIZE)
+    os.environ[POOL_SIZE] = str(threads)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[POOL_SIZE]
+        else:
+            os.environ[POOL_SIZE] = before
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
@@ -47,9 +94,9 @@ def libraries(threads: int) -> Sequence[Kernels]:
 def _compiled_product() -> Any:
     import jax
 
-    from backends.jax import clients, ops
+    from backends.jax import ops
 
-    place = jax.sharding.SingleDeviceSharding(clients.device_with_pool(0, (), 1, asynchronous=False))
+    place = jax.sharding.SingleDeviceSharding(device_with_pool(0, (), 1, asynchronous=False))
     matrix = jax.ShapeDtypeStruct((SIDE, SIDE), "float32", sharding=place)
     return jax.jit(ops.matmul).lower(matrix, matrix).compile().runtime_executable()
 

@@ -14,8 +14,6 @@ from typing import Any, TypeAlias, final
 from backends.process_groups.addresses import connect_to, listen_at
 from backends.process_groups.group import GroupError
 
-__all__ = ["Meeting", "Message", "meet"]
-
 Message: TypeAlias = Any
 """What JSON can say."""
 

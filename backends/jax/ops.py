@@ -4,7 +4,7 @@ They are called while a launched function is traced, and compute nothing by them
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, TypeAlias
@@ -14,51 +14,41 @@ from jax import lax
 from jax import numpy as jnp
 
 from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_leaves, tree_map
-from backends.jax.tracing import collecting_checks, fail_if, one_by_one, traced_in_unit
+from backends.jax.compiling import collecting_checks, fail_if, kept_in_units, one_by_one
 
 Array: TypeAlias = jax.Array
 
 
-def _kept_in_units(op: Callable[..., Array]) -> Callable[..., Array]:
-    # XLA would make one kernel of several operations: a unit does all of them.
-
-    @wraps(op)
-    def call(*operands: Any) -> Array:
-        return traced_in_unit(op, operands)
-
-    return call
-
-
-@_kept_in_units
+@kept_in_units
 def matmul(a: Array, b: Array) -> Array:
     check_shapes("matmul", a, b)
     _check_dtypes(a, b)
     return lax.dot(a, b)
 
 
-@_kept_in_units
+@kept_in_units
 def add(a: Array, b: Array | float) -> Array:
     return a + _operand(a, b)
 
 
-@_kept_in_units
+@kept_in_units
 def multiply(a: Array, b: Array | float) -> Array:
     return a * _operand(a, b)
 
 
-@_kept_in_units
+@kept_in_units
 def power(x: Array, exponent: float) -> Array:
     number = float(exponent)
     # With a whole exponent the base may be negative.
     return lax.integer_pow(x, int(number)) if number.is_integer() else x**number
 
 
-@_kept_in_units
+@kept_in_units
 def relu(x: Array) -> Array:
     return jax.nn.relu(x)
 
 
-@_kept_in_units
+@kept_in_units
 def total(x: Array, axis: int | None = None) -> Array:
     return jnp.sum(x, axis, dtype=x.dtype)
 
@@ -67,7 +57,7 @@ def flatten(x: Array) -> Array:
     return x.reshape(len(x), prod(x.shape[1:]))
 
 
-@_kept_in_units
+@kept_in_units
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
     check_shapes("conv2d", x, weight, bias)
     _check_dtypes(x, weight, bias)
@@ -76,7 +66,7 @@ def conv2d(x: Array, weight: Array, bias: Array) -> Array:
     return lax.conv_general_dilated(x, weight, (1, 1), "VALID") + bias[:, None, None]
 
 
-@_kept_in_units
+@kept_in_units
 def avg_pool2d(x: Array, size: int) -> Array:
     check_shapes("avg_pool2d", x)
     n, c, height, width = x.shape
@@ -87,7 +77,7 @@ def avg_pool2d(x: Array, size: int) -> Array:
     return whole.reshape(n, c, rows, size, columns, size).mean(axis=(3, 5))
 
 
-@_kept_in_units
+@kept_in_units
 def cross_entropy(scores: Array, labels: Array) -> Array:
     check_shapes("cross_entropy", scores, labels)
     classes = scores.shape[1]
@@ -98,7 +88,7 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
     return -jnp.sum(picked)
 
 
-@_kept_in_units
+@kept_in_units
 def count_correct(scores: Array, labels: Array) -> Array:
     check_shapes("count_correct", scores, labels)
     return jnp.sum(jnp.argmax(scores, axis=1) == labels.astype("int64"), dtype="int64")

@@ -22,14 +22,13 @@ import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
 from backends.errors import BackendError, ComputationError, message_of
+from backends.jax.kernels import pool_of
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups.addresses import interface_towards
 from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
 from backends.process_groups.group import Group, GroupError
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
-
-__all__ = ["JAXGroup", "by_another_rank", "join_jax"]
 
 KEYS = ("cpu:local_topology", "cpu:global_topology", "cpu:gloo")
 """Where XLA's clients tell each other of their devices and addresses."""
@@ -69,7 +68,7 @@ class JAXGroup:
     transport = "gloo"
 
     def __init__(self, jax: Any, client: Any, rank: int, hosts: tuple[str, ...]) -> None:
-        from backends.jax.pending import Pending
+        from backends.jax.arguments import Pending
 
         self._jax, self._pending = jax, Pending
         self.rank, self.size, self.hosts = rank, len(hosts), hosts
@@ -199,8 +198,6 @@ def _in_thread(make: Callable[[], Group]) -> "Future[Group]":
 def _connected(jax: Any, backend: Backend, meeting: Meeting, interface: str) -> Group:
     """Make the client, together with the others; gloo connects them when they sum for the first time."""
     from jaxlib import _jax, xla_client
-
-    from backends.jax.clients import pool_of
 
     # A socket without a file or port.
     address = f"unix-abstract:parallel-core-{secrets.token_hex(8)}"

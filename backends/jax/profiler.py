@@ -7,10 +7,11 @@ synchronous engine a copy is a part of the call.
 """
 
 import gzip
+import re
 import tempfile
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,6 @@ from typing import Any
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.host import release_freed_memory
-from backends.jax.names import functions_of, parse_program, plain
 from backends.profiling.chrome_trace.slices import Slices, Trace
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb
 from backends.profiling.threads_of_trace import (
@@ -35,12 +35,15 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Span, SpanKind, Spans, Timeline
 from backends.protocol import Array, Backend
 
-__all__ = ["check", "is_from", "profile", "timeline_of"]
-
 KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
 BEGIN, END, TO_HOST = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion", "D2H Dispatch"
 PUT = "DevicePutWithSharding"
 """A copy on the thread that calls."""
+THEN = "_then_"
+"""Between the functions of a step in the name of its program."""
+LONGEST = 120
+"""Characters of a step's functions: JAX keeps what is compiled in files of the program's name."""
+PROGRAM = re.compile(r"(?:jit_)?(.*)_on_([cg]pu)_(\d+)")
 JOINT = " + "
 """Between the functions of a step in the name of its span."""
 READABLE_NAMES = {"to_host": "copy", "total": "sum"}
@@ -60,7 +63,7 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     """Run JAX's profiler, whose trace is moved to `path` at the end; gives a `Mark`."""
     import jax
 
-    from backends.jax.pending import ARRAYS
+    from backends.jax.arguments import ARRAYS
 
     options = jax.profiler.ProfileOptions()
     # Calls of Python's functions would be most of the trace.
@@ -111,6 +114,32 @@ def timeline_of(trace: Trace, source: str = "jax") -> Timeline:
     return count_unlinked(timeline, {span.device for span in runs})
 
 
+def plain(name: str) -> str:
+    """Return a function's name in the characters that XLA keeps."""
+    return re.sub(r"\W+", "_", name).strip("_")
+
+
+def program_name(function: str, device: Device) -> str:
+    """Name the program of a function on a device."""
+    return f"{plain(function)}_on_{device.kind}_{device.index}"
+
+
+def step_name(functions: Iterable[str], device: Device) -> str:
+    """Name the program of several functions, whose names are plain; of many, the first ones."""
+    first, *others = functions
+    for number, function in enumerate(others):
+        if len(first) + len(function) > LONGEST:
+            return program_name(f"{first}_and_{len(others) - number}_more", device)
+        first = f"{first}{THEN}{function}"
+    return program_name(first, device)
+
+
+def parse_program(name: str) -> tuple[str, str] | None:
+    """Return the function and the device of a program, `relu` and `cpu:1`; None for other programs."""
+    match = PROGRAM.fullmatch(name)
+    return match and (match[1], f"{match[2]}:{match[3]}")
+
+
 def _queue_device(arrays: tuple[type, ...], backend: Any, verb: str, *args: Array, **named: Any) -> Device | None:
     if verb == "copy_to":
         return named.get("device") or args[1]
@@ -141,7 +170,7 @@ def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
         operators = ", ".join(dict.fromkeys(operator for operator, *_ in own))
         start, end = min(start for *_, start, _ in own), max(end for *_, end in own)
         kind: SpanKind = "copy" if name == "to_host" else "compute"
-        shown = JOINT.join(READABLE_NAMES.get(one, one) for one in functions_of(name))
+        shown = JOINT.join(READABLE_NAMES.get(one, one) for one in name.split(THEN))
         spans.append(Span(shown, kind, device, "compute", start, end, operator=operators))
     return spans, threads
 

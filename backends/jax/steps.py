@@ -23,12 +23,9 @@ import jax
 from backends.arrays import tree_map
 from backends.devices import Device
 from backends.jax import compiling
-from backends.jax.compiling import COMPILED_SOONER, Program
-from backends.jax.names import step_name
-from backends.jax.pending import Pending
-from backends.jax.tracing import Check
-
-__all__ = ["Steps", "values"]
+from backends.jax.arguments import Pending
+from backends.jax.compiling import COMPILED_SOONER, Check, Program
+from backends.jax.profiler import step_name
 
 MOST_LAUNCHES = 16
 """Functions that a step has at most, so that what never repeats is enqueued too."""

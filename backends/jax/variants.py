@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from backends.registry.variants import Variant
 
-__all__ = ["STEP_COMPILED", "VARIANTS"]
-
 STEP_COMPILED = Variant(
     "step-compiled",
     "what is compiled together",

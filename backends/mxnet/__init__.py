@@ -1,6 +1,14 @@
 """MXNet: its engine queues every operator, on CPUs and on GPUs."""
 
-__all__ = ["TITLE"]
+from backends.registry import Offer
 
-TITLE = "MXNet"
-"""What readers call it."""
+OFFER = Offer(
+    title="MXNet",
+    backend="backends.mxnet.loading:load",
+    class_path=lambda *_: "backends.mxnet.backend:MXNetBackend",
+    variants="backends.mxnet.variants:VARIANTS",
+    installation="backends.mxnet.installation:INSTALLATION",
+    kernels="backends.mxnet.kernels",
+    profiler="backends.mxnet.profiler",
+    group="backends.mxnet.process_group:join_mxnet",
+)

@@ -2,13 +2,13 @@
 
 MXNet's engine queues every operator, on CPUs too: Python returns at once, the engine tracks which operator reads and
 writes which array, and each device's worker runs what is ready. So `launch` is `fn(*args)`, and a value is MXNet's
-own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called.
+own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called. What is set
+before MXNet is imported stands in `loading.py`.
 """
 
-import atexit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NoReturn, final
 from weakref import WeakSet
@@ -16,29 +16,17 @@ from weakref import WeakSet
 import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
-from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
+from backends.devices import HOST, Device
 from backends.errors import BackendError, ComputationError, message_of
-from backends.host import check_workers, core_numbers, cores_of, limit_openmp_threads, on_cores, threads_for
-from backends.installation.cuda_libraries import load_cuda_libraries
-from backends.installation.gpu_probe import reason_against
-from backends.installation.importing import import_framework
-from backends.installation.kernels import CORE_TYPE
-from backends.mxnet.kernels import core_type_to_set
-from backends.mxnet.variants import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
-from backends.mxnet.workers import start_workers
-from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray
-from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
-
-__all__ = ["MXNetBackend"]
+from backends.host import core_numbers, on_cores
+from backends.protocol import Array, BaseBackend, HostArray, Setup
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
 MXNET_SHARDED_BYTES = 2**20
 """From here on summing in shards is worth its 0.3 ms: a function in Python for each device."""
 
 FEWEST_IN_A_ROW = 4
 """Shorter rows are copied sooner element by element."""
-
-OWN_GPU_WORKERS = 2
-"""How many workers MXNet gives a GPU's queue by itself."""
 
 _loaded: "WeakSet[MXNetBackend]" = WeakSet()
 """They share MXNet's one engine."""
@@ -54,82 +42,22 @@ class MXNetBackend(BaseBackend):
 
     name = "mxnet"
 
-    def __init__(
-        self,
-        devices: Wanted,
-        device_kind: str,
-        engine: Engine | None,
-        threads_per_device: int | None,
-        workers_per_device: int = 1,
-        variants: Sequence[str] = (),
-    ) -> None:
-        self.engine: Engine = engine or "async"
-        check_workers(self.name, self.engine, workers_per_device)
-        self.variants = choose_variants(self.name, self.engine, variants)
-        self.workers_per_device = workers_per_device
-        self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
-        self.settings: FrameworkSettings = {
-            # Unset, MXNet takes ThreadedEnginePerDevice.
-            "MXNET_ENGINE_TYPE": "NaiveEngine" if self.engine == "sync" else None,
-            "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
-            # Operators that share one of these pieces of scratch memory wait for each other, whatever their device.
-            "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in self.variants else "256",
-            # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
-            "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in self.variants else "0",
-            # A unit (`ops.as_unit`) does all of its operations: equal ones each, and on GPUs none fused with another.
-            "MXNET_ELIMINATE_COMMON_EXPR": "0",
-            "MXNET_USE_FUSION": "0",
-            "OMP_NUM_THREADS": str(self.threads_per_device),
-            CORE_TYPE: core_type_to_set(as_shipped=BLAS_AS_SHIPPED.name in self.variants),
-        }
-        if (streams := _streams_on_one_gpu(devices)) > OWN_GPU_WORKERS:
-            self.settings = {**self.settings, "MXNET_GPU_WORKER_NTHREADS": str(streams)}
-        mx = import_framework(
-            "mxnet",
-            self.settings,
-            requirement="Python < 3.12 and numpy < 1.24",
-            prepare=load_cuda_libraries,
-            # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
-            read_once=(CORE_TYPE,),
-        )
-        _end_quietly(mx)
-        from backends.mxnet import memory, ops, sharded_sum
+    def __init__(self, setup: Setup, scheduler: str, cores: Sequence[set[int]], contexts: Mapping[Device, Any]) -> None:
+        super().__init__(setup, scheduler, cores)
+        from backends.mxnet import memory, sharded_sum
 
-        self._mx, self.ops, self._sharded_sum = mx, ops, sharded_sum
-        self._array, self._check_apart = mx.nd.NDArray, memory.check_apart
-        self.version: str = mx.__version__
-        gpus: int = mx.context.num_gpus()
-        self.devices, note = choose_devices(self.name, device_kind, devices, gpus, workers_per_device, reason_against)
-        check_device_kinds(self.name, self.devices, variants)
-        self._on_gpus = any(device.kind == "gpu" for device in self.devices)
+        self._mx, self._array, self._contexts = setup.framework, setup.framework.nd.NDArray, contexts
+        self._sharded_sum, self._check_apart = sharded_sum, memory.check_apart
+        self._on_gpus = HOST in contexts
         # Functions and not methods: a backend that referred to itself would outlive its last user.
         overwrite = _overwrite_anywhere if self._on_gpus else _overwrite
-        self._overwrite: Callable[[Array, Array], Array] = partial(overwrite, mx.nd)
+        self._overwrite: Callable[[Array, Array], Array] = partial(overwrite, self._mx.nd)
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
             self._overwrite = _overwrite_by_source
-        self._contexts = {device: mx.Context(device.kind, device.index) for device in self.devices}
-        if self._on_gpus:
-            self._contexts[HOST] = mx.cpu_pinned(0)
-        try:
-            # A failure that another backend left unread must not come out of this one's verbs.
-            mx.npx.waitall()
-        except Exception as error:
-            _end_all(error)
-        self.cores: Sequence[set[int]]
-        if self.engine == "async":
-            wanted = cores_of(self.devices, workers_per_device * self.threads_per_device)
-            self.cores = start_workers(self._contexts, wanted, workers_per_device, self.threads_per_device)
-            workers = "one worker" if workers_per_device == 1 else f"{workers_per_device} workers"
-            scheduler = f"MXNet's own engine: one queue and {workers} per device"
-        else:
-            self.cores = cores_of(self.devices, None)
-            limit_openmp_threads(self.threads_per_device)
-            scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
-        self.scheduler = f"{scheduler}; {note}" if note else scheduler
         # If workers have all cores, Python takes one of theirs. To issue each device's operators from its own core
         # takes from each the same; otherwise they would meet late, one by all of Python's time.
-        shared = self.engine == "async" and set().union(*self.cores) == set(core_numbers())
-        self._issued_on = dict(zip(self._contexts.values(), self.cores, strict=False)) if shared else {}
+        shared = self.engine == "async" and set().union(*cores) == set(core_numbers())
+        self._issued_on = dict(zip(contexts.values(), cores, strict=False)) if shared else {}
         _loaded.add(self)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
@@ -165,7 +93,7 @@ class MXNetBackend(BaseBackend):
         try:
             self._mx.npx.waitall()
         except Exception as error:
-            _end_all(error)
+            end_all(error)
             self._fail(error, f"on {' or '.join(map(str, self.devices))}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
@@ -268,8 +196,8 @@ class MXNetBackend(BaseBackend):
         return (sentences or lines or [""])[-1].removeprefix(f"{type(error).__name__}: ")
 
 
-def _end_all(error: Exception) -> None:
-    # MXNet reports a failure once, and does not say whose it was.
+def end_all(error: Exception) -> None:
+    """Let every backend refuse further work: MXNet reports a failure once, and does not say whose it was."""
     for backend in list(_loaded):
         with suppress(ComputationError):
             backend._fail(error)
@@ -318,25 +246,6 @@ def _overwrite_anywhere(nd: Any, out: Array, x: Array) -> Array:
 
 def _both_on_cpus(first: Array, second: Array) -> bool:
     return first.ctx.device_type == second.ctx.device_type == "cpu"
-
-
-@cache
-def _end_quietly(mx: Any) -> None:
-    """Raise no failure at exit that nobody waited for: the program has ended, and its status is its own."""
-    at_exit = mx.base._notify_shutdown
-
-    def notify() -> None:
-        with suppress(mx.base.MXNetError):
-            at_exit()
-
-    atexit.unregister(at_exit)
-    atexit.register(notify)
-
-
-def _streams_on_one_gpu(devices: Wanted) -> int:
-    # A number means streams only if there are too few GPUs, and MXNet counts them when it has read its settings.
-    indices = [] if isinstance(devices, int) else [device.index for device in devices if device.kind == "gpu"]
-    return max(map(indices.count, indices), default=0)
 
 
 def _overwrite_by_source(out: Array, x: Array) -> Array:

@@ -3,18 +3,14 @@
 import re
 from collections.abc import Mapping
 
-from backends.installation.cuda_wheels import (
+from backends.installation.cuda_libraries import (
     CPU_ENVIRONMENT,
     DRIVER,
     MXNET_CUDA_PACKAGE,
     diagnose_driver,
     diagnose_missing_libraries,
 )
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import Installation, KnownFailures, failure_of
-from backends.installation.gpus import Gpu, Gpus
-
-__all__ = ["INSTALLATION"]
+from backends.installation.frameworks import Diagnosis, Gpu, Gpus, Installation, KnownFailures, failure_of
 
 ENGINES = ("ThreadedEnginePerDevice", "ThreadedEngine", "NaiveEngine")
 """What MXNET_ENGINE_TYPE may be (MXNet, "Environment Variables")."""

@@ -19,8 +19,6 @@ from backends.installation.kernels import CORE_TYPE, Kernels, better_core_type, 
 from backends.mxnet.workers import limit_threads
 from backends.protocol import Array, Backend
 
-__all__ = ["core_type_to_set", "libraries", "one_thread"]
-
 ONEDNN_VERSIONS = {"1.9.1": "2.4.4"}
 """What MXNet's sources of a version hold: the library does not say."""
 

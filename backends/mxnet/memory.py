@@ -14,8 +14,6 @@ import numpy as np
 
 from backends.errors import BackendError
 
-__all__ = ["check_apart", "dimensions_of"]
-
 read_word = ctypes.c_size_t.from_address
 read_int = ctypes.c_int.from_address
 DIMENSIONS = 2 * ctypes.sizeof(ctypes.c_size_t)

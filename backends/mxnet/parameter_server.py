@@ -2,7 +2,7 @@
 
 DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process. ps-lite has no
 deadline: if a process of the job dies, the others wait for ever. So a thread ends this process with status 1: with
-SECONDS, after so long without progress; without, when standard input ends, which the agent that started it holds open.
+SECONDS, after so long without progress; without, when standard input ends, which the launcher holds open.
 """
 
 import os
@@ -17,8 +17,6 @@ from time import monotonic, sleep
 
 from backends.errors import BackendError
 from backends.installation.cuda_libraries import load_cuda_libraries
-
-__all__ = ["main"]
 
 NO_PORT = "bind failed"
 ESTABLISHED = 1

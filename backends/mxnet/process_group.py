@@ -19,8 +19,6 @@ from backends.process_groups.messages import gather
 from backends.process_groups.rendezvous import Rendezvous
 from backends.protocol import Array, Backend
 
-__all__ = ["MXNetGroup", "join_mxnet"]
-
 SUMMED_AS_THEY_ARE = ("float16", "float32", "float64")
 """The types that a server sums; any other type ends its process."""
 

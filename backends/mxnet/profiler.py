@@ -8,20 +8,20 @@ import atexit
 import re
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import core_numbers
-from backends.mxnet.launch_links import link_launches
 from backends.profiling.chrome_trace.slices import Slices, Trace
-from backends.profiling.marks import Mark, marking_verbs
+from backends.profiling.marks import Mark, marking_verbs, parse_verb
 from backends.profiling.threads_of_trace import (
     TraceThread,
     assemble,
@@ -34,11 +34,9 @@ from backends.profiling.threads_of_trace import (
     spans_of,
     windows,
 )
-from backends.profiling.timeline import HOST_DEVICE, KINDS, SpanKind, Spans, Timeline, Window
+from backends.profiling.timeline import HOST_DEVICE, KINDS, Span, SpanKind, Spans, Timeline, Window
 from backends.protocol import Array, Backend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-
-__all__ = ["check", "is_from", "profile", "refuse_rowless", "timeline_of"]
 
 OPERATORS, MARKS, STEP = "operator", "event", "ProfilerStep#"
 HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
@@ -69,6 +67,13 @@ SHORT_SUMS = (
     "as communication"
 )
 DOCUMENT_END = '"displayTimeUnit": "ms"\n}'
+
+
+LinkKey: TypeAlias = tuple[str, str]
+"""A device and the name of an operator."""
+
+OPERATOR_OF_CALL = {"copy_to": "copy", "launch to_host": "copy", "launch total": "sum"}
+"""The operator that a call of another name launches."""
 
 
 def check(backend: Backend) -> None:
@@ -133,7 +138,7 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     spans = spans_of(operators, _kind, queues, _readable)
     unlinked: list[str] = []
     if cases:
-        linked, unlinked = link_launches(list(spans), host, cases)
+        linked, unlinked = _link_launches(list(spans), host, cases)
         spans = Spans.of(linked)
     waited = spans_of(waits, lambda _: "host", wait_queues, lambda _: "wait")
     notes = [*trace.problems]
@@ -239,3 +244,46 @@ def _readable(operator: str) -> str:
     plain = re.sub(r"_(npi|npx|np)_", "_", operator).strip("_")
     forward = plain.removeprefix("backward_")
     return READABLE_NAMES.get(forward, forward) + ("" if forward == plain else " backward")
+
+
+def _link_launches(
+    spans: Sequence[Span], host: Sequence[Span], cases: Sequence[Window]
+) -> tuple[list[Span], list[str]]:
+    """Return the spans, with their launch if it is known, and the devices on which some calls have no match.
+
+    `host` holds the calls of the verbs; spans outside of the cases stay as they are. A device begins its operators when
+    their inputs are there, which need not be in the order of their launch. So operators are matched with calls of the
+    same name only, and only if there are as many of the one as of the other. Among those of one name the first call is
+    taken to have launched what began first; a mean wait does not depend on which did.
+    """
+    linked = {id(span): span for span in spans}
+    unmatched = set()
+    for case in cases:
+        calls, operators = _calls(host, case), _operators(spans, case)
+        for key, launches in calls.items():
+            pairs = list(zip(launches, operators[key], strict=False))
+            if len(launches) != len(operators[key]) or any(span.start < call.start for call, span in pairs):
+                unmatched.add(key[0])
+                continue
+            for call, span in pairs:
+                linked[id(span)] = span._replace(launched=call.start)
+    return list(linked.values()), sorted(unmatched)
+
+
+def _calls(host: Sequence[Span], case: Window) -> dict[LinkKey, list[Span]]:
+    calls: dict[LinkKey, list[Span]] = defaultdict(list)
+    for call in host:
+        parsed = parse_verb(call.operator)
+        if parsed and parsed.device and case.start <= call.start < case.end:
+            operator = OPERATOR_OF_CALL.get(parsed.name, parsed.name.removeprefix("launch "))
+            calls[parsed.device, operator].append(call)
+    return calls
+
+
+def _operators(spans: Sequence[Span], case: Window) -> dict[LinkKey, list[Span]]:
+    operators: dict[LinkKey, list[Span]] = defaultdict(list)
+    for span in sorted(spans, key=lambda span: span.start):
+        if case.start <= span.start < case.end:
+            # Adding a number is another operator than adding an array.
+            operators[span.device, span.name.removesuffix("_scalar")].append(span)
+    return operators

@@ -13,8 +13,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MXNetProfiler", "hook"]
-
 
 def hook(mxnet: Any, recorder: Any) -> None:
     """Let the recorder know of the program's steps, and of its own use of MXNet's profiler."""

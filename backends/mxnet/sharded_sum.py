@@ -20,8 +20,6 @@ from mxnet.base import _LIB, check_call
 
 from backends.arrays import sum_shard
 
-__all__ = ["memory_of", "push", "push_barrier", "sum_in_shards"]
-
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, KERNELS_OF_PRODUCTS, Variant
 
-__all__ = ["BLAS_AS_SHIPPED", "BULK_ON", "TEMPORARY_SPACE_LOW", "VARIANTS"]
-
 BULK_ON = Variant(
     "bulk-on",
     "bulk",

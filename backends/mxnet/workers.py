@@ -9,8 +9,6 @@ from typing import Any
 from backends.devices import Device
 from backends.host import limit_openmp_threads, on_cores
 
-__all__ = ["limit_threads", "start_workers"]
-
 MEETING_SECONDS = 10.0
 """How long a worker waits for the others of its context to start."""
 

@@ -1,6 +1,8 @@
 """NumPy: the synchronous reference for every number."""
 
-__all__ = ["TITLE"]
+from backends.installation.frameworks import Installation
+from backends.registry import Offer
 
-TITLE = "NumPy"
-"""What readers call it."""
+INSTALLATION = Installation(module="numpy", distributions="numpy", engines=("sync",))
+
+OFFER = Offer(title="NumPy", backend="backends.numpy.backend:NumPyBackend", installation="backends.numpy:INSTALLATION")

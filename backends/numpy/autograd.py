@@ -9,8 +9,6 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Tracked", "Vjp", "differentiable", "gradients_of"]
-
 Vjp = Callable[[np.ndarray], np.ndarray]
 """A vector-Jacobian product: from the gradient by a function's result to the gradient by one of its arguments."""
 

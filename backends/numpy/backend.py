@@ -15,10 +15,8 @@ from backends.devices import Device, Wanted, choose_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
 from backends.numpy import ops as numpy_ops
-from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
+from backends.protocol import Array, BaseBackend, Engine, HostArray, Setup
 from backends.registry.variants import choose_variants
-
-__all__ = ["NumPyBackend"]
 
 NUMBERS = "biufc"
 """The kinds of dtypes whose arrays hold numbers, and not objects, text or dates."""
@@ -42,19 +40,14 @@ class NumPyBackend(BaseBackend):
     ) -> None:
         if engine == "async":
             raise BackendError("numpy is the synchronous reference and has no async engine: use --engine sync")
-        self.engine: Engine = "sync"
-        check_workers(self.name, self.engine, workers_per_device)
-        self.variants = choose_variants(self.name, self.engine, variants)
-        self.workers_per_device = workers_per_device
-        self.settings: FrameworkSettings = {}
-        self.ops: Ops = numpy_ops
-        self.version = np.__version__
-        self.devices, _ = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
-        self.threads_per_device = threads_per_device or threads_for(len(self.devices), workers_per_device)
-        self.scheduler = "none: NumPy computes on the calling thread"
-        self.cores: Sequence[set[int]] = cores_of(self.devices, None)
+        check_workers(self.name, "sync", workers_per_device)
+        own_variants = choose_variants(self.name, "sync", variants)
+        chosen, note = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
+        threads = threads_per_device or threads_for(len(chosen), workers_per_device)
+        setup = Setup(np, numpy_ops, "sync", chosen, note, threads, workers_per_device, own_variants, {})
+        super().__init__(setup, "none: NumPy computes on the calling thread", cores_of(chosen, None))
         # NumPy read its environment when it was imported, before a backend was chosen.
-        limit_blas_threads(self.name, self.threads_per_device)
+        limit_blas_threads(self.name, threads)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         if not any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):

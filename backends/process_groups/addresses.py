@@ -5,27 +5,26 @@ Frameworks that are given no interface take the one to which the host's name lea
 
 import errno
 import ipaddress
+import random
 import socket
+from contextlib import suppress
 
 import psutil
 
 from backends.errors import ComputationError
 from backends.process_groups.group import GroupError
 
-__all__ = ["connect_to", "interface_of", "interface_towards", "interfaces", "listen_at", "local_address"]
+__all__ = ["connect_to", "free_port", "interface_of", "interface_towards", "listen_at", "local_address"]
 
-
-def interfaces() -> dict[str, list[str]]:
-    """Return the IPv4 addresses of each network interface, in the system's order."""
-    return {
-        name: [entry.address for entry in entries if entry.family == socket.AF_INET]
-        for name, entries in psutil.net_if_addrs().items()
-    }
+PORTS = range(20000, 30000)
+"""Below those that systems give to outgoing connections, one of which could take a port before the job listens."""
+TRIES = 100
 
 
 def interface_of(address: str) -> str | None:
     """Return the name of the network interface that has this IPv4 address; None if there is none."""
-    for name, own in interfaces().items():
+    for name, entries in psutil.net_if_addrs().items():
+        own = [entry.address for entry in entries if entry.family == socket.AF_INET]
         # All of 127.0.0.0/8 is this machine, though only 127.0.0.1 is listed.
         if address in own or (_is_loopback(address) and any(map(_is_loopback, own))):
             return name
@@ -71,6 +70,17 @@ def listen_at(address: str, port: int) -> socket.socket:
         server.close()
         raise ComputationError(f"cannot listen at {address}:{port}: {_advice(error)}") from error
     return server
+
+
+def free_port(address: str) -> int:
+    """Return a port at this IPv4 address that is free now. Raises ComputationError if the address is not ours."""
+    *others, last = random.sample(PORTS, TRIES)
+    for port in others:
+        with suppress(ComputationError):
+            listen_at(address, port).close()
+            return port
+    listen_at(address, last).close()
+    return last
 
 
 def connect_to(address: str, port: int, seconds: float) -> socket.socket:

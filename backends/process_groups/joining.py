@@ -1,4 +1,4 @@
-"""Join a group: find the framework's engine by entry point, meet the others, and compare what everyone is."""
+"""Join a group: find the framework's engine between processes, meet the others, and compare what everyone is."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,9 @@ from backends.process_groups.grouped_backend import GroupedBackend
 from backends.process_groups.messages import gather
 from backends.process_groups.rendezvous import Rendezvous
 from backends.protocol import Backend
-from backends.registry import package_version, registered
+from backends.registry import offered, package_version
 
 __all__ = ["check_group", "join"]
-
-GROUPS = "parallel_core.groups"
-"""Entry points of this group name a function (backend, rendezvous) -> group."""
 
 
 def check_group(name: str) -> None:
@@ -47,8 +44,8 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
 
 
 def _find(name: str) -> Callable[[Backend, Rendezvous], Group]:
-    entries = {entry.name: entry for entry in registered(GROUPS)}
-    if name not in entries:
-        raise BackendError(f"{name} has no engine between processes (known: {', '.join(sorted(entries))})")
-    make: Callable[[Backend, Rendezvous], Group] = entries[name].load()
+    known = offered("group")
+    if name not in known:
+        raise BackendError(f"{name} has no engine between processes (known: {', '.join(known)})")
+    make: Callable[[Backend, Rendezvous], Group] = known[name]()
     return make

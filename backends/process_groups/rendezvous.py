@@ -1,9 +1,11 @@
 """Where the processes of a job meet, and which of them this one is: read from the environment.
 
 torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, "Environment
-Variables"). MXNet's launcher sets DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER and DMLC_NUM_SERVER
-(MXNet, "Distributed Training"). Two are our own: PARALLEL_CORE_TIMEOUT, the seconds without progress after which a
-process gives up, and PARALLEL_CORE_BIND, the address at which rank 0 listens if it is not MASTER_ADDR.
+Variables"). Open MPI's mpirun sets the first four under names of its own (mpirun(1), "Environment Variables"), and
+passes on the last two if told so. MXNet's launcher sets DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER
+and DMLC_NUM_SERVER (MXNet, "Distributed Training"). Two are our own: PARALLEL_CORE_TIMEOUT, after how many seconds
+without progress a process gives up, and PARALLEL_CORE_BIND, the address at which rank 0 listens if it is not
+MASTER_ADDR.
 """
 
 import math
@@ -13,12 +15,20 @@ from typing import Literal, cast, get_args
 
 from backends.errors import BackendError
 
-__all__ = ["BIND_VARIABLE", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "Role", "rendezvous"]
+__all__ = ["BIND_VARIABLE", "RANK_VARIABLES", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "Role", "rendezvous"]
 
 TIMEOUT = 30.0
 """Default seconds without progress after which a process gives up."""
 TIMEOUT_VARIABLE = "PARALLEL_CORE_TIMEOUT"
 BIND_VARIABLE = "PARALLEL_CORE_BIND"
+MPIRUN_VARIABLES = {
+    "RANK": "OMPI_COMM_WORLD_RANK",
+    "WORLD_SIZE": "OMPI_COMM_WORLD_SIZE",
+    "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
+    "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
+}
+"""What mpirun calls torchrun's variables."""
+RANK_VARIABLES = ("RANK", MPIRUN_VARIABLES["RANK"])
 ROOT_VARIABLES = ("DMLC_NUM_WORKER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT")
 
 Role = Literal["worker", "server", "scheduler"]
@@ -46,6 +56,9 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
     """Read the environment; None if it describes no job. Raises BackendError if the description is incomplete."""
     by_torchrun = "RANK" in environment or "WORLD_SIZE" in environment
     role = environment.get("DMLC_ROLE")
+    if not role and not by_torchrun and MPIRUN_VARIABLES["RANK"] in environment:
+        by_torchrun = True
+        environment = {**environment, **{ours: environment.get(its, "") for ours, its in MPIRUN_VARIABLES.items()}}
     if not role and not by_torchrun:
         left_over = [name for name in ROOT_VARIABLES if environment.get(name)]
         if left_over:

@@ -1,4 +1,4 @@
-"""Find a backend's profiler by its entry point, run it, and read what it wrote."""
+"""Find a backend's profiler by what its backend offers, run it, and read what it wrote."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,12 +9,9 @@ from backends.profiling.chrome_trace.slices import Trace
 from backends.profiling.marks import Mark
 from backends.profiling.timeline import Timeline
 from backends.protocol import Backend
-from backends.registry import registered
+from backends.registry import offered
 
-__all__ = ["PROFILER_GROUP", "Profiler", "check_profiler", "run_profiler", "timeline_from"]
-
-PROFILER_GROUP = "parallel_core.profilers"
-"""The group of entry points; each names a module with the functions of `Profiler`."""
+__all__ = ["Profiler", "check_profiler", "run_profiler", "timeline_from"]
 
 
 class Profiler(Protocol):
@@ -50,16 +47,17 @@ def run_profiler(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
 
 def timeline_from(trace: Trace) -> Timeline:
     """Read a trace that one of the profilers wrote. Raises ValueError, in one line, for any other."""
-    names = sorted({entry.name for entry in registered(PROFILER_GROUP)})
-    for profiler in map(_load, names):
+    known = offered("profiler")
+    for profiler in (load() for load in known.values()):
         if profiler.is_from(trace):
-            return profiler.timeline_of(trace)
-    raise ValueError(f"none of the profilers known here wrote it (known for {', '.join(names)})")
+            timeline: Timeline = profiler.timeline_of(trace)
+            return timeline
+    raise ValueError(f"none of the profilers known here wrote it (known for {', '.join(known)})")
 
 
 def _load(name: str) -> Profiler:
-    entries = {entry.name: entry for entry in registered(PROFILER_GROUP)}
-    if name not in entries:
-        raise BackendError(f"{name} has no profiler of its own (profilers are known for {', '.join(sorted(entries))})")
-    profiler: Profiler = entries[name].load()
+    known = offered("profiler")
+    if name not in known:
+        raise BackendError(f"{name} has no profiler of its own (profilers are known for {', '.join(known)})")
+    profiler: Profiler = known[name]()
     return profiler

@@ -5,33 +5,28 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import EntryPoint
+from pkgutil import resolve_name
 from typing import get_args
 
 from backends.devices import Device, DeviceKind, Wanted, cpu_devices, parse_device, parse_devices
 from backends.errors import BackendError, unknown
 from backends.host import keep_freed_memory
 from backends.protocol import Backend, BaseBackend, Engine
-from backends.registry.entry_points import registered
+from backends.registry.entry_points import offer_of, registered
 
-__all__ = ["class_of", "load", "names", "title"]
-
-GROUP = "parallel_core.backends"
-CLASSES = "parallel_core.backend_classes"
-"""For backends that have several classes: functions of an engine and kinds of devices that return the class."""
 MOST_THREADS = 4096
 """Of all CPU devices: frameworks abort if the system has no more."""
-TITLES = "parallel_core.titles"
-"""For backends that readers call by another name than options do: that name, `PyTorch`."""
 
 
 def names() -> tuple[str, ...]:
     """List the registered backends by name; that a backend is registered does not mean its framework is installed."""
-    return tuple(sorted(_registered()))
+    return tuple(registered())
 
 
 def title(name: str) -> str:
     """Return what readers call a framework, `PyTorch`; the name itself if its backend does not say, or is unknown."""
-    return next((str(entry.load()) for entry in registered(TITLES) if entry.name == name), name)
+    entry = registered().get(name)
+    return (entry and offer_of(entry).title) or name
 
 
 def load(
@@ -72,7 +67,11 @@ def load(
         raise BackendError(f"devices × workers × threads are {started}, more than {MOST_THREADS}: ask for fewer")
     # For every framework alike, and before it allocates.
     keep_freed_memory()
-    make: Callable[..., Backend] = entry.load()
+    make: Callable[..., Backend] = resolve_name(offer_of(entry).backend)
+    if not callable(make):
+        raise BackendError(
+            f"{entry.value}, the entry point of {name!r}, cannot be called: an Offer's name is in capitals"
+        )
     # Other people's backends may know nothing of workers or variants, and need not unless these are asked for.
     workers = () if workers_per_device == 1 else (workers_per_device,)
     named = {"variants": tuple(variants)} if variants else {}
@@ -89,12 +88,8 @@ def class_of(name: str, engine: str, kinds: Collection[DeviceKind]) -> str:
 
     For a backend that does not say, it is what its entry point names. Raises BackendError for an unknown name.
     """
-    own = _entry(name)
-    for entry in registered(CLASSES):
-        if entry.name == name:
-            chosen = entry.load()(engine, kinds)
-            return f"{chosen.__module__}:{chosen.__qualname__}"
-    return own.value
+    offer = offer_of(_entry(name))
+    return offer.class_path(engine, kinds) if offer.class_path else offer.backend
 
 
 _loaded: "weakref.WeakSet[BaseBackend]" = weakref.WeakSet()
@@ -131,20 +126,7 @@ def _takes_variants(make: Callable[..., Backend]) -> bool:
 
 
 def _entry(name: str) -> EntryPoint:
-    entries = _registered()
+    entries = registered()
     if name not in entries:
-        raise BackendError(unknown("backend", name, sorted(entries)))
+        raise BackendError(unknown("backend", name, entries))
     return entries[name]
-
-
-def _registered() -> dict[str, EntryPoint]:
-    entries: dict[str, EntryPoint] = {}
-    for entry in registered(GROUP):
-        other = entries.setdefault(entry.name, entry)
-        if other.value != entry.value:
-            raise BackendError(
-                f"two backends are called {entry.name!r} ({other.value} and {entry.value}): uninstall one of them"
-            )
-    if not entries:
-        raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
-    return entries

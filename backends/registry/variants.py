@@ -2,8 +2,8 @@
 
 Each variant is one value of a setting. A setting's default is the value with which most can run at the same time; for
 kernels, which do not schedule but decide what there is to be scheduled, it is the fastest one. A backend declares its
-variants in a tuple that an entry point of `VARIANTS_GROUP` names, in a module that imports no framework. What several
-backends have is declared here, and each takes it with the kinds of devices that it has it on.
+variants in a tuple that its `Offer` names, in a module that imports no framework. What several backends have is
+declared here, and each takes it with the kinds of devices that it has it on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from typing import get_args
 
 from backends.devices import Device, DeviceKind
 from backends.errors import BackendError
-from backends.registry.entry_points import registered
+from backends.registry.entry_points import offered
 
 __all__ = [
     "ANY_KIND",
@@ -22,7 +22,6 @@ __all__ = [
     "COPY_ON_OWN_QUEUE",
     "KERNELS_OF_PRODUCTS",
     "MATRIX_PRECISION",
-    "VARIANTS_GROUP",
     "Variant",
     "all_variants",
     "check_device_kinds",
@@ -32,10 +31,6 @@ __all__ = [
     "in_words",
     "variants_of",
 ]
-
-VARIANTS_GROUP = "parallel_core.variants"
-"""The group of entry points; each is named after a backend, and names its tuple of `Variant`: those of one setting
-together, and its default first."""
 
 ANY_KIND: tuple[DeviceKind, ...] = get_args(DeviceKind)
 
@@ -157,5 +152,4 @@ def check_device_kinds(framework: str, devices: Sequence[Device], names: Sequenc
 
 @cache
 def _declared() -> Mapping[str, tuple[Variant, ...]]:
-    entries = {entry.name: entry for entry in registered(VARIANTS_GROUP)}
-    return {name: tuple(entries[name].load()) for name in sorted(entries)}
+    return {name: tuple(variants()) for name, variants in offered("variants").items()}

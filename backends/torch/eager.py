@@ -1,7 +1,7 @@
 """PyTorch's synchronous engine: the calling thread computes, and every verb returns when its work is done.
 
 On a CPU that is how PyTorch works: an operator runs where it is called. On a GPU, CUDA_LAUNCH_BLOCKING, which
-`loading.py` sets, makes the host wait after every kernel. Values are tensors. Compare `worker_threads.py`.
+`backend.py` sets, makes the host wait after every kernel. Values are tensors. Compare `worker_threads.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,10 @@ from typing import Any, final
 from backends.arrays import tree_leaves, tree_map
 from backends.devices import HOST, Device
 from backends.errors import BackendError
-from backends.protocol import Array, Engine, HostArray
-from backends.torch.base import PerDevice, Setup, TorchBackend, allocate_like, detached_copy, overwrite, tensor
+from backends.protocol import Array, HostArray, Setup
+from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import NO_ARRAY
-from backends.torch.sums import check_sum, sum_own_shard
-
-__all__ = ["EagerTorch"]
+from backends.torch.tensors import allocate_like, check_sum, detached_copy, overwrite, sum_own_shard, tensor
 
 ON_CPUS = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
 ON_GPUS = "CUDA streams: PyTorch itself enqueues on each GPU, and CUDA_LAUNCH_BLOCKING waits after every kernel"
@@ -25,8 +23,6 @@ ON_GPUS = "CUDA streams: PyTorch itself enqueues on each GPU, and CUDA_LAUNCH_BL
 @final
 class EagerTorch(TorchBackend):
     """Plain eager PyTorch."""
-
-    engine: Engine = "sync"
 
     def __init__(self, setup: Setup) -> None:
         kinds = {device.kind for device in setup.devices}

@@ -2,11 +2,7 @@
 
 import warnings
 
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import Installation, diagnose, failure_of
-from backends.installation.gpus import Gpu, Gpus, InstallationFailure
-
-__all__ = ["INSTALLATION"]
+from backends.installation.frameworks import Diagnosis, Gpu, Gpus, Installation, diagnose, failure_of
 
 TORCH_ENVIRONMENT = "python3 -m venv torch-alone && torch-alone/bin/pip install 'parallel-core[torch]'"
 CUDA_11_TORCH = "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
@@ -51,7 +47,7 @@ def _gpus() -> Gpus:
     text = " ".join(" ".join(str(warning.message).split()) for warning in messages)
     if not usable:
         silent = not text or any(phrase in text for phrase in NO_GPU)
-        return Gpus(built_for, failure=None if silent else InstallationFailure(text, diagnose("torch", text)))
+        return Gpus(built_for, failure=None if silent else diagnose("torch", text) or Diagnosis(text))
     devices = tuple(_gpu(index) for index in range(torch.cuda.device_count()))
     try:
         torch.empty(1024, pin_memory=True)

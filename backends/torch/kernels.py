@@ -14,8 +14,6 @@ from typing import Any
 from backends.installation.kernels import Kernels, blas, onednn
 from backends.protocol import Array, Backend
 
-__all__ = ["libraries", "one_thread"]
-
 MEETING_SECONDS = 10.0
 """How long a worker waits for the others of its queue."""
 

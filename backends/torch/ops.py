@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_leaves, tree_map
-from backends.torch.cuda.graphs import is_recorded_here
-from backends.torch.cuda.labels import check_labels, loss_of_labels
+from backends.torch.labels import check_labels, is_recorded_here, loss_of_labels
 from backends.torch.streams.future import Announcing, ItemPath
 from backends.torch.streams.sharing import gives_new_memory
 

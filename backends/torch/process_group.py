@@ -27,8 +27,6 @@ from backends.torch.cuda.streams import CudaStream
 from backends.torch.streams.future import Failure
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["TorchGroup", "join_torch"]
-
 
 def join_torch(backend: Backend, where: Rendezvous) -> Group:
     """Meet the other processes; raises GroupError if they do not come in time."""

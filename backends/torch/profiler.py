@@ -37,23 +37,22 @@ from backends.profiling.threads_of_trace import (
 )
 from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
-from backends.torch.base import TorchBackend
-from backends.torch.kineto.categories import (
+from backends.torch.backend import TorchBackend
+from backends.torch.kineto.device_spans import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,
     ON_DEVICE,
     OPERATORS,
     STEP,
+    device_spans,
     in_words_of_today,
     is_launch,
     left_out,
+    waits_left_out,
 )
-from backends.torch.kineto.device_spans import device_spans, waits_left_out
 from backends.torch.kineto.gloo import exchanges, without_exchanges
 from backends.torch.kineto.host_calls import host_calls
 from backends.torch.streams.future import Announcing, futures_in
-
-__all__ = ["check", "is_from", "profile", "timeline_of"]
 
 READABLE_NAMES = {
     "AccumulateGrad": "keep gradient",

@@ -11,8 +11,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TorchProfiler", "hook"]
-
 
 def hook(torch: Any, recorder: Any) -> None:
     """Let the recorder know of the program's steps, and of the profilers that the program starts itself."""

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, MATRIX_PRECISION, Variant
 
-__all__ = ["GRAPH_REPLAY", "TF32", "VARIANTS"]
-
 TF32 = Variant(
     "tf32",
     MATRIX_PRECISION,

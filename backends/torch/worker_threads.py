@@ -13,23 +13,17 @@ from typing import Any, final
 from backends.arrays import tree_leaves, tree_map
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.protocol import Array, Engine, HostArray
+from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
+from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import Failure, Future, completed_future, device_of, resolve
-from backends.torch.streams.pool import PooledStream
-from backends.torch.streams.source_queue import SourceQueue
-from backends.torch.streams.worker import WorkerStream, first_error, submit_collective
-from backends.torch.sums import sum_own_shard
-
-__all__ = ["WorkerThreadsTorch"]
+from backends.torch.streams.worker import PooledStream, WorkerStream, first_error, submit_collective
+from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shard, tensor
 
 
 @final
 class WorkerThreadsTorch(TorchBackend):
     """PyTorch on CPU devices `cpu:1` … `cpu:N`, each with threads of its own."""
-
-    engine: Engine = "async"
 
     def __init__(self, setup: Setup) -> None:
         scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
@@ -41,9 +35,9 @@ class WorkerThreadsTorch(TorchBackend):
         self._copy = PerDevice({d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices})
         self.streams = (*self._compute.values(), *self._copy.values())
         # On the destination's thread for copies the source's threads, and so its cores, go on computing.
-        self._copies_to: Mapping[Device, WorkerStream | SourceQueue] = self._copy
+        self._copies_to: Mapping[Device, WorkerStream | _SourceQueue] = self._copy
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
-            self._copies_to = PerDevice({device: SourceQueue(device, self._compute) for device in self.devices})
+            self._copies_to = PerDevice({device: _SourceQueue(device, self._compute) for device in self.devices})
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         # Most first arguments are futures: asking them here saves a tenth of what a launch costs.
@@ -87,3 +81,24 @@ class WorkerThreadsTorch(TorchBackend):
             return detached_copy(value)
         except Exception as error:
             self._fail(error, f"on {device_of(x)}")
+
+
+@final
+class _SourceQueue:
+    """Passes copies to one device on to the streams of `compute`, each to that of its source's device.
+
+    A copy then stands behind all that was launched there before. Its source and its destination are protected as on any
+    other stream.
+    """
+
+    def __init__(self, device: Device, compute: Mapping[Device, WorkerStream]) -> None:
+        self.device = device
+        self._compute = compute
+
+    def submit(self, fn: Callable[..., Any], x: Any) -> Future:
+        """Enqueue `fn(x)`; its result lies on the destination. Never blocks."""
+        return self._compute[device_of(x)].submit(fn, x).on(self.device)
+
+    def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any) -> Future:
+        """Enqueue `fn(out, x)`, which writes to the memory of `out` on the destination; never blocks."""
+        return self._compute[device_of(x)].submit_consuming(fn, out, x).on(self.device)

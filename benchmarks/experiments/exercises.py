@@ -17,22 +17,21 @@ import click
 
 from backends.host import core_numbers
 from benchmarks.harness.findings import results_folder
-from benchmarks.harness.provenance import libraries_in_words
-from benchmarks.harness.side_by_side import parallel_core
-from parallel_core.errors import DISTURBED
+from benchmarks.harness.side_by_side import libraries_in_words
+from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
 from parallel_core.system.files import write_json
 from parallel_core.system.formatting import listed
 from parallel_core.system.machine import describe_machine
-from parallel_core.system.subprocesses import Outcome, supervise
+from parallel_core.system.subprocesses import supervise
 
-__all__ = ["SHOWN", "TRACED", "TRACED_ON", "WIDTH", "run_once", "short", "trace_once", "with_source"]
-
-SIDES = {"mxnet": ("--backend", "mxnet"), "torch": ("--backend", "torch")}
+SIDES = ("mxnet", "torch")
+"""Backends; one on another engine than its own has that behind its name."""
 SHOWN = "parallel"
 """It is no exercise; the README shows its output, and what the other engine says."""
-SIDES_OF_SHOWN = {**SIDES, "torch sync": ("--backend", "torch", "--engine", "sync")}
+SIDES_OF_SHOWN = (*SIDES, "torch sync")
 TRACED, TRACED_ON = "overlap", "mxnet"
 """The README shows what is printed of its trace."""
 WIDTH = 96
@@ -44,11 +43,14 @@ RAW = ("series", "tasks", "environment")
 """What is left out of a result."""
 
 
-def run_once(experiment: str, options: Sequence[str]) -> dict[str, Any]:
+def run_once(experiment: str, side: str) -> dict[str, Any]:
     """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`."""
-    command = parallel_core("run", experiment, *options)
-    outcome = asyncio.run(supervise(command, DEADLINE, set(core_numbers())))
-    return read_result(outcome, outcome.output, with_times=experiment == SHOWN)
+    backend, _, engine = side.partition(" ")
+    try:
+        result = measure_elsewhere(experiment, {"backend": backend, "engine": engine or None}, DEADLINE)
+    except (MeasurementError, RequestError) as error:
+        return {"failed": str(error)}
+    return short(result, with_times=experiment == SHOWN)
 
 
 def trace_once(experiment: str, backend: str) -> dict[str, Any]:
@@ -58,19 +60,10 @@ def trace_once(experiment: str, backend: str) -> dict[str, Any]:
         files = ("--trace", f"{folder}/trace.json", "--json", str(json_file))
         program = (sys.executable, "-P", "-m", "parallel_core", "run", experiment, "--backend", backend, *files)
         outcome = asyncio.run(supervise(("env", f"COLUMNS={WIDTH}", *program), DEADLINE, set(core_numbers())))
-        result = read_result(outcome, json_file.read_text() if json_file.exists() else "", with_times=False)
+        if outcome.timed_out or not json_file.exists():
+            return {"failed": outcome.reason(DEADLINE)}
+        result = short(Result.from_json(json.loads(json_file.read_text())), with_times=False)
     return {**result, "printed": [line.rstrip() for line in outcome.output.splitlines()]}
-
-
-def read_result(outcome: Outcome, text: str, with_times: bool) -> dict[str, Any]:
-    """Read the JSON of a run's result; `{"failed": reason}` if there is none."""
-    try:
-        # A result with problems comes with one of the other two.
-        if outcome.timed_out or outcome.status not in (0, 1, DISTURBED):
-            raise ValueError
-        return short(Result.from_json(json.loads(text)), with_times)
-    except ValueError:
-        return {"failed": outcome.reason(DEADLINE)}
 
 
 def short(result: Result, with_times: bool) -> dict[str, Any]:
@@ -108,7 +101,7 @@ def main(out: Path, names: Sequence[str]) -> None:
         results = (
             {TRACED_ON: trace_once(TRACED, TRACED_ON)}
             if name == TRACED
-            else {side: run_once(name, options) for side, options in sides.items()}
+            else {side: run_once(name, side) for side in sides}
         )
         runs[name] = with_source(machine, results)
         write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})

@@ -1,4 +1,4 @@
-"""What each variant on CPUs changes, against the default of its setting, in fresh processes that take turns.
+"""What each variant on CPUs changes, against the default of its setting, by `parallel-core run --variant`.
 
     python -m benchmarks.experiments.variants --python jax=.venv-jax/bin/python
 
@@ -7,119 +7,80 @@ Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to s
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from operator import truediv
+from typing import Any, NamedTuple
 
 from backends.registry import names
-from backends.registry.variants import Variant, all_variants, found_on
-from benchmarks.harness.findings import Finding, Report, benchmark
-from benchmarks.harness.side_by_side import PRODUCT_RATE, Measured, parallel_core, ratio_by_round, take_turns
-from benchmarks.harness.side_by_side import Variant as Side
+from backends.registry.variants import all_variants, found_on
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import PRODUCT_RATE, Variant, parallel_core, take_turns
+from benchmarks.harness.targets import Finding, by_round
 from parallel_core.command_line.options import interpreters
 from parallel_core.measurement.confidence_intervals import median_interval
 
-__all__ = ["Contrast", "contrasts", "main"]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """In which experiment a setting shows, and by which figure."""
-
-    experiment: str
-    figure: str
-    unit: str
-    options: tuple[str | int, ...] = ()
-    quick: tuple[str | int, ...] = ()
-
-
-TRAINING = Shown(
-    "data-parallel", "images_per_second", "images/s", ("--epochs", 1, "--limit", 60), ("--epochs", 1, "--limit", 4)
-)
-SHOWN: Mapping[str, Shown] = {
+TRAINING = ("data-parallel", "images_per_second", "images/s")
+SHOWN: Mapping[str, tuple[str, str, str]] = {
     "bulk": TRAINING,
     "temporary space": TRAINING,
-    "what is compiled together": replace(TRAINING, options=("--devices", 1, *TRAINING.options)),
-    "copy queue": Shown("overlap", "overlap_efficiency", "", quick=("--rounds", 1)),
-    "kernels of products": Shown("parallel", PRODUCT_RATE, "GFLOP/s", quick=("--rounds", 1)),
+    "what is compiled together": TRAINING,
+    "copy queue": ("overlap", "overlap_efficiency", ""),
+    "kernels of products": ("parallel", PRODUCT_RATE, "GFLOP/s"),
 }
-"""By setting; other settings are of GPUs."""
+"""In which experiment a setting shows, by which figure and its unit; other settings are of GPUs."""
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """A variant on one backend against the default of its setting."""
+class Contrast(NamedTuple):
+    """A variant on one backend against the default of its setting, and where it shows."""
 
     backend: str
-    variant: Variant
-    default: Variant
+    variant: str
+    default: str
+    setting: str
 
-    @property
-    def shown(self) -> Shown:
-        """Where it shows."""
-        return SHOWN[self.variant.setting]
-
-    def name_of(self, variant: Variant) -> str:
-        """Name one side's figure."""
-        return f"{self.backend}, {variant.name}: {self.shown.figure}"
-
-    @property
-    def ratio_name(self) -> str:
-        """Name the figure of the variant over that of the default."""
-        return f"{self.backend}, {self.variant.name} / {self.default.name}: {self.shown.figure}"
+    def name_of(self, variant: str) -> str:
+        """Name one side's figure, or that of both as `VARIANT / DEFAULT`."""
+        return f"{self.backend}, {variant}: {SHOWN[self.setting][1]}"
 
 
 def contrasts() -> Iterator[Contrast]:
     """Iterate over all variants that can be shown on CPUs, with their backends."""
-    defaults = {variant.setting: variant for variant in all_variants() if variant.default}
+    defaults = {variant.setting: variant.name for variant in all_variants() if variant.default}
     for variant in all_variants():
         if not variant.default and variant.setting in SHOWN:
             for backend, kinds in found_on(variant.name).items():
                 if "cpu" in kinds:
-                    yield Contrast(backend, variant, defaults[variant.setting])
+                    yield Contrast(backend, variant.name, defaults[variant.setting], variant.setting)
 
 
 @benchmark("experiments/variants", rounds=3)
 @interpreters
 def main(rounds: int, quick: bool, interpreters: Iterable[tuple[str, str]]) -> Report:
     """Measure every variant of the frameworks that can be run against the default of its setting."""
-    pythons = {name: sys.executable for name in names() if find_spec(name) is not None}
-    pythons |= dict(interpreters)
+    pythons = {name: sys.executable for name in names() if find_spec(name) is not None} | dict(interpreters)
     installed = [one for one in contrasts() if one.backend in pythons]
-    sides = {
-        one.name_of(variant): Side(one.name_of(variant), command(one, variant, quick, pythons[one.backend]))
-        for one in installed
-        for variant in (one.default, one.variant)
-    }
-    processes = take_turns(list(sides.values()), rounds)
-    findings = [finding for one in installed for finding in findings_of(one, processes)]
+    commands: dict[str, tuple[str, ...]] = {}
+    for one in installed:
+        experiment, _, _ = SHOWN[one.setting]
+        amount: tuple[Any, ...] = ("--rounds", 1) if quick else ()
+        if experiment == "data-parallel":
+            amount = ("--epochs", 1, "--limit", 4 if quick else 60)
+            amount += ("--devices", 1) if one.setting == "what is compiled together" else ()
+        for variant in (one.default, one.variant):
+            options = ("--backend", one.backend, "--device-kind", "cpu", "--variant", variant, *amount)
+            python = pythons[one.backend]
+            commands[one.name_of(variant)] = parallel_core("run", experiment, *options, python=python)
+    processes = take_turns([Variant(*one) for one in commands.items()], rounds)
+    findings = []
+    for one in installed:
+        _, figure, unit = SHOWN[one.setting]
+        sides = [one.name_of(variant) for variant in (one.variant, one.default)]
+        values = [[process.figures[figure] for process in processes[side]] for side in sides]
+        findings += [Finding(side, median_interval(taken), unit) for side, taken in zip(sides, values, strict=True)]
+        # Efficiencies, which have no unit, may be near zero: their ratio says nothing.
+        if unit:
+            findings.append(Finding(one.name_of(f"{one.variant} / {one.default}"), by_round(truediv, *values)))
     return Report("Variants against defaults", findings, processes)
-
-
-def command(contrast: Contrast, variant: Variant, quick: bool, python: str) -> tuple[str, ...]:
-    """Make the command by which a Python runs one side."""
-    shown = contrast.shown
-    options = shown.quick if quick else shown.options
-    return parallel_core(
-        "run",
-        shown.experiment,
-        "--backend",
-        contrast.backend,
-        "--device-kind",
-        "cpu",
-        "--variant",
-        variant.name,
-        *options,
-        python=python,
-    )
-
-
-def findings_of(contrast: Contrast, processes: Mapping[str, list[Measured]]) -> list[Finding]:
-    """List the figure of both sides, and its ratio where a ratio says something: efficiencies may be near zero."""
-    shown = contrast.shown
-    names = [contrast.name_of(variant) for variant in (contrast.variant, contrast.default)]
-    values = [[one.figures[shown.figure] for one in processes[name]] for name in names]
-    both = [Finding(name, median_interval(taken), shown.unit) for name, taken in zip(names, values, strict=True)]
-    return [*both, Finding(contrast.ratio_name, ratio_by_round(*values))] if shown.unit else both
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.gpu.part import PartResult
-
-__all__ = ["FILES", "read_outcome", "run_tests"]
+from benchmarks.gpu.parts import PartResult
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = "tests/backends/protocol/test_gpu*.py"
@@ -26,42 +24,36 @@ def run_tests(engine: str, seconds: float) -> PartResult:
     files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(FILES))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-        options += [f"--junit-xml={report}", "--engine", engine]
+        options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", f"--junit-xml={report}"]
+        command = [sys.executable, "-m", "pytest", *options, "--engine", engine, *files]
+        # What else is installed there is not to take part.
+        environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "pytest", *options, *files],
-                cwd=ROOT,
-                # What else is installed there is not to take part.
-                env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False
             )
         except subprocess.TimeoutExpired:
             return PartResult(problems=(f"stopped: they were not done after {seconds:.3g} s",))
         if not report.exists():
             last = next(iter((done.stderr or done.stdout).strip().splitlines()[-1:]), "no reason given")
             return PartResult(problems=(f"pytest ended with status {done.returncode}: {last}",))
-        return read_outcome(report.read_text())
-
-
-def read_outcome(xml: str) -> PartResult:
-    """Read a report in JUnit's format."""
-    cases = list(ElementTree.fromstring(xml).iter("testcase"))
+        cases = list(ElementTree.parse(report).iter("testcase"))
     bad = [(case, fault) for case in cases for kind in ("failure", "error") for fault in case.findall(kind)]
     skips = Counter(skip.get("message", "") for case in cases for skip in case.findall("skipped"))
-    passed = len(cases) - len({id(case) for case, _ in bad}) - skips.total()
+    counts = {
+        "passed": len(cases) - len({id(case) for case, _ in bad}) - skips.total(),
+        "failed": len(bad),
+        "skipped": skips.total(),
+    }
     return PartResult(
-        notes=(f"{passed} passed, {len(bad)} failed, {skips.total()} skipped.",),
-        problems=tuple(f"{case.get('name')}: {reason(fault)}" for case, fault in bad),
+        notes=(f"{', '.join(f'{count} {what}' for what, count in counts.items())}.",),
+        problems=tuple(f"{case.get('name')}: {_reason(fault)}" for case, fault in bad),
         skipped=tuple(f"{count} {'test' if count == 1 else 'tests'}: {reason}" for reason, count in skips.items()),
-        parameters={"passed": passed, "failed": len(bad), "skipped": skips.total()},
+        parameters=counts,
     )
 
 
-def reason(fault: ElementTree.Element) -> str:
+def _reason(fault: ElementTree.Element) -> str:
     """Return a fault's message in one line; of a file that cannot be imported, why."""
     message = fault.get("message", "")
     if message == "collection failure":

@@ -7,20 +7,17 @@ of its results on a thread of its own, it takes half of the GPU's threads at mos
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from backends import Array, Backend, BackendError
-from benchmarks.gpu.part import PartResult, Place, load_one, load_two_streams
-from benchmarks.gpu.timing import by_round, seconds_of, timed
-from benchmarks.harness.targets import Finding, Target
+from benchmarks.gpu.parts import PartResult, Place, timed, times_as_fast
+from benchmarks.harness.targets import Finding, Target, by_round
 from benchmarks.plain import torch_gpu
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Case, Timing
+from parallel_core.measurement.result import Timing
 from parallel_core.measurement.timing import interleave
-
-__all__ = ["crossing", "measure", "small_size"]
 
 TARGET = Target("at least", 1.5)
 SIZES = {
@@ -34,117 +31,86 @@ UNIT = {"gpu": 25, "cpu": 5}
 """Products in a unit."""
 UNTIMED = 3
 """Launches of a unit before those that are timed: with the third, it is a graph."""
-WHOLE, ONE, TWO = "the whole device", "one stream", "two streams"
-UNITS_ONE, UNITS_TWO = "one stream of units", "two streams of units"
-PLAIN_ONE, PLAIN_TWO = "one stream, plain torch", "two streams, plain torch"
+WHOLE = "the whole device"
+OF_UNITS, PLAIN = " of units", ", plain torch"
 
 
 def measure(place: Place) -> PartResult:
     """Time products of each size on the whole device, on one stream of it and on two, in ours and in plain PyTorch."""
-    sizes, count = SIZES[place.kind], COUNT[place.kind]
-    takers = {WHOLE: partial(ours, load_one(place), 1, count)}
+    sizes, count, unit = SIZES[place.kind], COUNT[place.kind], UNIT[place.kind]
+    takers = {WHOLE: partial(ours, place.load(), 1, count, 1)}
     skipped = []
     try:
-        streams = load_two_streams(place)
-        takers |= {ONE: partial(ours, streams, 1, count), TWO: partial(ours, streams, 2, count)}
-        unit = UNIT[place.kind]
-        takers |= {
-            UNITS_ONE: partial(units, streams, 1, count, unit),
-            UNITS_TWO: partial(units, streams, 2, count, unit),
-        }
+        own = place.load_two_streams()
+        for end, size in (("", 1), (OF_UNITS, unit)):
+            takers |= {f"{words}{end}": partial(ours, own, n, count, size) for n, words in STREAMS.items()}
     except BackendError as error:
         skipped.append(f"{place.framework}: two streams of one GPU as our devices ({error})")
     if place.framework == "torch":
-        takers |= {PLAIN_ONE: partial(plain, place, 1, count), PLAIN_TWO: partial(plain, place, 2, count)}
-    timings = {label(way, size): take(size) for size in sizes for way, take in takers.items()}
+        takers |= {f"{words}{PLAIN}": partial(plain, place, n, count) for n, words in STREAMS.items()}
+    timings = {f"{way}, size {size}": take(size) for size in sizes for way, take in takers.items()}
     cases = {case.name: case for case in interleave(timings, place.rounds)}
-    both_ways = ((ONE, TWO), (UNITS_ONE, UNITS_TWO), (PLAIN_ONE, PLAIN_TWO))
-    pairs = [(one, two) for one, two in both_ways if two in takers]
-    findings = about_crossing(place, sizes, [cases[label(WHOLE, size)] for size in sizes])
+    smallest = by_round(lambda seconds: 1e6 * seconds, cases[f"{WHOLE}, size {sizes[0]}"].seconds)
+    findings = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one of many", smallest, "μs")]
+    crossed = crossing(sizes, [cases[f"{WHOLE}, size {size}"].median for size in sizes])
+    if crossed is not None:
+        name = f"{place.framework}: products are limited by computing, no longer by launching, from a size of"
+        findings.append(Finding(name, Interval(crossed, -math.inf, math.inf), ""))
+    notes = []
     small = small_size(sizes, torch_gpu.threads(place.kind))
-    for one, two in pairs:
-        gain = by_round(lambda alone, both: alone / both, cases[label(one, small)], cases[label(two, small)])
-        target = TARGET if two == UNITS_TWO else None
-        findings.append(Finding(f"{place.framework}: {two} / {one}, {small} × {small}", gain, target=target))
+    for end in ("", OF_UNITS, PLAIN):
+        one, two = (f"{words}{end}" for words in STREAMS.values())
+        if two in takers:
+            gain = times_as_fast(cases[f"{two}, size {small}"], cases[f"{one}, size {small}"])
+            target = TARGET if end == OF_UNITS else None
+            findings.append(Finding(f"{place.framework}: {two} / {one}, {small} × {small}", gain, target=target))
+            medians = {size: [cases[f"{way}, size {size}"].median for way in (one, two)] for size in sizes}
+            gains = ", ".join(f"{size}: {alone / both:.2f}" for size, (alone, both) in medians.items())
+            notes.append(f"{two} over {one}, by size: {gains}.")
     return PartResult(
         findings=tuple(findings),
-        notes=tuple(f"{two} over {one}, by size: {gains(sizes, cases, one, two)}." for one, two in pairs),
+        notes=tuple(notes),
         skipped=tuple(skipped),
-        parameters={"sizes": sizes, "products in a timing": 2 * count, "products in a unit": UNIT[place.kind]},
-        seconds=seconds_of(list(cases.values())),
+        parameters={"sizes": sizes, "products in a timing": 2 * count, "products in a unit": unit},
+        cases=[*cases.values()],
     )
 
 
-def ours(backend: Backend, streams: int, count: int, size: int) -> Callable[[], Timing]:
-    """Make what times a product on our devices, of twice `count` on the first one or `count` on each of two."""
+STREAMS = {1: "one stream", 2: "two streams"}
+
+
+def ours(backend: Backend, streams: int, count: int, unit: int, size: int) -> Callable[[], Timing]:
+    """Make what times a product on our devices, of twice `count` on the first one or `count` on each of two.
+
+    They are launched so many at a time, as a unit. Results are dropped: their memory serves the next ones.
+    """
     matrices = [Trial(backend, {}).normal(size, backend.devices[number % streams]) for number in range(2)]
+    matmul = backend.ops.matmul
 
-    def launch() -> None:
-        for _ in range(count):
-            for x in matrices:
-                product(backend, x)
+    def last_product(x: Array) -> Array:
+        # One result is enough to copy away.
+        return [matmul(x, x) for _ in range(unit)][-1]
 
-    return partial(per_product, launch, backend.waitall, count)
-
-
-def units(backend: Backend, streams: int, count: int, unit: int, size: int) -> Callable[[], Timing]:
-    """Make what times the same products, so many at a time."""
-    matrices = [Trial(backend, {}).normal(size, backend.devices[number % streams]) for number in range(2)]
-    multiply = backend.ops.as_unit(partial(last_product, backend.ops.matmul, unit))
+    multiply = backend.ops.as_unit(last_product) if unit > 1 else None
 
     def launch() -> None:
         for _ in range(count // unit):
             for x in matrices:
-                backend.launch(multiply, x)
+                if multiply is None:
+                    backend.launch(matmul, x, x)
+                else:
+                    backend.launch(multiply, x)
 
-    for _ in range(UNTIMED):
+    for _ in range(UNTIMED if unit > 1 else 0):
         launch()
-    return partial(per_product, launch, backend.waitall, count)
-
-
-def last_product(matmul: Callable[..., Array], count: int, x: Array) -> Array:
-    """Multiply a matrix with itself many times; one result is enough to copy away."""
-    return [matmul(x, x) for _ in range(count)][-1]
-
-
-def product(backend: Backend, x: Array) -> None:
-    """Launch a product whose result is dropped: its memory serves the next one."""
-    backend.launch(backend.ops.matmul, x, x)
+    return partial(timed, launch, backend.waitall, 2 * count)
 
 
 def plain(place: Place, streams: int, count: int, size: int) -> Callable[[], Timing]:
     """Make what times the same products on PyTorch's own streams."""
     x, made = torch_gpu.matrix(size, place.kind), torch_gpu.streams(place.kind)
     chosen = [made[number % streams] for number in range(2)]
-    return partial(per_product, partial(torch_gpu.products_on, x, chosen, count), torch_gpu.synchronize, count)
-
-
-def per_product(launch: Callable[[], object], wait: Callable[[], object], count: int) -> Timing:
-    """Time twice `count` products, and divide by their number."""
-    dispatched, done = timed(launch, wait)
-    return dispatched / (2 * count), done / (2 * count)
-
-
-def label(way: str, size: int) -> str:
-    """Name a case."""
-    return f"{way}, size {size}"
-
-
-def gains(sizes: Sequence[int], cases: Mapping[str, Case], one: str, two: str) -> str:
-    """Write for each size how many times faster two streams did the work of one."""
-    medians = ((size, cases[label(one, size)].median, cases[label(two, size)].median) for size in sizes)
-    return ", ".join(f"{size}: {alone / both:.2f}" for size, alone, both in medians)
-
-
-def about_crossing(place: Place, sizes: Sequence[int], cases: Sequence[Case]) -> list[Finding]:
-    """List what launching costs, and the size from which on computing is the limit, if there is one."""
-    launching = by_round(lambda seconds: 1e6 * seconds, cases[0])
-    findings = [Finding(f"{place.framework}: a product of {sizes[0]} × {sizes[0]}, one of many", launching, "μs")]
-    size = crossing(sizes, [case.median for case in cases])
-    if size is not None:
-        name = f"{place.framework}: products are limited by computing, no longer by launching, from a size of"
-        findings.append(Finding(name, Interval(size, -math.inf, math.inf), ""))
-    return findings
+    return partial(timed, partial(torch_gpu.products_on, x, chosen, count), torch_gpu.synchronize, 2 * count)
 
 
 def crossing(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:

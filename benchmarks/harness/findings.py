@@ -12,14 +12,11 @@ from typing import Any, BinaryIO
 
 import click
 
-from benchmarks.harness.provenance import provenance
 from benchmarks.harness.side_by_side import Measured
-from benchmarks.harness.targets import Finding, Target, Verdict, rows, tally
+from benchmarks.harness.targets import Finding, table_of, tally
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
-from parallel_core.system.files import write_whole
+from parallel_core.system.files import write_json, write_whole
 from parallel_core.system.machine import describe_machine
-
-__all__ = ["Finding", "Report", "Target", "Verdict", "benchmark", "page", "results_folder", "tally"]
 
 RESULTS = Path(__file__).parents[1] / "results"
 MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
@@ -28,7 +25,7 @@ MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
 
 @dataclass(frozen=True)
 class Report:
-    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes a PNG."""
+    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes an SVG."""
 
     title: str
     findings: Sequence[Finding]
@@ -36,24 +33,6 @@ class Report:
     notes: Sequence[str] = ()
     draw: Callable[[BinaryIO], object] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """The versions of all that ran."""
-        return {name: version for one in self._measured for name, version in one.versions.items()}
-
-    @property
-    def kernels(self) -> dict[str, list[str]]:
-        """By framework, in words, all libraries that computed for it in any process."""
-        found: dict[str, dict[str, None]] = {}
-        for one in self._measured:
-            for name, kernels in one.kernels.items():
-                found.setdefault(name, {}).update(dict.fromkeys(kernels))
-        return {name: list(kernels) for name, kernels in found.items()}
-
-    @property
-    def _measured(self) -> list[Measured]:
-        return [one for measured in self.processes.values() for one in measured]
 
 
 def results_folder() -> Path:
@@ -63,6 +42,43 @@ def results_folder() -> Path:
     return RESULTS / "-".join([*words, str(machine["cores"]), "cores"])
 
 
+def provenance(written: Mapping[str, Any]) -> str:
+    """Write what the JSON of measurements says of where it comes from; older files say nothing of some of it."""
+    machine, kernels = written["machine"], written.get("kernels", {})
+    frameworks = [
+        f"{name} {version}" + (f" ({'; '.join(kernels[name])})" if kernels.get(name) else "")
+        for name, version in sorted(written.get("versions", {}).items())
+    ]
+    commit = machine.get("commit")
+    return ", ".join(
+        [
+            machine["processor"],
+            f"{machine['cores']} cores",
+            machine["system"],
+            f"Python {machine['python']}",
+            *frameworks,
+            f"commit {commit}" if commit else "commit not recorded",
+            machine["utc"].partition("T")[0],
+            *(["with --quick: a first look"] if written.get("quick") else []),
+        ]
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what a benchmark wrote."""
+    written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return written
+
+
+def source_of(folder: Path, measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Link the files that hold what was measured, and say on what it was; those measured alike stand together."""
+    places: dict[str, list[str]] = {}
+    for name, written in measured.items():
+        linked = folder / name
+        places.setdefault(provenance(written), []).append(f"[{linked.stem}]({linked})")
+    return "\n" + " ".join(f"{', '.join(files)}: {place}." for place, files in places.items())
+
+
 def page(written: Mapping[str, Any]) -> str:
     """Write what a benchmark's JSON holds as Markdown."""
     lines = [
@@ -70,7 +86,7 @@ def page(written: Mapping[str, Any]) -> str:
         "",
         f"{provenance(written)}; processes a variant: {written['rounds']}; intervals are of 95 %",
         "",
-        *rows([Finding.from_json(one) for one in written["findings"]]),
+        table_of([Finding.from_json(one) for one in written["findings"]]),
         "",
         *written["notes"],
     ]
@@ -112,8 +128,7 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[..., Report]], click
 
 
 def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
-    """Write the report beside `path`, with the suffixes .json, .md and .png, and print the table."""
-    machine = describe_machine()
+    """Write the report beside `path`, with the suffixes .json, .md and .svg, and print the table."""
     everything = {
         "schema": 1,
         "benchmark": path.name,
@@ -121,19 +136,32 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
         "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
         "rounds": rounds,
         "quick": quick,
-        "machine": machine,
-        "versions": report.versions,
-        "kernels": report.kernels,
+        "machine": describe_machine(),
+        **sources_of([one for measured in report.processes.values() for one in measured]),
         "parameters": dict(report.parameters),
         "findings": [finding.as_json() for finding in report.findings],
         "notes": list(report.notes),
         "processes": {name: [one.as_json() for one in measured] for name, measured in report.processes.items()},
     }
     text = page(everything)
-    json_text = json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
-    write_whole(path.with_suffix(".json"), lambda stream: stream.write(json_text.encode()))
-    write_whole(path.with_suffix(".md"), lambda stream: stream.write(text.encode()))
+    write_json(path.with_suffix(".json"), everything)
+    write_text(path.with_suffix(".md"), text)
     if report.draw is not None:
-        write_whole(path.with_suffix(".png"), report.draw)
+        write_whole(path.with_suffix(".svg"), report.draw)
     click.echo(text)
     click.echo(tally([finding.verdict for finding in report.findings]))
+
+
+def sources_of(processes: Sequence[Measured]) -> dict[str, Any]:
+    """Return the versions of all that ran, and by framework all libraries that computed for it in any process."""
+    kernels: dict[str, dict[str, None]] = {}
+    for one in processes:
+        for name, some in one.kernels.items():
+            kernels.setdefault(name, {}).update(dict.fromkeys(some))
+    versions = {name: version for one in processes for name, version in one.versions.items()}
+    return {"versions": versions, "kernels": {name: list(some) for name, some in kernels.items()}}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text, whole or not at all."""
+    write_whole(path, lambda stream: stream.write(text.encode()))

@@ -9,13 +9,13 @@ backend: nothing may be named then. The right part has to be named in at least 1
 one, and its size has to be right within 20 %, in the median.
 """
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -27,12 +27,13 @@ import click
 import backends
 from backends import Array, Device
 from backends.devices import Wanted
-from benchmarks.self_test import bounds
+from benchmarks.harness.targets import bounds
 from parallel_core.comparison.account import PARTS, account_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
+from parallel_core.system.files import write_json
 from parallel_core.system.machine import describe_machine
 
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
@@ -58,25 +59,29 @@ class Fault:
     """The seconds that it adds, from the results without it; None if that is not known."""
 
 
-def launches_of(results: CellResults) -> int:
-    """Return how many operations the main case of `async` launches."""
-    return int(results.valid[0].parameters["steps"])
+DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
+
+
+def operations_of(results: CellResults) -> float:
+    """Return the seconds of the operations of `parallel`."""
+    return median(account_of(results, EXPERIMENTS["parallel"].case)["operations"])
+
+
+def delayed(results: CellResults, by: float) -> float:
+    """Return the seconds that are added to all launches of the main case of `async`."""
+    return by * int(results.valid[0].parameters["steps"])
 
 
 FAULTS: Mapping[str, Fault] = {
-    "twice": Fault(
-        "every multiplication twice",
-        "parallel",
-        "operations",
-        lambda results: median(account_of(results, EXPERIMENTS["parallel"].case)["operations"]),
-    ),
-    "slow-launches": Fault("+ 300 μs a launch", "async", "overhead", lambda results: 300e-6 * launches_of(results)),
-    "slower-launches": Fault("+ 20 μs a launch", "async", "overhead", lambda results: 20e-6 * launches_of(results)),
+    "twice": Fault("every multiplication twice", "parallel", "operations", operations_of),
+    **{
+        name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(delayed, by=by))
+        for name, by in DELAYS.items()
+    },
     "copies-twice": Fault("every copy twice", "overlap", "transfer"),
     "one-queue": Fault("one queue instead of two", "parallel", "rest"),
     "neighbour": Fault("a spinning neighbour", "parallel", None),
 }
-DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
 
 
 class Planted:
@@ -119,8 +124,8 @@ class TwiceMultiplied:
 
     def matmul(self, a: Array, b: Array) -> Array:
         """Multiply twice; the sum needs both, so that no compiler leaves one out."""
-        multiply, add, matmul = self._real.multiply, self._real.add, self._real.matmul
-        return multiply(add(matmul(a, b), matmul(a, b)), 0.5)
+        real = self._real
+        return real.multiply(real.add(real.matmul(a, b), real.matmul(a, b)), 0.5)
 
 
 def place_of(args: Sequence[Any]) -> object:
@@ -131,16 +136,13 @@ def place_of(args: Sequence[Any]) -> object:
     return getattr(first, "device", None) or first.context
 
 
-def planted(fault: str) -> Callable[..., Planted]:
-    """Return what loads a backend with a fault: entry points name it."""
-
-    def load(devices: Wanted, kind: str, engine: str | None, threads: int | None, *workers: int) -> Planted:
-        return Planted(fault, devices, kind, engine, threads, *workers)
-
-    return load
+def load(fault: str, devices: Wanted, kind: str, engine: str | None, threads: int | None, *workers: int) -> Planted:
+    """Load a backend with a fault."""
+    return Planted(fault, devices, kind, engine, threads, *workers)
 
 
-globals().update({fault.replace("-", "_"): planted(fault) for fault in FAULTS})
+# Entry points name what loads each of them.
+globals().update({fault.replace("-", "_"): partial(load, fault) for fault in FAULTS})
 
 
 @contextmanager
@@ -175,21 +177,19 @@ def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
         for experiment, results in plain.items():
             results.append(measured(over, experiment))
         for name, fault in FAULTS.items():
-            if fault.part is None:
-                with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
-                    faulty[name].append(measured(over, fault.experiment))
-                    neighbour.kill()
-            else:
+            if fault.part is not None:
                 faulty[name].append(measured(name, fault.experiment))
+                continue
+            with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+                faulty[name].append(measured(over, fault.experiment))
+                neighbour.kill()
     return {name: judged(fault, faulty[name], plain[fault.experiment]) for name, fault in FAULTS.items()}
 
 
 def judged(fault: Fault, faulty: Sequence[Result], plain: Sequence[Result]) -> dict[str, Any]:
     """Return what a comparison names, how much of it there is, and how much was planted."""
-    results, others = (
-        CellResults(Cell(fault.experiment, side, ENGINE), tuple(some))
-        for side, some in (("faulty", faulty), ("plain", plain))
-    )
+    sides = {"faulty": faulty, "plain": plain}
+    results, others = (CellResults(Cell(fault.experiment, side, ENGINE), tuple(some)) for side, some in sides.items())
     if not results.valid or not others.valid:
         return {"verdict": "invalid", "named": [], "withheld": "", "seconds": None, "planted_seconds": None}
     difference = time_difference(results, others)
@@ -234,7 +234,7 @@ def main(over: str, trials: int, rounds: int, minutes: float, out: Path) -> None
             click.echo(f"{over}: trial {len(found) + 1} of {trials}", err=True)
             found.append(trial(over, rounds))
             document = {"machine": describe_machine(), "rounds": rounds, "trials": found}
-            path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+            write_json(path, document)
     click.echo("\n".join(" | ".join(row) for row in counts(document)))
 
 

@@ -1,14 +1,12 @@
 """A figure with its interval, and its target."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any, Literal, Self
 
-from parallel_core.measurement.confidence_intervals import Interval, with_bounds
-from parallel_core.system.formatting import figure
-
-__all__ = ["Finding", "Target", "Verdict", "rows", "tally"]
+from parallel_core.measurement.confidence_intervals import Interval, median_interval, with_bounds
+from parallel_core.system.formatting import figure, percent
 
 Verdict = Literal["met", "missed", "undecided"]
 
@@ -66,16 +64,38 @@ class Finding:
         }
 
 
-def rows(findings: Sequence[Finding]) -> list[str]:
-    """Write findings as the lines of a Markdown table."""
-    return [
-        "| | measured | target | |",
-        "| --- | --- | --- | --- |",
-        *(
-            f"| {one.name} | {with_bounds(one.interval)} {one.unit} | {one.target or ''} | {one.verdict or ''} |"
-            for one in findings
-        ),
+def table_of(findings: Sequence[Finding]) -> str:
+    """Write findings as a Markdown table."""
+    rows = [
+        [one.name, f"{with_bounds(one.interval)} {one.unit}", str(one.target or ""), one.verdict or ""]
+        for one in findings
     ]
+    return markdown_table(["", "measured", "target", ""], rows)
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table; a bar within a cell would begin another one."""
+    lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def by_round(figure: Callable[..., float], *values: Sequence[float]) -> Interval:
+    """Make a figure of values of each round, which share the cores or the process; return the rounds' median."""
+    return median_interval([figure(*of_round) for of_round in zip(*values, strict=True)])
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    """Return an interval in another unit."""
+    return Interval(*(factor * value for value in astuple(interval)))
+
+
+def bounds(count: int, of: int) -> str:
+    """Write the 95 % interval of a share (Wilson 1927)."""
+    z = 1.96
+    share = count / of
+    centre = (share + z**2 / (2 * of)) / (1 + z**2 / of)
+    half = z / (1 + z**2 / of) * (share * (1 - share) / of + z**2 / (4 * of**2)) ** 0.5
+    return f"{percent(max(0, centre - half))}–{percent(min(1, centre + half))}"
 
 
 def tally(verdicts: Sequence[str | None]) -> str:

@@ -3,22 +3,24 @@
 Each host has its half of the cores, so that what runs on one does not take time from the other. A namespace lasts as
 long as a process is in it. The process that holds it ends when its standard input does, so nothing is left behind even
 if the program that made both is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and `taskset` (packages
-iproute2 and util-linux).
+iproute2 and util-linux). As a program it is a remote shell for them, called as `ssh` is:
+
+    python -m benchmarks.harness.two_hosts HOST=PROCESS,… HOST COMMAND
+
+It becomes a shell that runs COMMAND in the namespaces and on the cores of the process that stands for HOST.
 """
 
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from backends.host import core_numbers, on_cores
-from benchmarks.harness.namespace_shell import inside, shell_of
-
-__all__ = ["NoHostsError", "TwoHosts", "processes_in", "set_link", "two_hosts"]
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 """Private ones, which nothing outside the two namespaces can see: any number of pairs can have the same."""
@@ -47,22 +49,40 @@ class TwoHosts:
     @property
     def shell(self) -> tuple[str, ...]:
         """A remote shell: with HOST and COMMAND after it, it runs the command there, as `ssh` does."""
-        return shell_of(dict(zip(self.names, self.holders, strict=True)))
+        return (sys.executable, "-m", "benchmarks.harness.two_hosts", self._mapping)
+
+    def ranks(self, backend: str, *command: str) -> tuple[str, ...]:
+        """Return a command that runs this one as a rank on each host, and shows what rank 0 writes."""
+        return (sys.executable, "-m", "benchmarks.harness.ranks_on_hosts", self._mapping, backend, *command)
+
+    @property
+    def _mapping(self) -> str:
+        return ",".join(f"{host}={process}" for host, process in zip(self.names, self.holders, strict=True))
 
     def on(self, host: int) -> tuple[str, ...]:
         """Return the beginning of a command that is run on a host, 0 or 1."""
         return inside(self.holders[host])
 
 
+def inside(process: int) -> tuple[str, ...]:
+    """Return the beginning of a command that is run in a process's namespaces, and on its cores."""
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(process))))
+    return ("taskset", "--cpu-list", cores, "nsenter", f"--target={process}", "--net", "--uts", "--")
+
+
 @contextmanager
-def two_hosts(bits_per_second: float | None = None, delay_seconds: float = 0.0) -> Iterator[TwoHosts]:
-    """Make two hosts for a while; the link is as fast as the machine unless a rate is given.
+def two_hosts() -> Iterator[TwoHosts]:
+    """Make two hosts for a while; the link is as fast as the machine.
 
     What still runs on them in the end is killed. Raises NoHostsError, with the reason, if this machine does not let us
-    make them, or if a delay is asked for and the kernel has no netem.
+    make them.
     """
-    if (reason := reason_against_hosts()) is not None:
-        raise NoHostsError(reason)
+    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+        raise NoHostsError(
+            f"two hosts on one machine need {' and '.join(missing)}: apt-get install iproute2 util-linux"
+        )
+    if os.geteuid() != 0:
+        raise NoHostsError("two hosts on one machine need root, to make network namespaces")
     with ExitStack() as stack:
         cores = core_numbers()
         first, second = (
@@ -76,32 +96,24 @@ def two_hosts(bits_per_second: float | None = None, delay_seconds: float = 0.0) 
             call(*hosts.on(host), "ip", "address", "add", f"{address}/{PREFIX_LENGTH}", "dev", INTERFACE)
             for interface in ("lo", INTERFACE):
                 call(*hosts.on(host), "ip", "link", "set", interface, "up")
-        set_link(hosts, bits_per_second, delay_seconds)
         yield hosts
 
 
-def set_link(hosts: TwoHosts, bits_per_second: float | None, delay_seconds: float = 0.0) -> None:
-    """Limit the rate of both directions, each by itself, and delay what is sent; None and 0 take both away.
+def set_link(hosts: TwoHosts, bits_per_second: float | None) -> None:
+    """Limit the rate of both directions, each by itself; None takes the limit away.
 
     A token bucket (tbf) sends at the rate, half a millisecond's worth of it at once, and queues up to 50 ms. Raises
-    NoHostsError if the kernel has no netem, which the delay needs, or no tbf.
+    NoHostsError if the kernel has none.
     """
     for host in (0, 1):
         at = (*hosts.on(host), "tc", "qdisc")
-        with suppress(NoHostsError):  # There is none in the beginning.
+        with suppress(NoHostsError):  # There may be no limit yet.
             call(*at, "delete", "dev", INTERFACE, "root")
-        parent: tuple[str, ...] = ("root", "handle", "1:")
         if bits_per_second is not None:
             burst = max(MIN_BURST, round(bits_per_second / 8 * BURST_SECONDS))
             limit = burst + round(bits_per_second / 8 * QUEUE_SECONDS)
             bucket = ("tbf", "rate", f"{bits_per_second:.0f}bit", "burst", f"{burst}b", "limit", f"{limit}b")
-            call(*at, "add", "dev", INTERFACE, *parent, *bucket)
-            parent = ("parent", "1:", "handle", "2:")
-        if delay_seconds:
-            try:
-                call(*at, "add", "dev", INTERFACE, *parent, "netem", "delay", f"{delay_seconds * 1e6:.0f}us")
-            except NoHostsError as error:
-                raise NoHostsError(f"a delay needs netem, a module that this kernel may lack: {error}") from error
+            call(*at, "add", "dev", INTERFACE, "root", *bucket)
 
 
 def processes_in(holder: int) -> list[int]:
@@ -109,14 +121,6 @@ def processes_in(holder: int) -> list[int]:
     mine = network_of(holder)
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [number for number in numbers if number != holder and mine is not None and network_of(number) == mine]
-
-
-def reason_against_hosts() -> str | None:
-    """Return why there can be no two hosts here; None if they can be tried."""
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing:
-        return f"two hosts on one machine need {' and '.join(missing)}: apt-get install iproute2 util-linux"
-    return "two hosts on one machine need root, to make network namespaces" if os.geteuid() != 0 else None
 
 
 @contextmanager
@@ -162,3 +166,17 @@ def call(*command: str) -> None:
     if done.returncode != 0:
         message = " ".join((done.stderr or done.stdout).split())
         raise NoHostsError(f"{' '.join(command[command.index('--') + 1 :])}: {message}")
+
+
+def main(mapping: str, host: str, *command: str) -> None:
+    """Become the shell; like ssh, join the command's words with spaces, and end with 255 for an unknown host."""
+    holders = dict(pair.split("=") for pair in mapping.split(","))
+    if host not in holders:
+        print(f"{host} is none of {', '.join(holders)}", file=sys.stderr)
+        sys.exit(255)
+    words = (*inside(int(holders[host])), "sh", "-c", " ".join(command))
+    os.execvp(words[0], words)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,8 +1,8 @@
 """The book's work in MXNet, which queues it by itself. Importing this module imports mxnet.
 
 Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on Multiple GPUs": the same
-operations, written anew. Nothing here waits but `book_epoch`, as the book does after each batch, and the reading of
-losses.
+operations, written anew. Nothing here waits but an epoch that is asked to, as the book does after each batch, and the
+reading of losses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,6 @@ from typing import Any
 import mxnet as mx
 import numpy
 from mxnet import autograd, gluon, np, npx
-
-__all__ = [
-    "allreduce",
-    "book_epoch",
-    "copies",
-    "data_parallel_epoch",
-    "increments",
-    "load_parameters",
-    "products",
-    "queued_epoch",
-]
 
 npx.set_np()
 
@@ -93,45 +82,15 @@ def update(parameters: Sequence[Array], images: int, rate: float) -> None:
         parameter[:] = parameter - rate * parameter.grad / images
 
 
-def train_batch(parameters: Sequence[Array], images: numpy.ndarray, labels: numpy.ndarray, rate: float) -> Array:
-    """Queue one step of gradient descent; return the images' losses, still to be computed."""
-    loss = gradient(parameters, images, labels)
-    update(parameters, len(images), rate)
-    return loss
-
-
-def book_epoch(
-    parameters: Sequence[Array], batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]], rate: float
+def epoch(
+    replicas: Sequence[Sequence[Array]],
+    batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]],
+    rate: float,
+    waiting: bool = False,
 ) -> list[float]:
-    """Train batch by batch, waiting after each, and return the average losses."""
-    losses = []
-    for images, labels in batches:
-        losses.append(train_batch(parameters, images, labels, rate))
-        npx.waitall()
-    return [float(loss.mean()) for loss in losses]
+    """Train with a part of each batch on every device, as the book does; return the average losses.
 
-
-def queued_epoch(
-    parameters: Sequence[Array], batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]], rate: float
-) -> list[float]:
-    """Queue the steps, reading each loss when the next step is queued, and return the average losses."""
-    losses: list[float] = []
-    pending: list[Array] = []
-    for images, labels in batches:
-        pending.append(train_batch(parameters, images, labels, rate).mean())
-        if len(pending) > 1:
-            losses.append(float(pending.pop(0)))
-    losses += map(float, pending)
-    npx.waitall()
-    return losses
-
-
-def data_parallel_epoch(
-    replicas: Sequence[Sequence[Array]], batches: Iterable[tuple[numpy.ndarray, numpy.ndarray]], rate: float
-) -> list[float]:
-    """Queue the steps with a part of each batch on every device, as the book does; return the average losses.
-
-    A step's loss is read when the next step is queued.
+    The steps are queued, and a step's loss is read when the next one is, or one waits after each step.
     """
     losses: list[float] = []
     pending: list[list[Array]] = []
@@ -143,6 +102,8 @@ def data_parallel_epoch(
         for replica in replicas:
             update(replica, len(images), rate)
         pending.append([loss / len(images) for loss in own])
+        if waiting:
+            npx.waitall()
         if len(pending) > 1:
             losses.append(sum(map(float, pending.pop(0))))
     losses += [sum(map(float, own)) for own in pending]

@@ -3,7 +3,6 @@
 On a CPU the same functions run, without streams and page-locked memory.
 """
 
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,22 +10,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-
-__all__ = [
-    "Precision",
-    "copy",
-    "describe_gpu",
-    "has_gpu",
-    "host_buffer",
-    "matrix",
-    "on_precision",
-    "products",
-    "products_on",
-    "streams",
-    "synchronize",
-    "threads",
-    "version",
-]
 
 Precision = Literal["float32", "TF32", "bfloat16"]
 
@@ -65,8 +48,6 @@ def threads(kind: str) -> int:
 
 
 def _driver() -> str:
-    if shutil.which("nvidia-smi") is None:
-        return "unknown (no nvidia-smi)"
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
@@ -98,10 +79,9 @@ def on_precision(precision: Precision) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def products(x: Tensor, count: int) -> None:
-    """Multiply a matrix with itself many times."""
-    for _ in range(count):
-        torch.mm(x, x)
+def multiply(x: Tensor) -> None:
+    """Multiply a matrix with itself."""
+    torch.mm(x, x)
 
 
 def streams(kind: str) -> list[Any]:
@@ -123,7 +103,6 @@ def host_buffer(count: int, kind: str) -> tuple[Tensor, Tensor]:
     return host, torch.zeros(count, dtype=torch.uint8, device="cuda:0" if kind == "gpu" else "cpu")
 
 
-def copy(source: Tensor, destination: Tensor, count: int = 1) -> None:
+def copy(source: Tensor, destination: Tensor) -> None:
     """Copy, without waiting for it if the memory allows."""
-    for _ in range(count):
-        destination.copy_(source, non_blocking=True)
+    destination.copy_(source, non_blocking=True)

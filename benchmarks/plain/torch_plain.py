@@ -1,26 +1,19 @@
-"""The book's work in eager PyTorch. Importing this module imports torch.
+"""The book's work in eager PyTorch, and in the standard library's own queue. Importing this module imports torch.
 
 Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on Multiple GPUs": the same
-operations, written anew.
+operations, written anew. One executor of one thread a device is what one would write to get what our asynchronous
+engine gives.
 """
 
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from operator import add, matmul
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-__all__ = [
-    "allreduce",
-    "book_epoch",
-    "copies",
-    "copying_allreduce",
-    "increments",
-    "load_parameters",
-    "products",
-    "train_batch",
-]
 
 
 def increments(x: Tensor, count: int) -> Tensor:
@@ -43,20 +36,15 @@ def copies(x: Tensor, buffers: Sequence[Tensor], each: int) -> None:
             buffer.copy_(y)
 
 
-def allreduce(data: Sequence[Tensor]) -> None:
-    """Add everything up on the first device and send the sum to the others: the book's loop."""
-    for i in range(1, len(data)):
-        data[0][:] += data[i].to(data[0].device)
-    for i in range(1, len(data)):
-        data[i][:] = data[0].to(data[i].device)
+def allreduce(data: Sequence[Tensor], copying: bool = False) -> None:
+    """Add everything up on the first device and send the sum to the others: the book's loop.
 
-
-def copying_allreduce(data: Sequence[Tensor]) -> None:
-    """Do the same with transfers that copy, as between two devices: on one CPU, `to` returns the same tensor."""
+    On one CPU `to` returns the same tensor; `copying` makes it a copy, as between two devices.
+    """
     for i in range(1, len(data)):
-        data[0][:] += data[i].to(data[0].device, copy=True)
+        data[0][:] += data[i].to(data[0].device, copy=copying)
     for i in range(1, len(data)):
-        data[i][:] = data[0].to(data[i].device, copy=True)
+        data[i][:] = data[0].to(data[i].device, copy=copying)
 
 
 def load_parameters(values: Iterable[np.ndarray]) -> list[Tensor]:
@@ -90,3 +78,54 @@ def book_epoch(
 ) -> list[float]:
     """Train batch by batch and return the losses."""
     return [train_batch(parameters, images, labels, rate) for images, labels in batches]
+
+
+def make_executor(cores: Iterable[int]) -> ThreadPoolExecutor:
+    """Start one thread on some cores, with one intra-operator thread."""
+
+    def prepare(chosen: frozenset[int]) -> None:
+        os.sched_setaffinity(0, chosen)
+        # Asking for the number first: a thread's first use of OpenMP would replace the setting.
+        torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    return ThreadPoolExecutor(1, initializer=prepare, initargs=(frozenset(cores),))
+
+
+def queued_increments(executor: Executor, x: Tensor, count: int) -> "Future[Tensor]":
+    """Queue x + 1 many times."""
+    for _ in range(count):
+        y = executor.submit(add, x, 1)
+    return y
+
+
+def queued_products(executor: Executor, x: Tensor, count: int) -> "list[Future[Tensor]]":
+    """Queue products of a matrix with itself."""
+    return [executor.submit(matmul, x, x) for _ in range(count)]
+
+
+def queued_copies(
+    computing: Executor, copying: Executor, x: Tensor, buffers: Sequence[Tensor], each: int
+) -> "list[Future[Tensor]]":
+    """Queue as many products as there are buffers, and copies of each, `each` times, in the other executor."""
+
+    def copy(buffer: Tensor, made: "Future[Tensor]") -> Tensor:
+        return buffer.copy_(made.result())
+
+    done = []
+    for buffer in buffers:
+        made = computing.submit(matmul, x, x)
+        done += [copying.submit(copy, buffer, made) for _ in range(each)]
+    return done
+
+
+def queued_epoch(
+    executor: Executor, parameters: Sequence[Tensor], batches: Iterable[tuple[np.ndarray, np.ndarray]], rate: float
+) -> list[float]:
+    """Queue the steps, reading each loss when the next step is queued; return the losses."""
+    losses: list[Future[float]] = []
+    for images, labels in batches:
+        losses.append(executor.submit(train_batch, parameters, images, labels, rate))
+        if len(losses) > 1:
+            losses[-2].result()
+    return [loss.result() for loss in losses]

@@ -9,5 +9,5 @@ Each table's block in the README or in `docs/` names its folder. What measures t
     python -m benchmarks.experiments.variants --python jax=.venv-jax/bin/python
     python -m benchmarks.processes --rounds 9
     python -m benchmarks.training.network                # as root
-    python benchmarks/self_test.py --real 3 --out benchmarks/results/MACHINE/self-test
+    python -m benchmarks.self_test --real 3 --out benchmarks/results/MACHINE/self-test
 """

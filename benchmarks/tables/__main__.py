@@ -3,22 +3,42 @@
 python -m benchmarks.tables                                      # from the folders that the pages name
 python -m benchmarks.tables --results benchmarks/results/NAME    # from another machine's, which it names then
 python -m benchmarks.tables --check                              # change nothing: status 1 if something differs
+
+A place in a page that is filled is `<!-- table: NAME from FOLDER -->`, lines, `<!-- end -->`. A name may have words
+after it, which choose among tables of a kind: `<!-- table: answer overlap from FOLDER -->`.
 """
 
+import inspect
 import json
+import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
+from backends.errors import unknown
 from benchmarks import self_test
-from benchmarks.harness.findings import page
-from benchmarks.tables.all_tables import write_table
-from benchmarks.tables.blocks import refill
-from parallel_core.system.files import write_whole
+from benchmarks.harness.findings import page, write_text
+from benchmarks.tables.benchmarks import findings, gpu, how_fast, network, processes, variants
+from benchmarks.tables.comparisons import comparison, comparison_answer, planted_faults, wrong_verdicts
+from benchmarks.tables.exercises import answer, exercises, first_run, trace
 
-__all__ = ["main", "pages", "written"]
+OF_EXERCISES = (first_run, exercises, answer, trace)
+OF_COMPARISONS = (comparison, comparison_answer, wrong_verdicts, planted_faults)
+OF_BENCHMARKS = (variants, findings, processes, network, how_fast, gpu)
+TABLES: Mapping[str, Callable[..., str]] = {
+    table.__name__.replace("_", "-"): table for table in (*OF_EXERCISES, *OF_COMPARISONS, *OF_BENCHMARKS)
+}
+"""Each takes a machine's folder of results, then the words that stand after its name, and returns Markdown.
+
+Its links are of the repository's root.
+"""
+BLOCK = re.compile(r"^<!-- table: (\S+(?: \S+)*?) from (\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+OPENING = "<!-- table:"
+LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s]+)\)")
+"""The end of a link to a file, which is told from an address by what it begins with."""
 
 
 @click.command()
@@ -27,12 +47,12 @@ __all__ = ["main", "pages", "written"]
 def main(check: bool, results: Path | None) -> None:
     """Fill the pages' tables, and write the page beside each benchmark's JSON, or check that they are as written."""
     try:
-        differing = [(path, text) for path, text in written(results) if not is_written(path, text)]
+        differing = [(path, text) for path, text in written(results) if not path.exists() or path.read_text() != text]
     except (OSError, ValueError, KeyError) as error:
         raise click.ClickException(str(error)) from error
     for path, text in differing:
         if not check:
-            replace(path, text)
+            write_text(path, text)
         click.echo(f"{path} {'differs from its results: python -m benchmarks.tables' if check else 'written'}")
     sys.exit(1 if check and differing else 0)
 
@@ -46,10 +66,8 @@ def written(results: Path | None = None) -> Iterator[tuple[Path, str]]:
         yield path, refill(path.read_text(), path, write_table, results)
     for path in sorted(Path("benchmarks/results").rglob("*.json")):
         document = json.loads(path.read_text())
-        if "findings" in document:
-            yield path.with_suffix(".md"), page(document)
-        elif "rates" in document:
-            yield path.with_suffix(".md"), self_test.page(document)
+        if "findings" in document or "rates" in document:
+            yield path.with_suffix(".md"), page(document) if "findings" in document else self_test.page(document)
 
 
 def pages() -> Iterator[Path]:
@@ -61,14 +79,42 @@ def pages() -> Iterator[Path]:
             yield path
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a text, whole or not at all."""
-    write_whole(path, lambda stream: stream.write(text.encode()))
+def refill(text: str, page: Path, write: Callable[[str, Path], str], folder: Path | None = None) -> str:
+    """Return a page's text with every block's lines written anew, by its name and folder, or by the folder given.
+
+    Links in what is written are of the repository's root, and become relative to the page. Raises ValueError for a
+    block without its beginning in the form above, or without an end.
+    """
+
+    def block(match: re.Match[str]) -> str:
+        source = folder or Path(match[2])
+        table = write(match[1], source).strip()
+        linked = LINK.sub(lambda link: f"]({os.path.relpath(link[1], page.parent)})", table)
+        return f"<!-- table: {match[1]} from {source} -->\n\n{linked}\n\n<!-- end -->"
+
+    if text.count(OPENING) != len(BLOCK.findall(text)):
+        raise ValueError(
+            f"a block of {page} is not of the form {OPENING} NAME from FOLDER --> … <!-- end -->, on lines of its own"
+        )
+    return BLOCK.sub(block, text)
 
 
-def is_written(path: Path, text: str) -> bool:
-    """Return whether a file holds a text."""
-    return path.exists() and path.read_text() == text
+def write_table(name: str, folder: Path) -> str:
+    """Write a table from a machine's folder of results; words after its name choose among those of its kind.
+
+    Raises ValueError if there is no such table, and FileNotFoundError if the file that it comes from is missing.
+    """
+    kind, *words = name.split()
+    if kind not in TABLES:
+        raise ValueError(unknown("table", kind, TABLES))
+    try:
+        inspect.signature(TABLES[kind]).bind(folder, *words)
+    except TypeError as error:
+        raise ValueError(f"the table {name!r} has not the words that {kind!r} takes: {error}") from error
+    try:
+        return TABLES[kind](folder, *words)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"the table {name!r} needs {error.filename}, which is not there: measure it") from error
 
 
 if __name__ == "__main__":

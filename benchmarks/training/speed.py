@@ -19,11 +19,14 @@ The variants' processes live side by side and train in turns, an epoch each. Rat
 no neighbour of the machine disturbed them; images a second are of the median ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import Any
 
-from benchmarks.harness.findings import Finding, Report, Target, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, refuse_disagreement, scaled, worker
-from benchmarks.harness.turn_by_turn import ratio_of_fastest, ratio_of_medians, work_in_turns
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, ratio_of_turns, refuse_disagreement, take_turns, worker
+from benchmarks.harness.targets import Finding, Target, scaled
 from parallel_core.measurement.confidence_intervals import median_interval
 
 BACKENDS = ("mxnet", "torch")
@@ -52,14 +55,11 @@ def main(rounds: int, quick: bool) -> Report:
     processes: dict[str, list[Measured]] = {}
     findings = []
     for name in BACKENDS:
-        by_variant = work_in_turns(variants(name, images), rounds, turns)
+        by_variant = take_turns(variants(name, images), rounds, turns)
         for batch in (BATCH, SMALL):
             same = {variant: measured for variant, measured in by_variant.items() if variant.endswith(f"batch {batch}")}
             refuse_disagreement(same, "loss")
-        findings += [
-            Finding(f"{name}: {one.name}", one.interval, one.unit, one.target)
-            for one in (*targets(name, by_variant), *work_of_processors(by_variant), *rates(by_variant, images))
-        ]
+        findings += [Finding(f"{name}: {words}", *rest) for words, *rest in findings_of(name, by_variant, images)]
         processes |= {f"{name}: {variant}": measured for variant, measured in by_variant.items()}
     return Report("Data-parallel training of LeNet", findings, processes, parameters={"images": images, "turns": turns})
 
@@ -67,87 +67,72 @@ def main(rounds: int, quick: bool) -> Report:
 def variants(name: str, images: int) -> list[Variant]:
     """Make one framework's commands; the first epoch warms up and those that follow are timed."""
 
-    def command(devices: int, batch: int, exchange: bool = True) -> tuple[str, ...]:
-        return worker("training", backend=name, devices=devices, batch_size=batch, images=images, exchange=exchange)
+    def command(devices: int, batch: int, **more: None) -> tuple[str, ...]:
+        return worker("training", backend=name, devices=devices, batch_size=batch, images=images, **more)
 
-    def plain(threads: int, devices: int = 1) -> tuple[str, ...]:
-        return worker(
-            "plain_training", framework=name, threads=threads, devices=devices, batch_size=BATCH, images=images
-        )
+    plain = partial(worker, "plain_training", framework=name, batch_size=BATCH, images=images)
 
     # Neighbours take their turns one after the other.
     return [
-        *(Variant(loop, plain(2) if loop == THREADS else plain(1, devices=2)) for loop in BEST_PLAIN[name]),
+        *(
+            Variant(loop, plain(threads=2) if loop == THREADS else plain(threads=1, devices=2))
+            for loop in BEST_PLAIN[name]
+        ),
         Variant(ours(2, LARGE), command(2, LARGE)),
         Variant(ours(2), command(2, BATCH)),
         Variant(ours(1), command(1, BATCH), "one"),
-        Variant(PLAIN, plain(1), "one"),
-        Variant(ALONE, command(2, BATCH, exchange=False)),
+        Variant(PLAIN, plain(threads=1), "one"),
+        Variant(ALONE, command(2, BATCH, exchange=None)),
         Variant(APART, command(1, SMALL), "each"),
         Variant(ours(1, SMALL), command(1, SMALL), "one"),
         Variant(ours(2, SMALL), command(2, SMALL)),
     ]
 
 
-def targets(name: str, measured: Mapping[str, Sequence[Measured]]) -> list[Finding]:
-    """Hold one framework's ratios of images a second against the targets."""
-    share = median_interval([one.median("batches") / one.median("epoch") for one in measured[ours(2)]])
-
-    def finding(mine: str, other: str, bound: float | None = None) -> Finding:
-        # An epoch of two processes has twice as many images.
-        images = 2 if mine == APART else 0.5 if other == APART else 1
-        ratio = scaled(ratio_of_fastest(measured[other], measured[mine]), images)
-        return Finding(f"{mine} / {other}", ratio, target=None if bound is None else Target("at least", bound))
-
-    def of_medians(mine: str, other: str) -> Finding:
-        return Finding(f"{mine} / {other}, median turns", ratio_of_medians(measured[other], measured[mine]))
-
+def ratios(name: str) -> list[tuple[str, str, float | None]]:
+    """List whose images a second are held against whose, and the least that the ratio should be."""
     return [
-        finding(ours(2), ours(1), 1.9),
-        of_medians(ours(2), ours(1)),
+        (ours(2), ours(1), 1.9),
         # Each of the two has as many rows as the one.
-        finding(ours(2, LARGE), ours(1), 1.9),
-        of_medians(ours(2, LARGE), ours(1)),
-        finding(ours(2, SMALL), ours(1, SMALL), 2 * 0.93),
+        (ours(2, LARGE), ours(1), 1.9),
+        (ours(2, SMALL), ours(1, SMALL), 2 * 0.93),
         # Two processes that never meet have 128 rows each: against 128, they miss what the machine lacks; against 256,
         # also what each step takes of its own, however many rows it has. Two devices cannot give more.
-        finding(APART, ours(1, SMALL)),
-        finding(APART, ours(1)),
-        finding(ALONE, APART),
-        finding(ours(2), ALONE),
-        *(finding(ours(2), loop, 1.0) for loop in BEST_PLAIN[name]),
-        finding(ours(1), PLAIN, 1.0),
-        Finding("the input pipeline's share of an epoch", scaled(share, 100), "%", Target("at most", 2)),
+        (APART, ours(1, SMALL), None),
+        (APART, ours(1), None),
+        (ALONE, APART, None),
+        (ours(2), ALONE, None),
+        *((ours(2), loop, 1.0) for loop in BEST_PLAIN[name]),
+        (ours(1), PLAIN, 1.0),
     ]
 
 
-def work_of_processors(measured: Mapping[str, Sequence[Measured]]) -> list[Finding]:
-    """Tell how many cores were at work on average, and the processor's time for an image against one device's."""
+def findings_of(name: str, measured: Mapping[str, Sequence[Measured]], images: int) -> Iterator[tuple[Any, ...]]:
+    """List one framework's ratios of images a second, how many cores were at work on average, the processor's time for
+    an image against one device's, and the images a second of every variant: name, interval, unit and target of each.
+    """
+
+    def weight(variant: str) -> int:
+        # An epoch of two processes has twice as many images.
+        return 2 if variant == APART else 1
+
+    for mine, other, bound in ratios(name):
+        ratio = scaled(ratio_of_turns(min, measured[other], measured[mine]), weight(mine) / weight(other))
+        yield f"{mine} / {other}", ratio, "×", bound and Target("at least", bound)
+        if other == ours(1) and bound:
+            yield f"{mine} / {other}, median turns", ratio_of_turns(median, measured[other], measured[mine])
+    share = median_interval([one.median("batches") / one.median("epoch") for one in measured[ours(2)]])
+    yield "the input pipeline's share of an epoch", scaled(share, 100), "%", Target("at most", 2)
     one = ours(1, SMALL)
-    cores = {
-        variant: [one.median("processor") / one.median("epoch") for one in measured[variant]]
-        for variant in (one, ours(2), ours(2, LARGE), ALONE, APART)
-    }
-    times = {
-        variant: scaled(ratio_of_fastest(measured[variant], measured[one], "processor"), 0.5 if variant == APART else 1)
-        for variant in (ours(2), ALONE, APART)
-    }
-    return [
-        *(Finding(f"cores at work: {variant}", median_interval(taken), "") for variant, taken in cores.items()),
-        *(Finding(f"processor's time for an image: {variant} / {one}", ratio) for variant, ratio in times.items()),
-    ]
-
-
-def rates(measured: Mapping[str, Sequence[Measured]], images: int) -> list[Finding]:
-    """List the images a second of every variant."""
-    return [
-        Finding(
-            variant,
-            median_interval([(2 if variant == APART else 1) * images / one.median("epoch") for one in processes]),
-            "images/s",
-        )
-        for variant, processes in measured.items()
-    ]
+    for variant in (one, ours(2), ours(2, LARGE), ALONE, APART):
+        taken = [process.median("processor") / process.median("epoch") for process in measured[variant]]
+        yield f"cores at work: {variant}", median_interval(taken), ""
+    for variant in (ours(2), ALONE, APART):
+        ratio = scaled(ratio_of_turns(min, measured[variant], measured[one], "processor"), 1 / weight(variant))
+        yield f"processor's time for an image: {variant} / {one}", ratio
+    for variant, processes in measured.items():
+        rates = [weight(variant) * images / process.median("epoch") for process in processes]
+        yield variant, median_interval(rates), "images/s"
 
 
 if __name__ == "__main__":

@@ -1,31 +1,18 @@
 """Time each experiment's work through our verbs and written directly in the framework, in turn, in one process."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 import backends
 from benchmarks.workers.answer import answer, compose
-from benchmarks.workers.data import few_tests
-from benchmarks.workers.launch_parts import launch_parts
-from benchmarks.workers.sides import (
-    BARE,
-    HELD,
-    HELD_BARE,
-    WORKS,
-    Amounts,
-    Side,
-    executors,
-    held_increments,
-    ours,
-    plain_mxnet,
-    plain_torch,
-)
+from benchmarks.workers.queues import HELD, HELD_BARE, launch_parts, queues
+from benchmarks.workers.sides import WORKS, Amounts, Side, ours, plain_mxnet, plain_torch
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave
+from parallel_core.training.batches import Settings
 
 SIZE = 480
 
@@ -37,33 +24,26 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
     """
     loaded = backends.load(backend, 2, "cpu", engine, 1)
     matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE), dtype=np.float32)
-    amounts = Amounts(increments, batches, matrix, few_tests())
-    sides = {"ours": ours(loaded, amounts)}
-    if backend == "mxnet":
-        sides["plain"] = plain_mxnet(amounts)
-    else:
-        sides["plain"] = plain_torch(amounts)
-        if engine == "async":
-            sides["executors"] = executors(amounts, [set(cores) for cores in loaded.cores])
+    amounts = Amounts(increments, Settings(limit=batches), matrix)
+    sides = {"ours": ours(loaded, amounts), "plain": (plain_mxnet if backend == "mxnet" else plain_torch)(amounts)}
+    in_queues = backend == "torch" and engine == "async"
+    if in_queues:
+        sides["executors"] = plain_torch(amounts, [set(cores) for cores in loaded.cores])
     in_turn = {work: {f"{work}, {name}": side.works[work] for name, side in sides.items()} for work in WORKS}
-    if "executors" in sides:
-        queues = {name: sides["executors"].works[name] for name in (BARE, HELD_BARE)}
+    if in_queues:
         # In turn with the others, for their ratios are taken between neighbours.
-        in_turn["increments"] |= {**queues, HELD: partial(held_increments, loaded, amounts)}
-        in_turn["increments"] |= launch_parts(loaded, increments)
+        in_turn["increments"] |= queues(loaded, increments) | launch_parts(loaded, increments)
     cases = [
         case
         for work, timings in in_turn.items()
         for case in interleave(timings, rounds=epochs if work == "a LeNet epoch" else repetitions)
     ]
-    cases = [part for case in cases for part in (parts(case) if case.name in (HELD, HELD_BARE) else [case])]
+    for held in [case for case in cases if case.name in (HELD, HELD_BARE)]:
+        worked_off = tuple(end - sent for sent, end in zip(held.dispatch_seconds, held.seconds, strict=True))
+        cases.remove(held)
+        cases += [Case(f"{held.name}: launching", held.dispatch_seconds, ())]
+        cases += [Case(f"{held.name}: working", worked_off, ())]
     return compose(cases, {backend: loaded.version}, problems(sides, matrix))
-
-
-def parts(case: Case) -> list[Case]:
-    """Return what launching took and what working off took, as cases."""
-    worked_off = tuple(end - sent for sent, end in zip(case.dispatch_seconds, case.seconds, strict=True))
-    return [Case(f"{case.name}: launching", case.dispatch_seconds, ()), Case(f"{case.name}: working", worked_off, ())]
 
 
 def problems(sides: Mapping[str, Side], matrix: np.ndarray) -> list[str]:

@@ -1,4 +1,7 @@
-"""How a worker takes its arguments and gives its times: JSON both ways, in the keys of `parallel-core run --json`."""
+"""How a worker takes its arguments and gives its times: JSON both ways, in the keys of `parallel-core run --json`.
+
+And under which environment variables, which plain MXNet and PyTorch read when they are imported.
+"""
 
 import json
 import os
@@ -7,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from backends.installation.kernels import libraries_of
+from backends.installation.kernels import CORE_TYPE, libraries_of
+from backends.mxnet.kernels import core_type_to_set
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import library_in_words
-
-__all__ = ["answer", "compose"]
 
 Answer = dict[str, Any]
 
@@ -44,3 +46,17 @@ def compose(
         "versions": dict(versions),
         "problems": list(problems),
     }
+
+
+def set_environment(threads: int) -> None:
+    """Set what our MXNet backend sets too: threads of an operator, workers of a device, scratch memory, kernels.
+
+    With less scratch memory plain MXNet is slower on two devices than on one. Bulk execution, which we switch off,
+    stays as MXNet has it.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"
+    os.environ["MXNET_CPU_TEMP_COPY"] = "256"
+    os.environ.pop("MXNET_ENGINE_TYPE", None)
+    if core_type := core_type_to_set(as_shipped=False):
+        os.environ[CORE_TYPE] = core_type

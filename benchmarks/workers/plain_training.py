@@ -6,11 +6,11 @@ from time import perf_counter
 from typing import Any
 
 from backends.installation.cuda_libraries import load_cuda_libraries
-from benchmarks.harness.turns import turns
-from benchmarks.workers.answer import answer, compose
-from benchmarks.workers.data import batches, few_tests
-from benchmarks.workers.environment import set_environment
+from benchmarks.harness.side_by_side import turns
+from benchmarks.workers.answer import answer, compose, set_environment
 from parallel_core.measurement.result import Case
+from parallel_core.training.batches import Settings, batches
+from parallel_core.training.dataset import load_fashion_mnist
 from parallel_core.training.lenet import initial_parameters
 
 RATE = 0.2
@@ -24,8 +24,7 @@ def measure(framework: str, threads: int, batch_size: int, images: int, devices:
     """
     set_environment(threads)
     train_epoch, version = on_mxnet(devices) if framework == "mxnet" else on_torch(threads)
-    data = few_tests()
-    of_epoch = partial(batches, data, batch_size, images // batch_size)
+    of_epoch = partial(batches, load_fashion_mnist(), Settings(batch_size=batch_size, limit=images // batch_size))
     loss = train_epoch(of_epoch(1))[-1]
     seconds = []
     for turn in turns():
@@ -43,11 +42,11 @@ def on_mxnet(devices: int) -> tuple[Epoch, str]:
     load_cuda_libraries()
     import mxnet as mx
 
-    from benchmarks.plain.mxnet_plain import book_epoch, data_parallel_epoch, load_parameters
+    from benchmarks.plain.mxnet_plain import epoch, load_parameters
 
     replicas = [load_parameters(initial_parameters(), mx.cpu(1 + device)) for device in range(devices)]
-    train_epoch = partial(book_epoch, replicas[0]) if devices == 1 else partial(data_parallel_epoch, replicas)
-    return partial(train_epoch, rate=RATE), mx.__version__
+    # The book waits after each batch on one device.
+    return partial(epoch, replicas, rate=RATE, waiting=devices == 1), mx.__version__
 
 
 def on_torch(threads: int) -> tuple[Epoch, str]:

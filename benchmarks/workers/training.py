@@ -1,47 +1,68 @@
 """Time epochs of our own training, one a turn."""
 
+from dataclasses import replace
 from time import perf_counter, process_time
 from typing import Any
 
 import backends
-from benchmarks.harness.turns import turns
+from backends import Array
+from benchmarks.harness.side_by_side import turns
 from benchmarks.workers.answer import answer, compose
-from benchmarks.workers.data import few_tests
+from parallel_core import run_data_parallel
 from parallel_core.measurement.result import Case
-from parallel_core.training.batches import Settings, batches
+from parallel_core.system.machine import peak_memory_growth
+from parallel_core.training.batches import Exchange, Settings, batches
+from parallel_core.training.dataset import load_fashion_mnist
+from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import train_epoch
 from parallel_core.training.step import get_params
 
 
-def measure(backend: str, devices: int, batch_size: int, images: int, exchange: bool = True) -> dict[str, Any]:
+def measure(
+    backend: str, devices: int, batch_size: int, images: int, exchange: Exchange | None = "after", width: int = 1
+) -> dict[str, Any]:
     """Train on devices of one thread each, and time an epoch a turn after a first one; the case is named `epoch`.
 
     What all threads took of the processor meanwhile is the case `processor`, and the input pipeline alone, without
-    training, is `batches`. Without `exchange` each device trains by itself on its rows of each batch. The figure `loss`
-    is the first epoch's last one.
+    training, is `batches`. Without `exchange` each device trains by itself on its rows of each batch; of `during`, a
+    step is checked against NumPy, and `buckets` and `buckets_reduced_early` are figures. The figure `loss` is the first
+    epoch's last one, `peak_bytes` by how much resident memory rose in it, and `parameter_bytes` is of one copy. A batch
+    is that of all devices together, so that what images take does not grow with the devices.
     """
     loaded = backends.load(backend, devices, "cpu", "async", 1)
-    if not exchange:
+    if exchange is None:
         vars(loaded)["allreduce"] = tuple
-    data = few_tests()
-    settings = Settings(batch_size=batch_size, limit=images // batch_size)
-    params = [get_params(loaded, device, settings.seed) for device in loaded.devices]
-    loss = train_epoch(loaded, params, data, settings, 1).losses[-1]
-    seconds, of_processor, alone = [], [], []
+    data = load_fashion_mnist()
+    settings = Settings(
+        batch_size=batch_size, limit=images // batch_size, exchange=exchange or "after", width=width, epochs=1
+    )
+    params: list[Array] = []
+    losses: list[float] = []
+
+    def first_epoch() -> None:
+        params.extend(get_params(loaded, device, settings.seed, width) for device in loaded.devices)
+        losses.extend(train_epoch(loaded, params, data, settings, 1).losses)
+
+    grown = peak_memory_growth(first_epoch)
+    assert grown is not None, "the system does not say how much memory a process takes"
+    size = sum(array.nbytes for array in initial_parameters(settings.seed, width))
+    figures = {"loss": losses[-1], "peak_bytes": float(grown), "parameter_bytes": float(size)}
+    problems: tuple[str, ...] = ()
+    if exchange == "during":
+        result = run_data_parallel(loaded, data=data, settings=replace(settings, limit=1))
+        figures |= {name: result.metrics[name] for name in ("buckets", "buckets_reduced_early")}
+        problems = result.problems
+    taken: dict[str, list[float]] = {"epoch": [], "processor": [], "batches": []}
     for turn in turns():
         before = process_time()
-        seconds.append(train_epoch(loaded, params, data, settings, 1 + turn).seconds)
-        of_processor.append(process_time() - before)
+        taken["epoch"].append(train_epoch(loaded, params, data, settings, 1 + turn).seconds)
+        taken["processor"].append(process_time() - before)
         start = perf_counter()
         for _ in batches(data, settings, 1 + turn):
             pass
-        alone.append(perf_counter() - start)
-    cases = [
-        Case("epoch", tuple(seconds), ()),
-        Case("processor", tuple(of_processor), ()),
-        Case("batches", tuple(alone), ()),
-    ]
-    return compose(cases, {backend: loaded.version}, metrics={"loss": loss})
+        taken["batches"].append(perf_counter() - start)
+    cases = [Case(name, tuple(seconds), ()) for name, seconds in taken.items()]
+    return compose(cases, {backend: loaded.version}, problems, figures)
 
 
 if __name__ == "__main__":

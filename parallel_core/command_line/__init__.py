@@ -7,10 +7,12 @@ import click
 import backends
 from parallel_core.experiments import EXPERIMENTS
 
-__all__ = ["cli"]
-
-COMMANDS = ("run", "measure", "trace", "profile", "compare", "report", "diff", "launch", "doctor", "conformance")
-"""Each is in the module of its name."""
+COMMANDS = {
+    **{name: name for name in ("run", "measure", "trace", "profile", "compare", "launch", "doctor", "conformance")},
+    "report": "saved",
+    "diff": "saved",
+}
+"""By command, the module that it is in."""
 
 
 class _Program(click.Group):
@@ -24,7 +26,7 @@ class _Program(click.Group):
         """Return a command, or None for one that is not known."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"{__name__}.{COMMANDS[cmd_name]}"), cmd_name)
         return command
 
 
@@ -38,7 +40,7 @@ def cli() -> None:
 def _list_all() -> None:
     """List the experiments, exercises and backends."""
     # The other commands need not wait for it.
-    from parallel_core.terminal.catalogue import show_catalogue
     from parallel_core.terminal.console import terminal_console
+    from parallel_core.terminal.explanation import show_catalogue
 
     show_catalogue(EXPERIMENTS.values(), backends.names(), terminal_console())

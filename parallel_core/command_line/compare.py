@@ -30,15 +30,12 @@ from parallel_core.comparison.storage import (
 )
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.errors import DisturbedError, MeasurementError, RequestError
-from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.signals import until_stopped
-from parallel_core.terminal.comparison import show_screen
-from parallel_core.terminal.comparison_progress import comparison_progress
+from parallel_core.terminal.comparison import comparison_progress, show_screen
 from parallel_core.terminal.console import terminal_console
-
-__all__ = ["choose_interpreters", "compare", "known_experiments", "refuse_unmeasured", "run_plan"]
 
 MINUTES_FOR_A_CELL = 0.25
 """How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
@@ -117,6 +114,8 @@ def compare(
     pyperf/ with the raw times for pyperf's own tools, and traces/ with the recordings of the frameworks'
     profilers.
     """
+    if device_kind not in (kinds := ("auto", "cpu", "gpu")):
+        raise RequestError(unknown("device kind", device_kind, kinds))
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
         backends=backend_names,
@@ -126,7 +125,7 @@ def compare(
         mode="quick" if quick else "full",
         shared=quick,
         devices=devices,
-        device_kind=_known_device_kind(device_kind),
+        device_kind=device_kind,
         threads=threads,
         deadline=deadline,
     )
@@ -181,12 +180,6 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
     return tuple(dict.fromkeys(names or catalogued))
 
 
-def _known_device_kind(kind: str) -> str:
-    if kind not in ("auto", "cpu", "gpu"):
-        raise RequestError(unknown("device kind", kind, ("auto", "cpu", "gpu")))
-    return kind
-
-
 def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return each backend's Python, by default this one; fail if parallel-core is not installed there."""
     for backend, path in given:
@@ -213,26 +206,20 @@ def _why_it_cannot_run(interpreter: str) -> str:
 def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
     """Return the plan with the sizes of a saved comparison; fail if the rest of the work is not the same."""
     old_mode = "quick" if old.quick else "full"
-    asked = {"mode": plan.mode, "devices": plan.devices, "device_kind": plan.device_kind, "threads": plan.threads}
     wanted = {"mode": old_mode, **{name: old.options.get(name) for name in ("devices", "device_kind", "threads")}}
     for name, value in wanted.items():
-        if asked[name] != value:
+        if getattr(plan, name) != value:
             option = "--quick" if name == "mode" else f"--{name.replace('_', '-')}"
-            raise RequestError(f"--like {path} was made with {name} {value}, not {asked[name]}: see {option}")
+            raise RequestError(f"--like {path} was made with {name} {value}, not {getattr(plan, name)}: see {option}")
     sizes = {}
     for results in old.cells:
-        names = _sizes_of(EXPERIMENTS[results.cell.experiment])
+        # What a comparison chooses to suit the machine and the time.
+        experiment = EXPERIMENTS[results.cell.experiment]
+        names = {*experiment.calibrated, *(name for name in GROWTH if name in experiment.parameters_by_option)}
         for result in results.results:
             if all(name in result.parameters for name in names):
                 sizes[results.cell.experiment] = {name: result.parameters[name] for name in names}
     return replace(plan, sizes=sizes, shared=bool(old.options.get("shared")))
-
-
-def _sizes_of(experiment: Experiment) -> tuple[str, ...]:
-    """Name the parameters that a comparison chooses to suit the machine and the time."""
-    return tuple(
-        dict.fromkeys((*experiment.calibrated, *(name for name in GROWTH if name in experiment.parameters_by_option)))
-    )
 
 
 def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> Comparison:

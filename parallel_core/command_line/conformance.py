@@ -8,13 +8,11 @@ from rich.console import Console
 
 import backends
 from backends import Backend, BackendError, Device, Engine
-from backends.conformance import Found, Limits, search
+from backends.conformance import Limits, search
 from parallel_core.command_line import options
 from parallel_core.errors import RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
-
-__all__ = ["conformance"]
 
 
 @click.command()
@@ -94,8 +92,10 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
     arguments = {key: value for key, value in named.items() if value not in (None, "auto", 1)}
     arguments["threads_per_device"] = 1
     where = f"{name} on {named['engine']}" if named["engine"] else name
-    done, elapsed = 0, 0.0
-    found: list[Found] = []
+    # The program found puts in how many devices it needs.
+    written = ", ".join(f"{key}={value!r}" for key, value in {"devices": "{}", **arguments}.items())
+    loading = f"load({name!r}, {written})".replace("'{}'", "{}")
+    done, elapsed, found = 0, 0.0, 0
     with console.status(where) as status:
 
         def show(programs: int, seconds: float) -> None:
@@ -104,29 +104,19 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
             status.update(f"{where}: {_rate(done, elapsed)}")
 
         for one in search(partial(_load, name, arguments), limits, show):
-            found.append(one)
-            _show(console, where, limits.seed, one, f"load({name!r}, {_written({'devices': '{}', **arguments})})")
-            if len(found) == findings:
+            found += 1
+            console.print(f"{where} {one.finding.what}", style="bold", markup=False, soft_wrap=True)
+            console.print(f"in program {one.number} of seed {limits.seed}, shortened:\n")
+            click.echo(one.text(loading))
+            if found == findings:
                 break
-    verdict = (
-        "all equal to NumPy's" if not found else f"{len(found)} found that {'is' if len(found) == 1 else 'are'} not"
-    )
+    verdict = f"{found} found that {'is' if found == 1 else 'are'} not" if found else "all equal to NumPy's"
     show_sentence(f"{where}: {_rate(done, elapsed)}, {verdict}", console)
-    return len(found)
+    return found
 
 
 def _load(name: str, arguments: dict[str, Any], devices: int) -> Backend:
     return backends.load(name, **{"devices": devices, **arguments})
-
-
-def _show(console: Console, where: str, seed: int, found: Found, loading: str) -> None:
-    console.print(f"{where} {found.finding.what}", style="bold", markup=False, soft_wrap=True)
-    console.print(f"in program {found.number} of seed {seed}, shortened:\n")
-    click.echo(found.text(loading))
-
-
-def _written(arguments: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in arguments.items()).replace("'{}'", "{}")
 
 
 def _rate(programs: int, seconds: float) -> str:

@@ -5,12 +5,10 @@ from pathlib import Path
 import click
 
 from parallel_core.command_line import options
-from parallel_core.doctor import Examination, examine
+from parallel_core.doctor.examination import examine
 from parallel_core.system import files
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.doctor import show_section, show_summary
-
-__all__ = ["doctor"]
+from parallel_core.terminal.doctor import show_examination
 
 
 @click.command()
@@ -33,10 +31,8 @@ def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Pat
     # If the JSON goes to standard output, nothing else does.
     console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
     with console.status("trying the frameworks"):
-        examination = Examination(tuple(examine(deadline)))
-    for section in examination.sections if everything else ():
-        show_section(section, console)
-    show_summary(examination, console)
+        examination = examine(deadline)
+    show_examination(examination, console, everything)
     if json_path is not None:
         files.write_json(json_path, examination.as_json())
-    ctx.exit(0 if examination.works else 1)
+    ctx.exit(1 if examination.broken else 0)

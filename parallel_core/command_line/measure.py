@@ -10,8 +10,6 @@ from parallel_core.command_line.run import run
 from parallel_core.errors import MeasurementError
 from parallel_core.measurement.fresh_process import Measured
 
-__all__ = ["measure"]
-
 
 @click.command(hidden=True)
 @click.argument("runs", nargs=-1, required=True)

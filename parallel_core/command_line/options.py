@@ -16,34 +16,6 @@ from backends.errors import unknown
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments.runner.parameters import MOST
 
-__all__ = [
-    "DEVICES",
-    "NUMBER",
-    "NUMBERS",
-    "NUMBER_OR_ZERO",
-    "PATH",
-    "POSITIVE",
-    "PROCESSES",
-    "Command",
-    "Parsed",
-    "device_kind",
-    "devices",
-    "devices_of_a_process",
-    "integers",
-    "interpreters",
-    "json_file",
-    "names",
-    "number",
-    "plot_file",
-    "threads",
-    "timeline_file",
-    "trace_file",
-    "trace_if_possible",
-    "variants",
-    "work",
-    "workers",
-]
-
 POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)
 """Processes, and threads of a device."""
@@ -191,9 +163,7 @@ variants = click.option(
     help="How it schedules; --explain lists the names. Repeatable.",
 )
 json_file = click.option("--json", "json_path", type=PATH, metavar="FILE", help="- for standard output.")
-plot_file = click.option(
-    "--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, by its ending PNG, SVG or PDF."
-)
+plot_file = click.option("--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, as SVG.")
 trace_file = click.option(
     "--trace",
     "trace_path",
@@ -217,5 +187,5 @@ timeline_file = click.option(
     "timeline_path",
     type=PATH,
     metavar="FILE",
-    help="A picture of that repetition, a lane for each queue: PNG, SVG or PDF.",
+    help="A picture of that repetition, a lane for each queue, as SVG.",
 )

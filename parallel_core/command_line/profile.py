@@ -15,8 +15,8 @@ from rich.markup import escape
 from parallel_core.command_line import options
 from parallel_core.comparison.storage import RUNS
 from parallel_core.errors import RequestError
-from parallel_core.jobs.own_program.analysis import Analysis, analyse
-from parallel_core.jobs.own_program.running import (
+from parallel_core.own_program.answer import Analysis, analyse
+from parallel_core.own_program.running import (
     Recorded,
     end_as,
     interpreted,
@@ -24,7 +24,7 @@ from parallel_core.jobs.own_program.running import (
     run_program,
     why_incomplete,
 )
-from parallel_core.plots import can_draw, write_picture_file
+from parallel_core.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.formatting import figure, percent
 from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
@@ -82,7 +82,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         processes = recorded_in(Path(scratch))
         traces = _packed(processes, output)
     console.print()
-    for line in why_incomplete(processes, warm_up, steps):
+    if line := why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:
@@ -136,11 +136,8 @@ def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: 
     for note in found.notes:
         show_sentence(note, console, ASIDE, bullet="· ")
     console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
-    if can_draw():
-        write_picture_file(found.timeline, picture)
-        console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
-    else:
-        console.print("A timeline needs matplotlib: pip install 'parallel-core[plot]'", markup=False)
+    write_picture_file(found.timeline, picture)
+    console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
 
 
 def _document(

@@ -16,14 +16,11 @@ from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
-from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.timeline import show_figures, show_prices
-from parallel_core.terminal.timeline_details import show_details
+from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace, begins_later, files_of, read_ranks, side_by_side
-
-__all__ = ["trace"]
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -40,7 +37,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     "picture",
     type=options.PATH,
     metavar="PICTURE",
-    help="Draw it, a lane for each queue, as PNG, SVG or PDF by the ending of the name.",
+    help="Draw it, a lane for each queue, as SVG.",
 )
 @click.option(
     "--html",

@@ -6,8 +6,8 @@ from typing import Literal
 
 from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import percent, seconds
 
 __all__ = ["CellState", "assess", "doubtful_units", "impossible_cases", "instabilities", "unstable_cases"]

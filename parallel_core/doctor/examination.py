@@ -19,7 +19,7 @@ The object that `doctor --json` writes, which is a public interface:
 
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,52 +27,33 @@ from typing import Any
 
 import backends
 from backends.host import processor_flags
-from parallel_core.doctor.comparison import examine_comparing
-from parallel_core.doctor.data_and_caches import examine_caches, examine_data
-from parallel_core.doctor.finding import Diagnosis, Finding, FindingState, Section
-from parallel_core.doctor.frameworks import examine_frameworks, try_backend
-from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
-from parallel_core.doctor.host import examine_cores, examine_load, examine_memory
-from parallel_core.doctor.kernels import examine_kernels
-from parallel_core.doctor.ports import examine_ports
-from parallel_core.doctor.python import examine_packages, examine_python, for_this_python
-from parallel_core.doctor.settings import examine_settings
-
-__all__ = ["DOCTOR_SCHEMA", "Examination", "examine"]
+from backends.installation.frameworks import Diagnosis
+from parallel_core.doctor import frameworks, gpus, host, python
+from parallel_core.doctor.finding import Finding
 
 DOCTOR_SCHEMA = 1
-URGENCY: tuple[FindingState, ...] = ("broken", "doubtful", "absent")
 
 
 @dataclass(frozen=True)
 class Examination:
     """All findings, by section."""
 
-    sections: tuple[Section, ...]
-
-    @property
-    def findings(self) -> tuple[tuple[str, Finding], ...]:
-        """All findings, each with the name of its section."""
-        return tuple((section.name, finding) for section in self.sections for finding in section.findings)
+    sections: Mapping[str, tuple[Finding, ...]]
 
     @property
     def broken(self) -> int:
-        """The number of things that are broken."""
-        return sum(finding.state == "broken" for _, finding in self.findings)
-
-    @property
-    def works(self) -> bool:
-        """Whether nothing that is installed is broken, and a framework can be used."""
-        return not self.broken
+        """The number of things that are broken; if there is none, a framework can be used."""
+        return sum(finding.state == "broken" for findings in self.sections.values() for finding in findings)
 
     @property
     def problems(self) -> tuple[tuple[str, Finding], ...]:
         """The findings with a diagnosis, each with the name of its section: the worst first, each diagnosis once."""
         problems: dict[Diagnosis, tuple[str, Finding]] = {}
-        for state in URGENCY:
-            for section, finding in self.findings:
-                if finding.state == state and finding.diagnosis is not None:
-                    problems.setdefault(finding.diagnosis, (section, finding))
+        for state in ("broken", "doubtful", "absent"):
+            for section, findings in self.sections.items():
+                for finding in findings:
+                    if finding.state == state and finding.diagnosis is not None:
+                        problems.setdefault(finding.diagnosis, (section, finding))
         return tuple(problems.values())
 
     def as_json(self) -> dict[str, Any]:
@@ -81,10 +62,10 @@ class Examination:
             "schema": DOCTOR_SCHEMA,
             "parallel_core": version("parallel-core"),
             "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "works": self.works,
+            "works": not self.broken,
             "sections": [
-                {"name": section.name, "findings": [finding.as_json() for finding in section.findings]}
-                for section in self.sections
+                {"name": name, "findings": [finding.as_json() for finding in findings]}
+                for name, findings in self.sections.items()
             ],
             "problems": [
                 {"section": section, "name": finding.name, "state": finding.state, **finding.cause_and_command}
@@ -93,27 +74,30 @@ class Examination:
         }
 
 
-def examine(deadline: float) -> Iterator[Section]:
+def examine(deadline: float) -> Examination:
     """Look at one subject after the other; a process that tries a framework may take `deadline` seconds."""
-    for section in _sections(deadline):
-        findings = (
-            replace(finding, diagnosis=finding.diagnosis and for_this_python(finding.diagnosis))
-            for finding in section.findings
-        )
-        yield Section(section.name, tuple(findings))
+    return Examination(
+        {
+            section: tuple(
+                replace(finding, diagnosis=finding.diagnosis and python.for_this_python(finding.diagnosis))
+                for finding in findings
+            )
+            for section, findings in _sections(deadline)
+        }
+    )
 
 
-def _sections(deadline: float) -> Iterator[Section]:
-    yield examine_python()
-    yield examine_packages()
-    attempts = [try_backend(name, deadline) for name in backends.names()]
-    yield examine_frameworks(attempts)
-    yield examine_kernels(attempts, os.environ, processor_flags())
-    gpus = examine_gpus(ask_driver(), attempts, os.environ)
-    yield Section("Devices", (examine_cores(), examine_load(), examine_memory(), *gpus))
-    yield examine_settings(os.environ, attempts)
-    yield examine_transfers(attempts)
-    yield examine_data()
-    yield examine_caches(os.environ)
-    yield examine_ports(os.environ)
-    yield examine_comparing(attempts, Path.cwd())
+def _sections(deadline: float) -> Iterator[tuple[str, Iterable[Finding]]]:
+    attempts = [frameworks.try_backend(name, deadline) for name in backends.names()]
+    yield "Python", python.examine_python()
+    yield "parallel-core", python.examine_packages()
+    yield "Frameworks", frameworks.examine_frameworks(attempts)
+    yield "Kernels", frameworks.examine_kernels(attempts, os.environ, processor_flags())
+    seen = gpus.examine_gpus(gpus.ask_driver(), attempts, os.environ)
+    yield "Devices", (host.examine_cores(), host.examine_load(), host.examine_memory(), *seen)
+    yield "Settings", python.examine_settings(os.environ, attempts)
+    yield "Transfers", gpus.examine_transfers(attempts)
+    yield "Data", host.examine_data()
+    yield "Caches", host.examine_caches(os.environ)
+    yield "Ports", host.examine_ports(os.environ)
+    yield "compare", frameworks.examine_comparing(attempts, Path.cwd())

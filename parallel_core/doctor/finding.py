@@ -1,12 +1,10 @@
 """A finding: one thing that the doctor looked at, its state, and a diagnosis if something can be done about it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from backends.installation.diagnosis import Diagnosis
-
-__all__ = ["Diagnosis", "Finding", "FindingState", "Section", "harmful_variable"]
+from backends.installation.frameworks import Diagnosis
 
 FindingState = Literal["fine", "absent", "doubtful", "broken"]
 """`absent` is optional and not here; `doubtful` works, though not as one would expect; `broken` is here and fails."""
@@ -25,20 +23,12 @@ class Finding:
     @property
     def cause_and_command(self) -> dict[str, str | None]:
         """The diagnosis as keys of the JSON; both are null if there is none."""
-        return {"cause": None, "command": None} if self.diagnosis is None else asdict(self.diagnosis)
+        return {key: getattr(self.diagnosis, key, None) for key in ("cause", "command")}
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a section's `findings`."""
         head = {"name": self.name, "state": self.state, "text": self.text}
         return {**head, **self.cause_and_command, "figures": dict(self.figures)}
-
-
-@dataclass(frozen=True)
-class Section:
-    """Findings about one subject."""
-
-    name: str
-    findings: tuple[Finding, ...]
 
 
 def harmful_variable(name: str, value: str, cause: str) -> Finding:

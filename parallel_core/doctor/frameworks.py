@@ -1,4 +1,7 @@
-"""Whether the frameworks work: each engine is loaded in a process of its own, and multiplies two small matrices."""
+"""Whether the frameworks work: each engine is loaded in a process of its own, and multiplies two small matrices.
+
+What follows from that: with which kernels they compute, and what `parallel-core compare` could measure here.
+"""
 
 import asyncio
 import importlib.util
@@ -6,23 +9,26 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import distributions
+from pathlib import Path
 
 import msgspec
 
-from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, installation_of
-from backends.installation.gpus import InstallationFailure
+from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
+from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
-from parallel_core.doctor.finding import Diagnosis, Finding, Section
-from parallel_core.system.formatting import listed
+from parallel_core.doctor.finding import Finding
+from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise
-
-__all__ = ["Attempt", "examine_frameworks", "try_backend"]
 
 REFERENCE = "numpy"
 """With the reference alone there is nothing to compare."""
+COMPARED_BACKENDS = ("mxnet", "torch")
+"""The backends that `compare` takes by default."""
+FAR_BELOW = 0.5
+"""A rate below this share of another framework's is far below it."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,11 @@ def try_backend(name: str, deadline: float) -> Attempt:
         command = [sys.executable, "-P", "-m", "backends.installation.probe", name, engine]
         outcome = asyncio.run(supervise(command, deadline, set()))
         probes.append(_read_probe(name, engine, outcome, deadline))
-        if outcome.timed_out or not probes[-1].imported:
+        if not probes[-1].imported or outcome.timed_out:
             break
-    return Attempt(name, _distributions(declared.distributions), tuple(probes))
+    installed = {(str(one.name).lower().replace("_", "-"), one.version) for one in distributions()}
+    matching = (one for one in installed if re.fullmatch(declared.distributions, one[0]))
+    return Attempt(name, tuple(sorted(matching)), tuple(probes))
 
 
 def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Probe:
@@ -68,26 +76,21 @@ def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Pr
             return msgspec.json.decode(lines[-1], type=Probe)
         except msgspec.DecodeError:
             pass
-    known = diagnose(name, outcome.errors) or next(iter(diagnose_environment(name, os.environ).values()), None)
+    harmful = installation_of(name).harmful_variables(os.environ).values()
     reason = outcome.reason(deadline)
     if outcome.timed_out or outcome.status < 0:
         reason = f"the process that loaded it {reason}"
-    return Probe(name, engine, failure=InstallationFailure(known.cause if known else reason, known))
+    return Probe(name, engine, failure=diagnose(name, outcome.errors) or next(iter(harmful), Diagnosis(reason)))
 
 
-def _distributions(pattern: str) -> tuple[tuple[str, str], ...]:
-    installed = {(str(one.name).lower().replace("_", "-"), one.version) for one in distributions()}
-    return tuple(sorted(one for one in installed if re.fullmatch(pattern, one[0])))
-
-
-def examine_frameworks(attempts: Sequence[Attempt]) -> Section:
+def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
     """Report what is installed of each backend and which of its engines work; at least one besides NumPy must."""
-    findings = [finding for attempt in attempts for finding in _examine_attempt(attempt)]
+    for attempt in attempts:
+        yield from _examine_attempt(attempt)
     if not any(attempt.usable for attempt in attempts if attempt.name != REFERENCE):
         cause = "no framework can be used: NumPy is the synchronous reference, and has nothing to schedule"
         diagnosis = Diagnosis(cause, "pip install 'parallel-core[torch]'")
-        findings.append(Finding("frameworks", "broken", "none can be used", diagnosis))
-    return Section("Frameworks", tuple(findings))
+        yield Finding("frameworks", "broken", "none can be used", diagnosis)
 
 
 def _examine_attempt(attempt: Attempt) -> Iterator[Finding]:
@@ -96,43 +99,88 @@ def _examine_attempt(attempt: Attempt) -> Iterator[Finding]:
         yield Finding(name, "absent", "not installed", diagnose_absence(name), {"distributions": [], "engines": []})
         return
     installed = [f"{distribution} {version}" for distribution, version in attempt.distributions]
-    figures = {
-        "distributions": installed,
-        "engines": [probe.engine for probe in usable],
-        "version": next((probe.version for probe in usable), None),
-    }
+    engines = [probe.engine for probe in usable]
+    figures = {"distributions": installed, "engines": engines, "version": usable[0].version if usable else None}
     if usable:
-        yield Finding(name, "fine", _describe(attempt), None, figures)
-    failed: dict[InstallationFailure, Probe] = {}
-    for probe in attempt.probes:
-        if probe.failure is not None:
-            # An import that fails does so with every engine.
-            failed.setdefault(probe.failure, probe)
-    for failure, probe in failed.items():
-        label = f"{name}, {probe.engine} engine" if usable else name
+        text = usable[0].version
+        if name != REFERENCE and installed:
+            package = listed([distribution for distribution, _ in attempt.distributions])
+            text = f"{text} from {package}, built for {usable[0].gpus.cuda or 'CPUs'}"
+        works = "engines work" if len(engines) > 1 else "engine works"
+        yield Finding(name, "fine", f"{text}; its {listed(engines)} {works}", None, figures)
+    # An import that fails does so with every engine.
+    failed = {probe.failure: probe.engine for probe in reversed(attempt.probes) if probe.failure is not None}
+    for failure, engine in reversed(failed.items()):
+        label = f"{name}, {engine} engine" if usable else name
         text = ", ".join((*installed, "cannot be used"))
-        diagnosis = failure.diagnosis or _show_failure(probe, failure)
-        yield Finding(label, "broken", text, diagnosis, {**figures, "said": failure.reason})
+        diagnosis = failure if failure.command else _show_failure(name, engine, failure)
+        yield Finding(label, "broken", text, diagnosis, {**figures, "said": failure.cause})
 
 
-def _describe(attempt: Attempt) -> str:
-    first, *others = attempt.usable
-    engines = listed([probe.engine for probe in attempt.usable])
-    works = f"its {engines} {'engines work' if others else 'engine works'}"
-    if attempt.name == REFERENCE or not attempt.distributions:
-        return f"{first.version}; {works}"
-    package = listed([name for name, _ in attempt.distributions])
-    return f"{first.version} from {package}, built for {first.gpus.cuda or 'CPUs'}; {works}"
-
-
-def _show_failure(probe: Probe, failure: InstallationFailure) -> Diagnosis:
-    engine = None if probe.engine == DEFAULT_ENGINE else probe.engine
+def _show_failure(name: str, engine: str, failure: Diagnosis) -> Diagnosis:
     # If the import blocks, Python itself prints after a minute where it stands.
     code = (
         "import faulthandler; faulthandler.dump_traceback_later(60, exit=True); "
-        f"import backends; backends.load({probe.framework!r}, engine={engine!r})"
+        f"import backends; backends.load({name!r}, engine={None if engine == DEFAULT_ENGINE else engine!r})"
     )
     return Diagnosis(
-        f"{failure.reason} (its cause is not known here; the command shows the whole message)",
+        f"{failure.cause} (its cause is not known here; the command shows the whole message)",
         f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}",
     )
+
+
+def examine_kernels(
+    attempts: Sequence[Attempt], environment: Mapping[str, str], processor: Collection[str]
+) -> Iterator[Finding]:
+    """Report each framework's libraries and the rate of its products, and why one that is far slower than another is.
+
+    `processor` are the processor's flags, as Linux names them.
+    """
+    probes = {attempt.name: attempt.usable[0] for attempt in attempts if attempt.usable}
+    rates = {name: probe.product.gflop_per_s for name, probe in probes.items() if probe.product}
+    fastest = max(rates, key=rates.__getitem__, default="")
+    for name, rate in rates.items():
+        kernels = probes[name].kernels
+        libraries = "; ".join(library_in_words(asdict(one)) for one in kernels)
+        text = ": ".join(filter(None, (libraries, f"products at {figure(rate)} GFLOP/s on one core")))
+        figures = {"kernels": [asdict(one) for one in kernels], "gflop_per_s": rate}
+        if rate >= FAR_BELOW * rates[fastest]:
+            yield Finding(name, "fine", text, None, figures)
+            continue
+        cause = (
+            f"{fastest} multiplies matrices {figure(rates[fastest] / rate)} × as fast ({figure(rates[fastest])} "
+            "GFLOP/s on one core)"
+        )
+        taken = next((one.instruction_set for one in kernels if one.library == "OpenBLAS" and one.instruction_set), "")
+        if better := better_core_type(taken, frozenset(processor)):
+            cause += f": its OpenBLAS computes with the kernels of {taken}, and this processor has AVX2"
+            known = Diagnosis(cause, f"export {CORE_TYPE}={better}")
+            if CORE_TYPE in environment:
+                known = Diagnosis(f"{cause}, but {CORE_TYPE} says so", f"unset {CORE_TYPE}")
+        else:
+            cause += ", and no setting known here changes that: read how a comparison tells kernels from scheduling"
+            known = Diagnosis(cause, "parallel-core compare parallel --quick")
+        yield Finding(name, "doubtful", text, known, figures)
+
+
+def examine_comparing(attempts: Sequence[Attempt], folder: Path) -> Iterator[Finding]:
+    """Report which frameworks and engines could be compared, and whether the results can be written to `folder`."""
+    usable = {one.name: [probe.engine for probe in one.usable] for one in attempts if one.usable}
+    usable.pop(REFERENCE, None)
+    engines = {name: own for name, own in usable.items() if name in COMPARED_BACKENDS} or usable
+    left_out = [name for name in COMPARED_BACKENDS if name not in engines]
+    text = "; ".join(f"{name} ({listed(own)})" for name, own in engines.items())
+    if not engines:
+        yield Finding("cells", "absent", "no framework can be used: nothing to compare", None, {"cells": {}})
+    elif left_out:
+        cause = f"{listed(left_out)} cannot be used here, so a comparison is of {listed([*engines])} alone"
+        diagnosis = Diagnosis(cause, f"parallel-core compare --backends {','.join(engines)}")
+        yield Finding("cells", "absent", f"{text} only", diagnosis, {"cells": engines})
+    else:
+        yield Finding("cells", "fine", text, None, {"cells": engines})
+    if os.access(folder, os.W_OK):
+        yield Finding("results", "fine", f"{folder} is writable")
+    else:
+        cause = f"{folder}, the current folder, cannot be written to, and results are kept there"
+        diagnosis = Diagnosis(cause, 'parallel-core compare --out "$HOME/comparison"')
+        yield Finding("results", "doubtful", str(folder), diagnosis)

@@ -3,17 +3,13 @@
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 
 from humanize import naturalsize
 
-from backends.installation.frameworks import diagnose, installation_of
+from backends.installation.frameworks import Diagnosis, Gpu, Gpus, diagnose, installation_of
 from backends.installation.gpu_probe import reason_against
-from backends.installation.gpus import Gpu, Gpus
-from parallel_core.doctor.finding import Diagnosis, Finding, Section
+from parallel_core.doctor.finding import Finding
 from parallel_core.doctor.frameworks import Attempt
-
-__all__ = ["Card", "ask_driver", "examine_gpus", "examine_transfers"]
 
 NVIDIA_SMI_SECONDS = 10.0
 FIELDS = ("index", "name", "memory.total", "driver_version", "compute_cap")
@@ -36,18 +32,7 @@ MXNET_GENERATIONS = range(5, 9)
 """The generations of GPUs, by compute capability, that MXNet 1.9.1 holds machine code for."""
 
 
-@dataclass(frozen=True)
-class Card:
-    """One GPU as its driver lists it. `compute_capability` is None if the driver is too old to list it."""
-
-    index: int
-    name: str
-    memory_bytes: int
-    driver: str
-    compute_capability: str | None
-
-
-def ask_driver() -> tuple[Card, ...] | Diagnosis:
+def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
     """List the machine's GPUs, also those that CUDA_VISIBLE_DEVICES hides; none if there is no `nvidia-smi`.
 
     Returns a diagnosis if the driver does not answer.
@@ -76,12 +61,12 @@ def ask_driver() -> tuple[Card, ...] | Diagnosis:
     return next((known for message, known in DRIVER_FAILURES.items() if message in answer), unknown)
 
 
-def _card(index: str, name: str, mebibytes: str, driver: str, capability: str | None = None) -> Card:
-    return Card(int(index), name, int(mebibytes) * 2**20 if mebibytes.isdigit() else 0, driver, capability)
+def _card(index: str, name: str, mebibytes: str, driver: str, capability: str | None = None) -> Gpu:
+    return Gpu(int(index), name, int(mebibytes) * 2**20 if mebibytes.isdigit() else 0, capability, driver=driver)
 
 
 def examine_gpus(
-    cards: Sequence[Card] | Diagnosis, attempts: Sequence[Attempt], environment: Mapping[str, str]
+    cards: Sequence[Gpu] | Diagnosis, attempts: Sequence[Attempt], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Report the GPUs that the driver lists, and those that each framework can use."""
     by_framework = {attempt.name: attempt.usable[0].gpus for attempt in attempts if attempt.usable}
@@ -91,85 +76,79 @@ def examine_gpus(
     elif not cards and not any(gpus.devices for gpus in by_framework.values()):
         yield Finding("GPUs", "absent", "no GPU: the devices of all experiments are on the CPU", None, {"gpus": []})
     for card in cards:
-        figures = {key: value for key, value in asdict(card).items() if key != "index"}
+        figures = {key: getattr(card, key) for key in ("name", "memory_bytes", "driver", "compute_capability")}
         yield Finding(f"GPU {card.index}", "fine", _describe(card), None, figures)
     for framework, gpus in by_framework.items():
         if installation_of(framework).cuda_build:
             yield from _examine_framework(framework, gpus, cards, environment)
 
 
-def examine_transfers(attempts: Sequence[Attempt]) -> Section:
-    """Report whether host memory can be page-locked, and which GPUs reach each other's memory, as PyTorch sees it."""
-    gpus = next((attempt.usable[0].gpus for attempt in attempts if attempt.name == "torch" and attempt.usable), Gpus())
-    if not gpus.devices:
-        text = "no GPU that PyTorch can use"
-        return Section("Transfers", tuple(Finding(n, "absent", text) for n in ("page-locked memory", "peer access")))
-    locked = Finding("page-locked memory", "fine", "host memory can be page-locked")
-    if failure := gpus.page_locked:
-        diagnosis = failure.diagnosis or _stay_on_cpu("torch", failure.reason)
-        locked = Finding("page-locked memory", "broken", "host memory cannot be page-locked", diagnosis)
-    return Section("Transfers", (locked, _examine_peers(gpus.devices)))
-
-
 def _examine_framework(
-    framework: str, gpus: Gpus, cards: Sequence[Card], environment: Mapping[str, str]
+    framework: str, gpus: Gpus, cards: Sequence[Gpu], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     name = f"GPUs of {framework}"
     figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.devices]}
-    if failure := gpus.failure:
-        diagnosis = failure.diagnosis or _stay_on_cpu(framework, failure.reason)
-        yield Finding(name, "broken", "cannot be used", diagnosis, figures)
+    generations = {int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability}
+    if gpus.failure:
+        yield Finding(name, "broken", "cannot be used", _or_stay_on_cpu(framework, gpus.failure), figures)
+    elif not gpus.cuda and framework == "mxnet" and generations and not generations & {*MXNET_GENERATIONS}:
+        text = "MXNet 1.9.1 cannot use GPUs of this generation"
+        yield Finding(name, "absent", text, diagnose("mxnet", NO_KERNEL), figures)
     elif not gpus.cuda and cards:
-        yield Finding(name, "absent", *_diagnose_cpu_build(framework, cards), figures)
+        cause = f"this {framework} is a build for CPUs, and the machine has a GPU"
+        diagnosis = Diagnosis(cause, installation_of(framework).cuda_build)
+        yield Finding(name, "absent", "a build for CPUs", diagnosis, figures)
     elif not gpus.devices and cards:
-        yield Finding(name, "doubtful", "finds none", _diagnose_hidden(framework, environment), figures)
+        use = "torch.cuda.init()" if framework == "torch" else "mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()"
+        cause = f"the driver lists GPUs, and {framework} finds none (the command shows its message)"
+        diagnosis = Diagnosis(cause, f'python -c "import {framework}; {use}"')
+        if VISIBLE in environment:
+            cause = f"{VISIBLE}={environment[VISIBLE]} hides the GPUs from every framework"
+            diagnosis = Diagnosis(cause, f"unset {VISIBLE}")
+        yield Finding(name, "doubtful", "finds none", diagnosis, figures)
     for gpu in gpus.devices:
         label = f"GPU {gpu.index} of {framework}"
         if reason := reason_against(framework, gpu.index):
-            known = diagnose(framework, NO_KERNEL if NO_CODE in reason else reason)
-            diagnosis = known or _stay_on_cpu(framework, reason)
-            yield Finding(label, "broken", "an addition on it fails", diagnosis, figures)
+            known = diagnose(framework, NO_KERNEL if NO_CODE in reason else reason) or Diagnosis(reason)
+            yield Finding(label, "broken", "an addition on it fails", _or_stay_on_cpu(framework, known), figures)
         else:
             text = ", ".join(filter(None, ("an addition on it works", _describe(gpu))))
             yield Finding(label, "fine", text, None, figures)
 
 
-def _diagnose_cpu_build(framework: str, cards: Sequence[Card]) -> tuple[str, Diagnosis | None]:
-    generations = [int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability]
-    if framework == "mxnet" and generations and not any(one in MXNET_GENERATIONS for one in generations):
-        return "MXNet 1.9.1 cannot use GPUs of this generation", diagnose("mxnet", NO_KERNEL)
-    cause = f"this {framework} is a build for CPUs, and the machine has a GPU"
-    return "a build for CPUs", Diagnosis(cause, installation_of(framework).cuda_build)
-
-
-def _diagnose_hidden(framework: str, environment: Mapping[str, str]) -> Diagnosis:
-    if VISIBLE in environment:
-        return Diagnosis(f"{VISIBLE}={environment[VISIBLE]} hides the GPUs from every framework", f"unset {VISIBLE}")
-    use = "torch.cuda.init()" if framework == "torch" else "mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()"
-    cause = f"the driver lists GPUs, and {framework} finds none (the command shows its message)"
-    return Diagnosis(cause, f'python -c "import {framework}; {use}"')
-
-
-def _stay_on_cpu(framework: str, reason: str) -> Diagnosis:
-    cause = f"{reason} (its cause is not known here; it runs on the CPU)"
+def _or_stay_on_cpu(framework: str, failure: Diagnosis) -> Diagnosis:
+    if failure.command:
+        return failure
+    cause = f"{failure.cause} (its cause is not known here; it runs on the CPU)"
     return Diagnosis(cause, f"parallel-core run parallel --backend {framework} --device-kind cpu")
 
 
-def _examine_peers(gpus: Sequence[Gpu]) -> Finding:
-    pairs = [(gpu.index, other.index) for gpu in gpus for other in gpus if other is not gpu]
-    reached = [(gpu.index, peer) for gpu in gpus for peer in gpu.peers or ()]
-    figures = {"pairs": [list(pair) for pair in reached]}
-    if not pairs:
-        return Finding("peer access", "absent", "one GPU has no peer", None, figures)
-    apart = sum(pair not in reached for pair in pairs)
-    if not apart:
-        return Finding("peer access", "fine", "every GPU reaches every other's memory", None, figures)
-    cause = f"{apart} of {len(pairs)} ways between GPUs lead through the host's memory, and are slower"
-    return Finding("peer access", "doubtful", cause, Diagnosis(cause, "nvidia-smi topo -m"), figures)
-
-
-def _describe(gpu: Card | Gpu) -> str:
+def _describe(gpu: Gpu) -> str:
     memory = None if gpu.memory_bytes is None else naturalsize(gpu.memory_bytes, binary=True)
-    driver = f"driver {gpu.driver}" if isinstance(gpu, Card) else None
+    driver = gpu.driver and f"driver {gpu.driver}"
     capability = gpu.compute_capability and f"compute capability {gpu.compute_capability}"
     return ", ".join(filter(None, (gpu.name, memory, driver, capability)))
+
+
+def examine_transfers(attempts: Sequence[Attempt]) -> Iterator[Finding]:
+    """Report whether host memory can be page-locked, and which GPUs reach each other's memory, as PyTorch sees it."""
+    locking, peers = "page-locked memory", "peer access"
+    gpus = next((attempt.usable[0].gpus for attempt in attempts if attempt.name == "torch" and attempt.usable), Gpus())
+    if not gpus.devices:
+        yield from (Finding(name, "absent", "no GPU that PyTorch can use") for name in (locking, peers))
+        return
+    if failure := gpus.page_locked:
+        diagnosis = _or_stay_on_cpu("torch", failure)
+        yield Finding(locking, "broken", "host memory cannot be page-locked", diagnosis)
+    else:
+        yield Finding(locking, "fine", "host memory can be page-locked")
+    reached = {(gpu.index, peer) for gpu in gpus.devices for peer in gpu.peers or ()}
+    pairs = {(gpu.index, other.index) for gpu in gpus.devices for other in gpus.devices if other is not gpu}
+    figures = {"pairs": [list(pair) for pair in sorted(reached)]}
+    if not pairs:
+        yield Finding(peers, "absent", "one GPU has no peer", None, figures)
+    elif not (apart := len(pairs - reached)):
+        yield Finding(peers, "fine", "every GPU reaches every other's memory", None, figures)
+    else:
+        cause = f"{apart} of {len(pairs)} ways between GPUs lead through the host's memory, and are slower"
+        yield Finding(peers, "doubtful", cause, Diagnosis(cause, "nvidia-smi topo -m"), figures)

@@ -1,22 +1,38 @@
-"""Cores and memory of this machine, and how much of them this process may use."""
+"""What this machine leaves to a measurement: cores and memory, data, folders that can be written to, and ports."""
 
+import errno
 import os
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from time import sleep
 
 import psutil
 from humanize import naturalsize
 
 from backends.host import available_cores, core_numbers
-from parallel_core.doctor.finding import Diagnosis, Finding
-from parallel_core.system.control_group import processor_quota, read_limits
+from backends.installation.frameworks import Diagnosis
+from parallel_core.doctor.finding import Finding, harmful_variable
 from parallel_core.system.formatting import percent
+from parallel_core.system.machine import processor_quota, read_limits
 from parallel_core.system.machine_watch import sample_machine, watched
-
-__all__ = ["examine_cores", "examine_load", "examine_memory"]
+from parallel_core.training import dataset
 
 WATCHED_SECONDS = 0.5
 """For so long the doctor sits still and looks what others do."""
+DOWNLOAD = "from parallel_core import load_fashion_mnist; print(load_fashion_mnist().source)"
+ENOUGH_BYTES = 200 * 2**20
+"""The data set takes 30 MB packed; traces and results of a comparison some more."""
+LOOPBACK = "127.0.0.1"
+TORCHRUN_PORT = 29500
+"""torchrun's default (torchrun, `--master-port`)."""
+PS_LITE_PORT = "PORT"
+"""The variable that ps-lite reads."""
 
 
 def examine_cores() -> Finding:
@@ -44,14 +60,14 @@ def examine_load() -> Finding:
     before = sample_machine()
     sleep(WATCHED_SECONDS)
     watch = watched(before, sample_machine())
-    figures = asdict(watch)
     if watch.others_share is None:
-        return Finding("other work", "absent", "the system does not count it", None, figures)
+        return Finding("other work", "absent", "the system does not count it", None, asdict(watch))
     text = f"others take {percent(watch.taken_share)} of the cores' time"
     if not watch.is_disturbed:
-        return Finding("other work", "fine", text, None, figures)
+        return Finding("other work", "fine", text, None, asdict(watch))
     cause = "what others take is missing from every measurement: runs repeat more, and widen their intervals"
-    return Finding("other work", "doubtful", text, Diagnosis(cause, "top -b -n 1 -o %CPU | head -15"), figures)
+    diagnosis = Diagnosis(cause, "top -b -n 1 -o %CPU | head -15")
+    return Finding("other work", "doubtful", text, diagnosis, asdict(watch))
 
 
 def examine_memory() -> Finding:
@@ -59,5 +75,91 @@ def examine_memory() -> Finding:
     memory = psutil.virtual_memory()
     limit = min([memory.total, *read_limits("memory.max")])
     figures = {"total_bytes": limit, "available_bytes": min(memory.available, limit)}
-    text = f"{naturalsize(limit, binary=True)}, {naturalsize(figures['available_bytes'], binary=True)} free"
-    return Finding("memory", "fine", text, None, figures)
+    total, free = (naturalsize(size, binary=True) for size in figures.values())
+    return Finding("memory", "fine", f"{total}, {free} free", None, figures)
+
+
+def examine_data() -> Iterator[Finding]:
+    """Report where Fashion-MNIST is and whether its checksums are right; nothing is downloaded."""
+    name, directory = "Fashion-MNIST", dataset.find_fashion_mnist()
+    figures = {"directory": directory and str(directory)}
+    if directory is None:
+        cause = "Fashion-MNIST is not on this machine: a training downloads it, or uses synthetic images if it cannot"
+        diagnosis = Diagnosis(cause, f"{shlex.quote(sys.executable)} -c {shlex.quote(DOWNLOAD)}")
+        yield Finding(name, "absent", "not here", diagnosis, figures)
+        return
+    try:
+        dataset.read_directory(directory)
+    except dataset.DataError as error:
+        command = f"rm -r {shlex.quote(str(directory))}"
+        if os.environ.get(dataset.VARIABLE) == str(directory):
+            command = f"unset {dataset.VARIABLE}"
+        elif directory == dataset.DEBIAN:
+            command = "sudo apt-get install --reinstall dataset-fashion-mnist"
+        yield Finding(name, "broken", f"{directory}", Diagnosis(str(error), command), figures)
+    else:
+        yield Finding(name, "fine", f"real, from {directory}; all four checksums are right", None, figures)
+
+
+def examine_caches(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Report whether the user's cache and the folder for temporary files can be written to."""
+    yield _examine_folder("cache", dataset.cache_directory(), "XDG_CACHE_HOME")
+    try:
+        yield _examine_folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
+    except FileNotFoundError as error:
+        folder = environment.get("TMPDIR", "/tmp")
+        cause = f"no folder for temporary files can be written to ({error.strerror})"
+        yield Finding("temporary files", "broken", folder, Diagnosis(cause, f"sudo chmod 1777 {folder}"))
+
+
+def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    figures: dict[str, str | int] = {"directory": str(folder)}
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        cause = f"{existing} cannot be written to ({error.strerror}), and downloads cannot be kept"
+        return Finding(name, "broken", str(folder), Diagnosis(cause, f'export {variable}="$(mktemp -d)"'), figures)
+    figures["free_bytes"] = free = shutil.disk_usage(existing).free
+    size = f"{naturalsize(free, binary=True)} free"
+    if free >= ENOUGH_BYTES:
+        return Finding(name, "fine", f"{folder}, {size}", None, figures)
+    diagnosis = Diagnosis(f"the disk of {folder} is nearly full ({size})", f"df -h {shlex.quote(str(existing))}")
+    return Finding(name, "doubtful", f"{folder}, {size}", diagnosis, figures)
+
+
+def examine_ports(environment: Mapping[str, str], torchrun_port: int = TORCHRUN_PORT) -> Iterator[Finding]:
+    """Report whether processes of a job could meet on loopback, whether torchrun's port is free, and if PORT is set."""
+    try:
+        free_port = _bind(0)
+    except OSError as error:
+        diagnosis = Diagnosis(f"no socket can be bound at {LOOPBACK} ({error.strerror})", "sudo ip link set lo up")
+        yield Finding("loopback", "broken", f"{LOOPBACK} cannot be used", diagnosis)
+        return
+    yield Finding("loopback", "fine", f"processes can listen at {LOOPBACK}")
+    name, figures = "torchrun's port", {"port": torchrun_port}
+    try:
+        _bind(torchrun_port)
+        yield Finding(name, "fine", f"{torchrun_port} is free", None, figures)
+    except OSError as error:
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        diagnosis = Diagnosis(
+            f"port {torchrun_port} {why}, which torchrun takes unless it is given another",
+            f"torchrun --master-port {free_port} --nproc-per-node 2 -m parallel_core run data-parallel --backend torch",
+        )
+        yield Finding(name, "doubtful", f"{torchrun_port} {why}", diagnosis, figures)
+    if (value := environment.get(PS_LITE_PORT)) is not None:
+        cause = (
+            f"MXNet's ps-lite takes {PS_LITE_PORT}={value} for the port that each of its processes listens at, and two "
+            "on one machine cannot"
+        )
+        yield harmful_variable(PS_LITE_PORT, value, cause)
+
+
+def _bind(port: int) -> int:
+    with socket.socket() as bound:
+        # Connections that are closing do not keep the port from a server, which sets this too.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((LOOPBACK, port))
+        return int(bound.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What experiments launch: matrix multiplications, copies and increments, each also as one unit; and how much of it.
+"""What experiments launch: matrix multiplications, copies, increments and layers; and how much of it.
 
 A run's work is chosen by one rule: three rounds fit the budget, issuing is a small part, few launches are in flight,
 and parts that are to hide each other take equally long.
@@ -12,38 +12,13 @@ from statistics import mean, median
 
 import numpy as np
 
-from backends import Array, Device
+from backends import Array, Device, Ops
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import Timing, measure
-
-__all__ = [
-    "BESIDE",
-    "FEWEST_TIMINGS",
-    "MULTIPLICATIONS",
-    "chained",
-    "chosen_to_copy",
-    "copies_of",
-    "copies_to_hide",
-    "copy_into",
-    "in_units",
-    "incremented",
-    "increments",
-    "largest_size",
-    "multiplications",
-    "multiplied",
-    "note_issuing",
-    "one_element",
-    "price_of_overlap",
-    "seconds_of_one",
-    "size_for",
-    "size_for_run",
-    "size_up_to",
-    "time_beside",
-]
 
 MULTIPLICATIONS = 25
 """On a device at the most: engines bound what may be in flight, JAX to 32."""
@@ -354,3 +329,25 @@ def increments(trial: Trial, x: Array, count: int, device: Device) -> Work:
 
     calls = replace(of(one_element(trial, device), few), times=count / few)
     return replace(of(x, count), calls=calls)
+
+
+def dense(ops: Ops, parameters: Array, x: Array) -> Array:
+    """Multiply by the weight and add the bias."""
+    weight, bias = parameters
+    return ops.add(ops.matmul(x, weight), bias)
+
+
+def hidden(ops: Ops, parameters: Array, x: Array) -> Array:
+    """Compute a dense layer with ReLU."""
+    return ops.relu(dense(ops, parameters, x))
+
+
+def pull_back(ops: Ops, fn: Callable[..., Array]) -> Callable[..., Array]:
+    """Make the function (parameters, upstream, *rest) -> the gradients by the parameters of fn(parameters, *rest).
+
+    `upstream` is the gradient by the function's result, which is computed again: nothing is kept from the forward pass.
+    """
+    differentiate = ops.value_and_grad(
+        lambda parameters, upstream, *rest: ops.total(ops.multiply(fn(parameters, *rest), upstream))
+    )
+    return lambda *args: differentiate(*args)[1]

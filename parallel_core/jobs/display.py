@@ -6,57 +6,48 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.text import Text
 
-from parallel_core.jobs.messages import FromAgent, Printed, Progress, Reported, TrainedEpoch, Training
-from parallel_core.terminal.training_progress import TrainingProgress, training_progress
+from parallel_core.jobs.reports import Progress, Report, TrainedEpoch, Training
+from parallel_core.terminal.progress import TrainingProgress, training_progress
 
-__all__ = ["SHOWN", "Display"]
+__all__ = ["Display"]
 
-SHOWN = "rank 0"
-"""The rank whose output the user sees."""
 MAX_LINES = 20
-MAX_ERRORS = 1 << 12
 
 
 class Display:
     """Rank 0's standard output goes to `output` as it is, all else to the console on standard error."""
 
     def __init__(self, console: Console, output: BinaryIO, errors: BinaryIO) -> None:
-        self.printed = False
+        self.has_output = False
         """Whether rank 0 has written to standard output."""
         self._console, self._output, self._errors = console, output, errors
         self._bar: TrainingProgress | None = None
         self._shown = ExitStack()
         self._line = b""
-        self._last_errors = b""
 
-    @property
-    def last_error(self) -> str:
-        """The last line that rank 0 wrote to standard error."""
-        lines = self._last_errors.decode(errors="replace").splitlines()
-        return lines[-1].removeprefix("parallel-core: ") if lines else ""
-
-    def show(self, message: FromAgent) -> None:
-        """Show a message if it is rank 0's."""
-        if message.process != SHOWN:
+    def printed(self, data: bytes, error: bool) -> None:
+        """Show what rank 0 wrote."""
+        if error:
+            self._show_errors(data)
             return
-        match message:
-            case Printed(data=data, error=False):
-                # The result follows the training, and a bar would be drawn over it.
-                self.close()
-                self.printed = True
-                self._output.write(data)
-                self._output.flush()
-            case Printed(data=data):
-                self._show_errors(data)
-            case Reported(report=Training(epochs=epochs, images=images)):
+        # The result follows the training, and a bar would be drawn over it.
+        self.close()
+        self.has_output = True
+        self._output.write(data)
+        self._output.flush()
+
+    def reported(self, report: Report) -> None:
+        """Show what rank 0 reports of its training."""
+        match report:
+            case Training(epochs=epochs, images=images):
                 self.close()
                 # Without a terminal a bar would leave an empty line behind.
                 if self._console.is_terminal:
                     self._bar = self._shown.enter_context(training_progress(self._console, epochs, images))
-            case Reported(report=Progress(epoch=epoch, images=images)):
+            case Progress(epoch=epoch, images=images):
                 if self._bar and images:
                     self._bar.on_batch(epoch, images)
-            case Reported(report=TrainedEpoch(line=line)):
+            case TrainedEpoch(line=line):
                 self._console.print(line, markup=False, soft_wrap=True)
             case _:
                 pass
@@ -84,7 +75,6 @@ class Display:
             self._line = b""
 
     def _show_errors(self, data: bytes) -> None:
-        self._last_errors = (self._last_errors + data)[-MAX_ERRORS:]
         if self._bar is None:
             self._errors.write(data)
             self._errors.flush()

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-__all__ = ["WHAT_WOULD_CHANGE_IT", "Answer"]
-
 WHAT_WOULD_CHANGE_IT = "What would change it:"
 """What stands before `would_change` wherever an answer is read."""
 

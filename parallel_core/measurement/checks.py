@@ -7,10 +7,8 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE, Interval, decide, with_bounds
 from parallel_core.measurement.result import Case
-from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, times_as_long
+from parallel_core.measurement.verdicts import in_percent, times_as_long
 from parallel_core.system.formatting import figure, percent
-
-__all__ = ["MIN_NOISE", "Limit", "about_excess", "largest_of", "relative_error", "why_impossible"]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 A process gives one value, its own median, because what differs between processes (the layout of memory, the state of
 the machine) does not average out within one. The processes are resampled many times, and the middle 80 % of the
-resampled medians are stretched to 95 % by Student's t, because there are few processes. The outermost resamples are not
-used directly: a percentile interval of few values is too short (Hesterberg 2015, What Teachers Should Know about the
-Bootstrap), and one disturbed process in five, which decides 6 % of the resamples, would decide the interval alone.
-benchmarks/self_test.py counts how often a cell compared with itself is called different: less than once in twenty.
+resampled medians are stretched to 95 % by Student's t, because there are few processes. Between two cells it has
+Welch's degrees of freedom: 4 for three processes each that vary alike, 2 if one cell varies and the other does not. The
+outermost resamples are not used directly: a percentile interval of few values is too short (Hesterberg 2015, What
+Teachers Should Know about the Bootstrap), and one disturbed process in five, which decides 6 % of the resamples, would
+decide the interval alone. benchmarks/self_test.py counts how often a cell compared with itself is called different:
+less than once in twenty.
 """
 
 import math
@@ -18,25 +20,6 @@ from typing import Literal
 import numpy as np
 
 from parallel_core.system.formatting import figure, seconds
-
-__all__ = [
-    "FEWEST_FOR_A_VERDICT",
-    "SMALLEST_DIFFERENCE",
-    "Interval",
-    "Verdict",
-    "compare_times",
-    "decide",
-    "difference_interval",
-    "exponential",
-    "median_interval",
-    "ratio_interval",
-    "resampled_medians",
-    "stretched",
-    "student_t",
-    "verdict_on",
-    "with_bounds",
-    "with_seconds",
-]
 
 Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 
@@ -87,7 +70,22 @@ def difference_interval(values: Sequence[float], others: Sequence[float]) -> Int
     generator = np.random.default_rng(0)
     draws, other_draws = (resampled_medians(np.asarray(some), generator) for some in (first, second))
     estimate = float(np.median(first) - np.median(second))
-    return stretched(estimate, draws - other_draws, min(len(first), len(second)))
+    return stretched(estimate, draws - other_draws, _freedom((draws, len(first)), (other_draws, len(second))))
+
+
+def _freedom(*cells: tuple[np.ndarray, int]) -> float:
+    """Return the degrees of freedom of a difference of two cells, given each one's resamples and number of processes.
+
+    Welch's: two cells that vary alike have those of both together, and a steady one leaves those of the other.
+    """
+    if min(count for _, count in cells) == 1:
+        return 0
+    variances = [(float(np.var(draws)), count - 1) for draws, count in cells]
+    # Divided by the larger variance, so that no square is too small to be told from zero.
+    largest = max(variance for variance, _ in variances) or 1.0
+    shares = [(variance / largest, freedom) for variance, freedom in variances]
+    together = sum(share**2 / freedom for share, freedom in shares)
+    return sum(share for share, _ in shares) ** 2 / together if together else sum(freedom for _, freedom in shares)
 
 
 def compare_times(values: Sequence[float], others: Sequence[float]) -> tuple[Interval, Verdict]:
@@ -120,7 +118,7 @@ def decide(interval: Interval, *bounds: float) -> int | None:
 
 def _median(values: np.ndarray) -> Interval:
     draws = resampled_medians(np.sort(values), np.random.default_rng(0))
-    return stretched(float(np.median(values)), draws, len(values))
+    return stretched(float(np.median(values)), draws, len(values) - 1)
 
 
 def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -134,17 +132,22 @@ def exponential(interval: Interval) -> Interval:
     return Interval(*(math.inf if bound >= LARGEST_EXPONENT else math.exp(bound) for bound in astuple(interval)))
 
 
-def stretched(estimate: float, draws: np.ndarray, count: int) -> Interval:
-    """Return the interval of an estimate from what resamples of so many values gave; unbounded for one value."""
-    if count == 1:
+def stretched(estimate: float, draws: np.ndarray, freedom: float) -> Interval:
+    """Return the interval of an estimate from resamples with so many degrees of freedom; unbounded if with none."""
+    if not freedom:
         return Interval(estimate, -math.inf, math.inf)
     low, high = np.percentile(draws, (100 * TAIL, 100 * (1 - TAIL)))
-    factor = student_t(count - 1) / NormalDist().inv_cdf(1 - TAIL)
+    factor = student_t(freedom) / NormalDist().inv_cdf(1 - TAIL)
     return Interval(estimate, estimate + factor * (float(low) - estimate), estimate + factor * (float(high) - estimate))
 
 
-def student_t(freedom: int, quantile: float = 0.975) -> float:
-    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else expanded."""
+def student_t(freedom: float, quantile: float = 0.975) -> float:
+    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else within 0.5 %."""
+    below = math.floor(freedom)
+    if below < freedom < 3:
+        # Logarithms of the neighbours, in proportion to the reciprocals of the degrees of freedom.
+        weight = below * (below + 1 - freedom) / freedom
+        return float(student_t(below, quantile) ** weight * student_t(below + 1, quantile) ** (1 - weight))
     if freedom == 1:
         return math.tan(math.pi * (quantile - 0.5))
     if freedom == 2:
@@ -170,17 +173,21 @@ def with_bounds(interval: Interval) -> str:
     digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
     # Adding zero turns the negative zero that rounding may give into a plain one.
     estimate, low, high = (f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval))
-    return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+    return f"{estimate} {between(low, high)}"
+
+
+def between(low: str, high: str) -> str:
+    """Write bounds: `(0.85–0.90)`; dots separate them if one is negative."""
+    return f"({low}{' … ' if '−' in low + high else '–'}{high})"
 
 
 def with_seconds(interval: Interval) -> str:
     """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if it is unbounded."""
-
     estimate, low, high = map(seconds, astuple(interval))
     if not math.isfinite(interval.high - interval.low):
         return estimate
     unit = " " + estimate.rpartition(" ")[2]
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)
-        return f"{estimate} ({low}{' … ' if '−' in low + high else '–'}{high})"
+        return f"{estimate} {between(low, high)}"
     return f"{estimate} ({low} – {high})"

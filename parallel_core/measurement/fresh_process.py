@@ -15,8 +15,6 @@ from parallel_core.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.measurement.result import Result
 from parallel_core.system.subprocesses import Outcome
 
-__all__ = ["Measured", "measure_elsewhere", "measured_in", "measuring_command"]
-
 MAX_RUN_SECONDS = 300.0
 """Seconds that the process may take, unless others are given."""
 

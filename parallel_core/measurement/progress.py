@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["listening", "part", "tell"]
-
 Listener = Callable[[str, float], object]
 """A function of what is done next, and of the share of its part of the measurement that is behind it."""
 

@@ -17,12 +17,10 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from backends import Array, Backend, Device, Ops
+from backends import Array, Backend, Device
 from backends.arrays import tree_leaves, tree_map
-from backends.protocol import HostArray
+from backends.protocol import DelegatingBackend, HostArray
 from parallel_core.measurement.task_graph import Kind, Task
-
-__all__ = ["Recorded", "Recording", "labelled"]
 
 ItemPath: TypeAlias = tuple[int, ...]
 """Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
@@ -59,7 +57,7 @@ class Recorded:
 
 
 @final
-class Recording:
+class Recording(DelegatingBackend):
     """A backend that passes every verb on to another one and keeps a task for each operation.
 
     All values must come from this recording; functions are launched as they are. An operation comes after the tasks
@@ -71,12 +69,7 @@ class Recording:
     """
 
     def __init__(self, backend: Backend, one_by_one: bool = False, on_launch: OnLaunch | None = None) -> None:
-        self.backend = backend
-        self.name, self.version, self.engine = backend.name, backend.version, backend.engine
-        self.devices, self.cores = backend.devices, backend.cores
-        self.threads_per_device, self.workers_per_device = backend.threads_per_device, backend.workers_per_device
-        self.scheduler, self.settings, self.variants = backend.scheduler, backend.settings, backend.variants
-        self.ops: Ops = backend.ops
+        super().__init__(backend)
         self._one_by_one, self._on_launch = one_by_one, on_launch
         self._tasks: list[Task] = []
         # For each task, the items of its result that are read, and the tasks that read them.
@@ -92,7 +85,7 @@ class Recording:
         a star and a ring do.
         """
         for place, (value, factor) in self._uncounted.items():
-            size = sum(array.nbytes for array in tree_leaves(self.backend.to_numpy(value)))
+            size = sum(array.nbytes for array in tree_leaves(self.inner.to_numpy(value)))
             self._tasks[place] = replace(self._tasks[place], bytes=factor * size)
         self._uncounted.clear()
         return tuple(self._tasks)
@@ -106,28 +99,25 @@ class Recording:
         plain = tuple(map(_plain, args))
         if self._on_launch is not None:
             self._on_launch(device, fn, plain)
-        launch = partial(self.backend.launch, fn, *plain)
+        launch = partial(self.inner.launch, fn, *plain)
         task, result = self._do(_name(fn), device, "compute", read, consumed, launch)
         return self._wrapped(result, device, task)
 
     def wait(self, x: Array) -> Array:
-        self.backend.wait(_plain(x))
+        self.inner.wait(_plain(x))
         return x
-
-    def waitall(self) -> None:
-        self.backend.waitall()
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         consumed = _recorded(out)
         read = (*_recorded(x), *consumed)
-        copy = partial(self.backend.copy_to, _plain(x), device, _plain(out))
+        copy = partial(self.inner.copy_to, _plain(x), device, _plain(out))
         task, result = self._do("copy", device, "copy", read, consumed, copy)
         if any(value.device != device for value in _recorded(x)):
             self._uncounted[task] = (_plain(x), 1)
         return self._wrapped(result, device, task)
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        seconds, shards = self._timed(partial(self.backend.split_and_load, x, devices))
+        seconds, shards = self._timed(partial(self.inner.split_and_load, x, devices))
 
         def loaded(shard: Array, device: Device) -> Array:
             # One call loads all shards: each has an equal share of its time.
@@ -140,7 +130,7 @@ class Recording:
         read = _recorded(xs)
         devices = [_recorded(x)[0].device for x in xs]
         values = tuple(map(_plain, xs))
-        task, sums = self._do("allreduce", devices[0], "allreduce", read, read, partial(self.backend.allreduce, values))
+        task, sums = self._do("allreduce", devices[0], "allreduce", read, read, partial(self.inner.allreduce, values))
         self._uncounted[task] = (values[0], 2 * (len(values) - 1))
         return tuple(
             self._wrapped(total, device, task, (place,))
@@ -148,11 +138,11 @@ class Recording:
         )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        task, result = self._do("asarray", device, "load", (), (), partial(self.backend.asarray, x, device))
+        task, result = self._do("asarray", device, "load", (), (), partial(self.inner.asarray, x, device))
         return self._wrapped(result, device, task)
 
     def to_numpy(self, x: Array) -> Any:
-        return self.backend.to_numpy(_plain(x))
+        return self.inner.to_numpy(_plain(x))
 
     def _consumes(self, fn: Callable[..., Array]) -> int:
         # The number of first arguments that the function consumes.
@@ -178,10 +168,10 @@ class Recording:
     def _timed(self, operation: Callable[[], Any]) -> tuple[float, Any]:
         if not self._one_by_one:
             return 0.0, operation()
-        self.backend.waitall()
+        self.inner.waitall()
         start = perf_counter()
         result = operation()
-        self.backend.waitall()
+        self.inner.waitall()
         return perf_counter() - start, result
 
     def _append(self, task: Task) -> int:

@@ -15,8 +15,6 @@ from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.machine_watch import MachineWatch
 
-__all__ = ["MACHINE_KEYS", "Case", "Result", "Timing", "describe_backend"]
-
 Timing: TypeAlias = tuple[float, float]
 """Seconds until control returned, and until all was done."""
 
@@ -25,15 +23,8 @@ READ_SCHEMAS = (1, 2)
 """The first had no `bands`."""
 BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
 MACHINE_KEYS = (
-    "processor",
-    "cores",
-    "core_numbers",
-    "memory_bytes",
-    "system",
-    "parallel_core",
-    "python",
-    "numpy",
-    "utc",
+    *("processor", "cores", "core_numbers", "memory_bytes", "system"),
+    *("parallel_core", "python", "numpy", "utc"),
 )
 
 
@@ -104,18 +95,16 @@ class Case:
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for times that are missing or impossible."""
+        optional = ("warmup_seconds", "bare_seconds", "operations_seconds", "overhead_seconds", "transfer_seconds")
+        times: dict[str, Any] = {name: _floats(read.get(name, ())) for name in optional}
         case = cls(
             str(read["name"]),
             _floats(read["seconds"]),
             _floats(read["dispatch_seconds"]),
-            _floats(read.get("warmup_seconds", ())),
-            tuple(str(part) for part in read.get("parts", ())),
-            _floats(read.get("bare_seconds", ())),
-            _floats(read.get("operations_seconds", ())),
-            _floats(read.get("overhead_seconds", ())),
-            _floats(read.get("transfer_seconds", ())),
+            parts=tuple(str(part) for part in read.get("parts", ())),
             repeats=int(read.get("repeats", 1)),
             share=float(read.get("share", 1)),
+            **times,
         )
         counted = (*case.seconds, *case.dispatch_seconds, *case.bare_seconds)
         if not case.seconds or not all(0 < seconds < math.inf for seconds in counted):
@@ -237,7 +226,11 @@ class Result:
                 data=read["data"],
                 series={name: _floats(values) for name, values in read["series"].items()},
                 tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
-                metric_intervals=_intervals(read.get("metric_intervals", {})),
+                metric_intervals={
+                    name: (low, high)
+                    for name, bounds in read.get("metric_intervals", {}).items()
+                    for low, high in (_floats(bounds),)
+                },
                 bands={name: code and str(code) for name, code in read.get("bands", {}).items()},
                 environment=dict(read["environment"]),
                 sizes=str(read.get("sizes", "")),
@@ -264,11 +257,6 @@ def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any
         "kernels": [asdict(kernels) for kernels in kernels_of(backend)],
         "product": asdict(product_of(backend, size)),
     }
-
-
-def _intervals(read: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    pairs = {name: _floats(bounds) for name, bounds in read.items()}
-    return {name: (low, high) for name, (low, high) in pairs.items()}
 
 
 def _floats(values: Iterable[float | None]) -> tuple[float, ...]:

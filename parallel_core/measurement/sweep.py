@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from parallel_core.system.formatting import figure, write_size
 
-__all__ = ["Curves", "labelled", "write_point"]
-
 
 @dataclass(frozen=True)
 class Curves:

@@ -10,21 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = [
-    "Bounds",
-    "Kind",
-    "Task",
-    "bounds_of",
-    "crossings",
-    "levels",
-    "longest_path",
-    "longest_path_seconds",
-    "without_implied",
-    "without_loads",
-    "work_by_device",
-    "work_seconds",
-]
-
 Kind = Literal["compute", "copy", "allreduce", "load"]
 
 

@@ -7,24 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, final
 
 from backends import Array, Backend
 from backends.host import clock_without_compiling
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Case, Timing
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.result import Timing as Timing
+from parallel_core.system.formatting import seconds
 from parallel_core.system.machine_watch import MachineWatch, joined_watches, sample_machine, watched
-
-__all__ = [
-    "Timing",
-    "completion_times",
-    "countdown",
-    "if_repeatable",
-    "interleave",
-    "measure",
-    "repeatable",
-    "without_garbage_collection",
-]
 
 MOST_ROUNDS = 4
 """How many times as many rounds are taken on a disturbed machine, at most: three of four moments may be loud."""
@@ -90,6 +82,40 @@ def measure(backend: Backend, fn: Callable[[], Any], until: Callable[[Any], obje
     return dispatched - start, done - start
 
 
+@final
+class Benchmark:
+    """Time a block and print when control returned, and when all that was launched was done.
+
+    The book's context manager of this name reports only one of the two, depending on what the block waits for.
+
+    >>> with Benchmark("products", backend):
+    ...     backend.launch(backend.ops.matmul, x, x)
+    products: control returned after 21.3 µs, done after 19.8 ms
+    """
+
+    def __init__(self, label: str, backend: Backend) -> None:
+        self.label = label
+        self.backend = backend
+        self.dispatch_seconds = float("nan")
+        self.seconds = float("nan")
+
+    def __enter__(self) -> Self:
+        self.backend.waitall()
+        self._start = perf_counter()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.dispatch_seconds = perf_counter() - self._start
+        if error is None:
+            self.backend.waitall()
+            self.seconds = perf_counter() - self._start
+            print(self)
+
+    def __str__(self) -> str:
+        dispatch, done = seconds(self.dispatch_seconds), seconds(self.seconds)
+        return f"{self.label}: control returned after {dispatch}, done after {done}"
+
+
 def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
     """Wait for several values at once, each in a thread; return when each was there, in seconds of `perf_counter`."""
 
@@ -139,14 +165,11 @@ def interleave(
     kept = _quietest(watches, rounds)
     watch = joined_watches([watches[index] for index in kept], len(watches) - len(kept))
 
-    def counted(taken: list[Timing]) -> list[Timing]:
-        return [taken[warmups + index] for index in kept]
-
     return tuple(
         Case(
             name,
-            seconds=tuple(done for _, done in counted(taken)),
-            dispatch_seconds=tuple(sent for sent, _ in counted(taken)),
+            seconds=tuple(taken[warmups + index][1] for index in kept),
+            dispatch_seconds=tuple(taken[warmups + index][0] for index in kept),
             warmup_seconds=tuple(done for _, done in taken[:warmups]),
             again=if_repeatable(cases[name]),
             watch=watch,

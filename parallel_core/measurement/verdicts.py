@@ -13,17 +13,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import Interval, exponential, resampled_medians, stretched
+from parallel_core.measurement.confidence_intervals import Interval, between, exponential, resampled_medians, stretched
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import percent
-
-__all__ = [
-    "BETWEEN_PROCESSES",
-    "MIN_NOISE",
-    "in_percent",
-    "over_rounds",
-    "times_as_long",
-]
 
 MIN_NOISE = 0.05
 """A ratio of two times is never known better than this, however quiet the machine seemed."""
@@ -56,7 +48,7 @@ def over_rounds(
         draws = quantity(*resampled_medians(np.asarray(seconds, dtype=np.float64), generator))
     else:
         draws = quantity(*(resampled_medians(np.asarray(values, dtype=np.float64), generator) for values in seconds))
-    resampled = stretched(estimate, draws, fewest)
+    resampled = stretched(estimate, draws, fewest - 1)
     wider = NormalDist().inv_cdf(1 - 0.025 / among) / NormalDist().inv_cdf(0.975)
     half = wider * max(resampled.high - estimate, estimate - resampled.low)
     # As much on each time as makes the ratio of two uncertain by the noise.
@@ -83,4 +75,4 @@ def in_percent(share: Interval) -> str:
     if not math.isfinite(share.high):
         return percent(share.estimate)
     low, high = percent(share.low).removesuffix(" %"), percent(share.high)
-    return f"{percent(share.estimate)} ({low}{' … ' if '−' in low + high else '–'}{high})"
+    return f"{percent(share.estimate)} {between(low, high)}"

@@ -1,28 +1,24 @@
-"""A profiler's timeline as a picture: a panel for each case, a lane for each queue, one scale of time for all.
+"""Timelines: a panel for each of several, a lane for each queue, one scale of time for all.
 
-In SVG every block and every lane says more when it is pointed at: parts are drawn under names, by which `with_titles`
-finds them again.
+Every block and every lane's name says more when it is pointed at.
 """
 
-from collections.abc import Mapping, Sequence
-from textwrap import fill
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from backends.profiling import Timeline
 from parallel_core.errors import RequestError
-from parallel_core.plots.style import LOOKS, key_case, message_of, opacity
-from parallel_core.system.formatting import seconds
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.plots.scales import Axis, Scale, write_seconds
+from parallel_core.plots.svg import LETTER, MAX_NAME_LETTERS, SMALL, Picture, text_width, titled
+from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 from parallel_core.trace_analysis.lanes import (
     Block,
     CaseLanes,
-    Lane,
+    Look,
     block_text,
     drawn_ends,
     few_lanes,
@@ -30,37 +26,131 @@ from parallel_core.trace_analysis.lanes import (
     shortened,
 )
 
-__all__ = ["MAX_PANELS", "TimelinePicture", "timeline_picture"]
-
+LOOKS: Mapping[Look, str] = {
+    "compute": "computation",
+    "copy": "copy",
+    "exchange": "exchange",
+    "host": "Python",
+    "wait": "waiting",
+}
+"""What is drawn, in words, by the classes of the style sheet."""
 MAX_PANELS = 8
 MAX_BLOCKS = 12_000
-"""In all panels: each takes some 400 bytes of an SVG."""
-MAX_NAME_CHARACTERS = 48
-"""Of a lane's name."""
-# All lengths are inches.
-LANES_WIDTH, MIN_NAMES_WIDTH, LANE, PANEL, FRAME = 5.6, 1.4, 0.27, 0.36, 1.35
-NAME_CHARACTER_WIDTH = 0.068
-"""About the width of a character of a lane's name."""
-CHARACTER_WIDTH, MIN_CHARACTERS = 0.059, 6
-"""About the width of a character of a block's label, and how many are worth drawing."""
-MIN_BLOCK_SHARE = 1 / 700
-"""Of the panel's width, if there is room: about half a point."""
-EDGED_BLOCK_SHARE = 1 / 150
-"""Wider blocks of a single span get white edges."""
-TITLE_CHARACTERS = 92
-PALE = 0.6
-"""Blocks that were busy for a smaller share look pale."""
-UNITS = ((1.0, "seconds"), (1e-3, "milliseconds"), (1e-6, "microseconds"))
+"""In all panels: each takes some 200 bytes."""
+LANES_WIDTH, LANE, BLOCK, GAP = 700.0, 24.0, 18.0, 10.0
+MIN_LETTERS = 6
+"""Of a block's label that are worth drawing."""
+MIN_BLOCK = 0.7
+"""Pixels, if there is room."""
+EDGED_BLOCK = 5.0
+"""Pixels: longer blocks of a single span are a little shorter, so that neighbours can be told apart."""
+PALE, MIN_OPACITY = 0.6, 0.2
+"""Blocks that were busy for a smaller share than PALE look pale."""
+MIN_AT_ONCE = 1.05
+"""With fewer queues at once operations did not overlap."""
 
 
-class TimelinePicture(NamedTuple):
-    """A figure, and for the name of each group of its parts what they say when they are pointed at, part by part."""
+class Panel(NamedTuple):
+    """A case's lanes, under a name and what is seen in them."""
 
-    figure: Figure
-    titles: Mapping[str, Sequence[str]]
+    name: str
+    remarks: str
+    shown: CaseLanes
 
 
-def timeline_picture(timeline: Timeline) -> TimelinePicture:
+@dataclass(frozen=True)
+class TimelinesChart:
+    """Panels below each other."""
+
+    panels: Sequence[Panel]
+    after: str = ""
+    """What is said below them."""
+
+    @property
+    def width(self) -> float:
+        """The lanes' room, beside the longest name."""
+        return LANES_WIDTH + self._left
+
+    @property
+    def _left(self) -> float:
+        names = {lane.name for panel in self.panels for lane in panel.shown.lanes}
+        return min(text_width(names), text_width(["m" * MAX_NAME_LETTERS])) + GAP
+
+    def draw(self, picture: Picture) -> None:
+        """Draw the looks that occur, the panels and the axis."""
+        blocks = [block for panel in self.panels for lane in panel.shown.lanes for block in lane.blocks]
+        used = {block.look for block in blocks}
+        legend = {words: picture.swatch(f"full {look}") for look, words in LOOKS.items() if look in used}
+        palest = min(blocks, key=lambda block: block.busy_share)
+        if palest.busy_share < PALE:
+            legend["pale: many short ones, with gaps"] = picture.swatch(f"full {palest.look}", _opacity(palest))
+        picture.legend(legend)
+        scale = Scale(0, max(panel.shown.seconds for panel in self.panels))
+        axis = Axis("since the first launch", scale, write_seconds)
+        left = self._left
+        for panel in self.panels:
+            picture.paragraph(": ".join(filter(None, (panel.name, panel.remarks))), "bold")
+            grid, top = picture.add("g"), picture.bottom
+            _draw_lanes(picture, panel.shown, scale, left)
+            picture.grid(axis, left, LANES_WIDTH, top, grid)
+        picture.x_axis(axis, left, LANES_WIDTH)
+        if self.after:
+            picture.paragraph(self.after, "faint", left)
+
+
+def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float) -> None:
+    def x(time: float) -> float:
+        return left + LANES_WIDTH * scale.place(time)
+
+    middles = {lane.name: picture.bottom + LANE * (number + 0.5) for number, lane in enumerate(shown.lanes)}
+    for lane, middle in zip(shown.lanes, middles.values(), strict=True):
+        picture.name(middle, lane.name)
+        picture.add("rect", x=left, y=middle - BLOCK / 2, width=LANES_WIDTH, height=BLOCK, style="shade")
+    # Behind the blocks, so that no arrow crosses their labels.
+    for launch in shown.launches:
+        picture.arrow(
+            (x(launch.launched), middles[shown.lanes[0].name] + BLOCK / 2),
+            (x(launch.start), middles[launch.lane] - BLOCK / 2),
+            "launch",
+        )
+    for lane, middle in zip(shown.lanes, middles.values(), strict=True):
+        group = picture.add("g", role="img", aria_label=f"{lane.name}: {_busy(lane.blocks, scale.high)}")
+        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, scale.high * MIN_BLOCK / LANES_WIDTH), strict=True):
+            length = x(end) - x(block.start)
+            edge = 0.7 if block.spans == 1 and length > EDGED_BLOCK else 0
+            pale = {"opacity": _opacity(block)} if block.busy_share < 1 else {}
+            at = {"x": x(block.start), "y": middle - BLOCK / 2, "width": length - edge, "height": BLOCK}
+            picture.add("rect", "", block_text(block), group, style=f"full {block.look}", **at, **pale)
+        for block in lane.blocks:
+            _label(picture, block, x(block.start), x(block.end), middle)
+    picture.bottom += LANE * len(shown.lanes)
+
+
+def _label(picture: Picture, block: Block, start: float, end: float, middle: float) -> None:
+    name = block.label.partition(" (")[0]
+    letters = int((end - start) / (SMALL * LETTER)) - 1
+    # Of several names less than all says too little.
+    if letters >= (min(len(name), MIN_LETTERS) if block.spans == 1 else len(name)):
+        strong = block.busy_share > PALE and block.look != "wait"
+        style = {"style": f"over over-{block.look}"} if strong else {}
+        picture.text(
+            (start + end) / 2, middle, shortened(name, letters), text_anchor="middle", font_size=SMALL, **style
+        )
+
+
+def _opacity(block: Block) -> float:
+    return round(MIN_OPACITY + (1 - MIN_OPACITY) * block.busy_share, 2)
+
+
+def _busy(blocks: Iterable[Block], longest: float) -> str:
+    """Say for which share of the whole chart's time a lane showed each look."""
+    busy: dict[Look, float] = {}
+    for block in blocks:
+        busy[block.look] = busy.get(block.look, 0.0) + block.busy
+    return ", ".join(f"{LOOKS[look]} {percent(taken / longest)} of the width" for look, taken in busy.items())
+
+
+def timeline_picture(timeline: Timeline) -> bytes:
     """Draw a timeline's first cases below each other, as many as are ever profiled together.
 
     Raises RequestError if the timeline has no spans.
@@ -68,105 +158,30 @@ def timeline_picture(timeline: Timeline) -> TimelinePicture:
     filled = [case for case in cases_of(timeline) if case.spans]
     if not filled:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
-    few = filled[:MAX_PANELS]
-    shown = [few_lanes(case, MAX_BLOCKS // len(few)) for case in few]
-    names = list(dict.fromkeys(lane.name for one in shown for lane in one.lanes))
-    longest_name = min(MAX_NAME_CHARACTERS, max(map(len, names)))
-    width = LANES_WIDTH + max(MIN_NAMES_WIDTH, NAME_CHARACTER_WIDTH * longest_name)
-    figure = Figure(figsize=(width, FRAME + len(shown) * (PANEL + LANE * len(names))), layout="constrained")
-    panels = figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0]
-    longest = max(one.seconds for one in shown)
-    scale, unit = next((size, name) for size, name in UNITS if longest >= size or name == UNITS[-1][1])
-    titles: dict[str, Sequence[str]] = {}
-    for number, (axes, one, case) in enumerate(zip(panels, shown, few, strict=True)):
-        titles |= _draw_panel(axes, one, names, scale, longest / scale, f"panel-{number}")
-        title = ", ".join((f"{one.case}: {seconds(one.seconds)}", *overlap_phrases(figures_of(case))))
-        axes.set_title(fill(title, TITLE_CHARACTERS), loc="left", fontsize=8.5, parse_math=False)
-    more = len(filled) - len(shown)
-    left_out = f" ({more} more {'case is' if more == 1 else 'cases are'} not shown)" if more else ""
-    panels[-1].set_xlabel(f"{unit} since the case's first launch{left_out}", fontsize=8.5)
-    handles = _legend([block for one in shown for lane in one.lanes for block in lane.blocks])
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
-    key = key_case([figures_of(case) for case in few], timeline.experiment)
-    titles_of_all = [message_of(key, timeline.experiment)] if key else []
-    figure.suptitle("\n".join((*titles_of_all, timeline.source)), fontsize="medium", parse_math=False)
-    return TimelinePicture(figure, titles)
-
-
-def _legend(blocks: Sequence[Block]) -> list[Patch]:
-    used = {block.look for block in blocks}
-    looks = [appearance for look, appearance in LOOKS.items() if look in used]
-    handles = [Patch(facecolor=to_rgba(colour, full), label=name) for name, colour, full in looks]
-    palest = min(blocks, key=lambda block: block.busy_share)
-    if palest.busy_share < PALE:
-        handles.append(Patch(facecolor=_block_colour(palest), label="pale: many short ones, with gaps"))
-    return handles
-
-
-def _draw_panel(
-    axes: Axes, shown: CaseLanes, names: Sequence[str], scale: float, longest: float, group: str
-) -> dict[str, Sequence[str]]:
-    """Draw a case's lanes, the first one on top; `longest` is the width of all panels in units of `scale` seconds.
-
-    Returns what the parts of each group say, whose names begin with `group`.
-    """
-    axes.set(xlim=(0, longest), ylim=(len(names) - 0.5, -0.5))
-    written = [shortened(name, MAX_NAME_CHARACTERS) for name in names]
-    axes.set_yticks(range(len(names)), written, fontsize=8, parse_math=False)
-    titles: dict[str, Sequence[str]] = {}
-    for place, (name, label) in enumerate(zip(names, axes.get_yticklabels(), strict=True)):
-        label.set_gid(f"{group}-name-{place}")
-        titles[f"{group}-name-{place}"] = [name]
-    axes.tick_params(axis="x", labelsize=8)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-    for place in range(0, len(names), 2):
-        axes.axhspan(place - 0.5, place + 0.5, color="#F4F6F8", linewidth=0, zorder=0)
-    for lane in shown.lanes:
-        place = names.index(lane.name)
-        _draw_lane(axes, lane, place, scale, longest, f"{group}-lane-{place}")
-        titles[f"{group}-lane-{place}"] = [block_text(block) for block in lane.blocks]
-    for launch in shown.launches:
-        axes.annotate(
-            "",
-            xy=(launch.start / scale, names.index(launch.lane) - 0.35),
-            xytext=(launch.launched / scale, names.index(shown.lanes[0].name) + 0.35),
-            arrowprops={"arrowstyle": "-|>", "mutation_scale": 5, "linewidth": 0.5, "color": "#333333", "alpha": 0.7}
-            | {"shrinkA": 0, "shrinkB": 0},
-            # Behind the blocks, so that no arrow crosses their labels.
-            zorder=1.5,
+    few = [(case, figures_of(case)) for case in filled[:MAX_PANELS]]
+    panels = [
+        Panel(
+            case.name,
+            ", ".join((seconds(case.seconds), *overlap_phrases(figures))),
+            few_lanes(case, MAX_BLOCKS // len(few)),
         )
-    return titles
+        for case, figures in few
+    ]
+    more = len(filled) - len(few)
+    after = f"{more} more {'case is' if more == 1 else 'cases are'} not shown." if more else ""
+    key = key_case([figures for _, figures in few], timeline.experiment)
+    return titled(TimelinesChart(panels, after), message_of(key, timeline.experiment) if key else "", timeline.source)
 
 
-def _draw_lane(axes: Axes, lane: Lane, place: int, scale: float, longest: float, group: str) -> None:
-    ends = drawn_ends(lane.blocks, longest * scale * MIN_BLOCK_SHARE)
-    min_edged = longest * scale * EDGED_BLOCK_SHARE
-    edged = [block.spans == 1 and block.end - block.start > min_edged for block in lane.blocks]
-    axes.broken_barh(
-        [(block.start / scale, (end - block.start) / scale) for block, end in zip(lane.blocks, ends, strict=True)],
-        (place - 0.36, 0.72),
-        facecolors=[_block_colour(block) for block in lane.blocks],
-        edgecolors=["white" if has_edge else "none" for has_edge in edged],
-        linewidths=[0.5 if has_edge else 0 for has_edge in edged],
-        zorder=2,
-        gid=group,
-    )
-    for block in lane.blocks:
-        room = (block.end - block.start) / scale / longest * LANES_WIDTH
-        name = block.label.partition(" (")[0]
-        characters = int(room / CHARACTER_WIDTH) - 1
-        # Of several names less than all says too little.
-        if characters >= (min(len(name), MIN_CHARACTERS) if block.spans == 1 else len(name)):
-            at = (block.start + block.end) / 2 / scale
-            contrasting = "white" if block.look == "compute" and block.busy_share > PALE else "black"
-            text = axes.text(
-                at, place, shortened(name, characters), ha="center", va="center", fontsize=7, color=contrasting
-            )
-            text.set(clip_on=True, parse_math=False, zorder=4)
+def key_case(figures: Sequence[CaseFigures], experiment: str = "") -> CaseFigures | None:
+    """Return an experiment's main case, else that in which most queues worked at once, the first of several."""
+    shown = EXPERIMENTS[experiment].case if experiment in EXPERIMENTS else ""
+    return max(figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None)
 
 
-def _block_colour(block: Block) -> tuple[float, float, float, float]:
-    _, colour, full = LOOKS[block.look]
-    return to_rgba(colour, full * opacity(block))
+def message_of(case: CaseFigures, experiment: str = "") -> str:
+    """Say what a case's timeline shows: how long it took, and how long its operations take one after the other."""
+    took = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
+    at_once = case.queues_at_once or 0.0
+    in_turn = case.seconds + (at_once - 1) * case.working_seconds
+    return took if at_once < MIN_AT_ONCE else f"{took}; one after the other its operations take {seconds(in_turn)}"

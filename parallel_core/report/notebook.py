@@ -6,15 +6,13 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point
-from parallel_core.plots import as_png
+from parallel_core.plots import as_svg
 from parallel_core.system.formatting import engine_in_words, figure, quantity, seconds
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from parallel_core.trace_analysis.prediction import Prediction
-
-__all__ = ["as_html", "register_in_notebooks", "show_prediction", "show_result"]
 
 
 def register_in_notebooks(shell: "InteractiveShell") -> None:
@@ -24,28 +22,26 @@ def register_in_notebooks(shell: "InteractiveShell") -> None:
     formatter.ipython_display_formatter.for_type_by_name(
         "parallel_core.trace_analysis.prediction", "Prediction", show_prediction
     )
-    formatter.formatters["image/png"].for_type_by_name(
-        "parallel_core.trace_analysis.profiling_run", "Profile", lambda profile: as_png(profile.timeline)
+    formatter.formatters["image/svg+xml"].for_type_by_name(
+        "parallel_core.trace_analysis.profiling_run", "Profile", lambda profile: as_svg(profile.timeline).decode()
     )
 
 
 def show_result(result: Result) -> None:
     """Display a result in the notebook that runs this code."""
-    from IPython.display import HTML, Image, display
+    from IPython.display import HTML, SVG, display
 
     display(HTML(as_html(result)))
-    if (png := as_png(result)) is not None:
-        display(Image(png))
+    display(SVG(as_svg(result)))
 
 
 def show_prediction(prediction: "Prediction") -> None:
     """Display a guess beside its result, and the timeline in the notebook, or the result's picture without one."""
-    from IPython.display import Image, display
+    from IPython.display import SVG, display
 
     # A terminal shows the plain text.
     display({"text/plain": repr(prediction), "text/html": prediction._repr_html_()}, raw=True)
-    if (png := as_png(prediction.timeline or prediction.result)) is not None:
-        display(Image(png))
+    display(SVG(as_svg(prediction.timeline or prediction.result)))
 
 
 def as_html(result: Result) -> str:

@@ -1,11 +1,8 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
-import math
 import re
-from base64 import b64encode
 from dataclasses import replace
 from datetime import datetime
-from io import BytesIO
 from typing import Any
 
 from humanize import naturalsize, precisedelta
@@ -20,24 +17,14 @@ from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, with_bounds, with_seconds
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
-from parallel_core.plots import can_draw, draw
-from parallel_core.plots.style import COLOURS, LOOKS
-from parallel_core.report.bars_chart import (
-    case_times_chart,
-    cost_model_chart,
-    differences_chart,
-    dispatch_chart,
-    layers_chart,
-    metric_chart,
-)
-from parallel_core.report.curves_chart import curves_chart, learning_chart, trained
-from parallel_core.report.timelines_chart import panels, timelines_chart
+from parallel_core.plots.curves import exact
+from parallel_core.plots.svg import inline, style_sheet
+from parallel_core.plots.task_graph import TaskGraph
+from parallel_core.report import charts
 from parallel_core.report.verbs import verbs
 from parallel_core.system.formatting import kernels_in_words, listed
-
-__all__ = ["render"]
 
 FIRST_BATCHES = 20
 KEY_EXPERIMENTS = ("overlap", "parallel", "async")
@@ -53,11 +40,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["bounds"] = with_bounds
-    environment.filters["listed"] = listed
-    environment.filters["times"] = with_seconds
-    environment.filters["place"] = _write_place
-    environment.filters["prose"] = _prose
+    environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds, "prose": _prose}
     comparison, analysis = analysis.comparison, _without_few(analysis)
     sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
     by_name = {section["described"].name: section for section in sections}
@@ -71,7 +54,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         first_timelines=next((by_name[name]["timelines"] for name in KEY_EXPERIMENTS if name in by_name), None),
         cells=analysis.cells,
         experiments=sections,
-        dispatch=dispatch_chart(analysis),
+        dispatch=inline(charts.dispatch_chart(analysis), "Dispatch against completion"),
         environments=_environments(comparison),
         first_batches=FIRST_BATCHES,
         backends=[title(name) for name in analysis.backends],
@@ -79,8 +62,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         catalogue=EXPERIMENTS,
         light_code=Markup(HtmlFormatter(style="xcode").get_style_defs(".code")),
         dark_code=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
-        colours=COLOURS,
-        looks=LOOKS,
+        pictures_style=Markup(style_sheet()),
     )
 
 
@@ -104,53 +86,57 @@ def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
         return cell
     return replace(
         cell,
-        times={name: _unbounded(interval) for name, interval in cell.times.items()},
-        metrics={name: _unbounded(interval) for name, interval in cell.metrics.items()},
-        curves={label: tuple(map(_unbounded, intervals)) for label, intervals in cell.curves.items()},
+        times={name: exact(interval.estimate) for name, interval in cell.times.items()},
+        metrics={name: exact(interval.estimate) for name, interval in cell.metrics.items()},
+        curves={label: tuple(exact(one.estimate) for one in values) for label, values in cell.curves.items()},
     )
-
-
-def _unbounded(interval: Interval) -> Interval:
-    return Interval(interval.estimate, -math.inf, math.inf)
 
 
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
-    curves = curves_chart(experiment)
+    curves, table = charts.curves_chart(experiment)
     without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
     count = len(analysis.experiments)
-    profiled, unprofiled = panels(experiment, timeline_of, count) if timeline_of else ([], {})
-    results = [result for _, result in trained(experiment)]
+    timelines, unprofiled = charts.timelines_chart(experiment, timeline_of, count) if timeline_of else (None, {})
+    results = [result for _, result in charts.trained(experiment)]
+    drawn = {
+        "figure": charts.metric_chart(experiment),
+        "times": None if without_times else charts.case_times_chart(experiment),
+        "timelines": timelines,
+        "differences": charts.differences_chart(experiment),
+        "curves": curves,
+        "layers": charts.layers_chart(experiment),
+        "cost_model": charts.cost_model_chart(experiment),
+        "learning": charts.learning_curves(analysis, experiment),
+    }
+    first = _first_results(experiment)
     return {
         "described": described,
         "lesson": experiment.answer,
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
-        "figure": metric_chart(experiment),
-        "times": None if without_times else case_times_chart(experiment),
-        "timelines": timelines_chart(profiled),
+        **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,
-        "differences": differences_chart(experiment),
-        "kernels": _kernels(experiment),
-        "curves": curves,
-        "layers": layers_chart(experiment),
-        "cost_model": cost_model_chart(experiment),
-        "learning": learning_chart(analysis, experiment),
+        "kernels": {name: words for name, one in first.items() if (words := kernels_in_words(one.backend))},
+        "table": table,
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
         "agreement": _max_loss_difference(results),
-        "graphs": _graph_pictures(experiment),
+        "graphs": {
+            name: inline(TaskGraph(one.tasks), f"The graph of tasks that {name} recorded")
+            for name, one in first.items()
+            if one.tasks
+        },
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
 
 
-def _kernels(experiment: ExperimentAnalysis) -> dict[str, str]:
-    """Return what computes for each framework, in words, by its first process; nothing for old results."""
-    first_results: dict[str, Result] = {}
+def _first_results(experiment: ExperimentAnalysis) -> dict[str, Result]:
+    """Return each framework's first result."""
+    first: dict[str, Result] = {}
     for cell in experiment.believed:
-        first_results.setdefault(cell.cell.backend, cell.results.valid[0])
-    described = {name: kernels_in_words(result.backend) for name, result in first_results.items()}
-    return {name: words for name, words in described.items() if words}
+        first.setdefault(cell.cell.backend, cell.results.valid[0])
+    return first
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
@@ -189,27 +175,6 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
     ]
     said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
     return [{name: row[name] for name in said} for row in rows]
-
-
-def _graph_pictures(experiment: ExperimentAnalysis) -> dict[str, str]:
-    """Return the graph of tasks that each framework recorded, as the address of a picture that holds it."""
-    if not can_draw():
-        return {}
-    first_results: dict[str, Result] = {}
-    for cell in experiment.believed:
-        if cell.results.valid[0].tasks:
-            first_results.setdefault(cell.cell.backend, cell.results.valid[0])
-    pictures: dict[str, str] = {}
-    for backend, result in first_results.items():
-        stream = BytesIO()
-        draw(result, stream, "svg")
-        # An element of its own, for several of them have the same names for their parts.
-        pictures[backend] = f"data:image/svg+xml;base64,{b64encode(stream.getvalue()).decode()}"
-    return pictures
-
-
-def _write_place(percent: float) -> str:
-    return f"{percent:.2f}%"
 
 
 def _prose(docstring: str) -> Markup:

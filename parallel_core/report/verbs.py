@@ -20,8 +20,6 @@ from backends.devices import parse_device
 from backends.protocol import VERBS
 from backends.registry import class_of
 
-__all__ = ["Verb", "source_of_verb", "verbs"]
-
 
 @dataclass(frozen=True)
 class Verb:
@@ -38,7 +36,7 @@ def verbs(ran: Iterable[Mapping[str, Any]]) -> tuple[Verb, ...]:
     `ran` is what each result says of its backend: its name, engine and devices.
     """
     classes = dict.fromkeys(filter(None, map(_class_that_ran, ran)))
-    readable = {path: name for path, name in classes if _tree_of(path.partition(":")[0])}
+    readable = {path: name for path, name in classes if _read(path.partition(":")[0]).lines}
     return tuple(
         Verb(
             verb,
@@ -68,73 +66,54 @@ def source_of_verb(path: str, verb: str) -> str:
     These are the private ones of its file, and those that it imports from the folder of its framework.
     """
     module, _, name = path.partition(":")
-    classes = _classes_in(module)
+    classes = _read(module).classes
     # An entry point may name a function that makes the object: then the file's first class is meant.
     functions = list(_methods(module, name if name in classes else next(iter(classes), ""), verb))[:1]
     for module, function in functions:
         functions += dict.fromkeys(called for called in _called_by(module, function) if called not in functions)
     return "\n\n".join(
-        dedent("\n".join(_source_of(module).splitlines()[function.lineno - 1 : function.end_lineno]))
+        dedent("\n".join(_read(module).lines[function.lineno - 1 : function.end_lineno]))
         for module, function in functions
     )
 
 
 def _methods(module: str, name: str, verb: str) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Iterate over a method in a class and in those that it inherits from, with their modules."""
-    tree, chosen = _tree_of(module), _classes_in(module).get(name)
-    if tree and chosen:
+    if chosen := _read(module).classes.get(name):
         yield from ((module, node) for node in chosen.body if isinstance(node, ast.FunctionDef) and node.name == verb)
         for base in chosen.bases:
             if isinstance(base, ast.Name) and base.id != chosen.name:
-                yield from _methods(_imports(tree).get(base.id, module), base.id, verb)
+                yield from _methods(_read(module).imports.get(base.id, module), base.id, verb)
 
 
 def _called_by(module: str, function: ast.FunctionDef) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Iterate over the functions that a function calls in its own file or imports, in the order of its text."""
-    tree = _tree_of(module)
-    if tree is None:
-        return
-    private = {name: node for name, node in _functions_in(tree).items() if name.startswith("_")}
-    parts = module.split(".")
+    own, parts = _read(module), module.split(".")
     folder = ".".join(parts[: min(2, len(parts) - 1)]) + "."
     for node in ast.walk(function):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        origin = _imports(tree).get(name, "")
-        if name in private:
-            yield module, private[name]
-        elif origin.startswith(folder) and (other := _tree_of(origin)) and name in _functions_in(other):
-            yield origin, _functions_in(other)[name]
+        origin = own.imports.get(name, "")
+        if name.startswith("_") and name in own.functions:
+            yield module, own.functions[name]
+        elif origin.startswith(folder) and name in _read(origin).functions:
+            yield origin, _read(origin).functions[name]
 
 
-@cache
-def _source_of(module: str) -> str:
-    """Return the text of a module, importing no more than its package; empty if it cannot be read."""
-    try:
-        spec = find_spec(module)
-        return Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    except (ImportError, OSError, ValueError):
-        return ""
+class _Module:
+    """What stands in a module, read without importing more than its package; nothing if it cannot be read."""
+
+    def __init__(self, name: str) -> None:
+        try:
+            spec = find_spec(name)
+            text = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+            tree = ast.parse(text)
+        except (ImportError, OSError, ValueError, SyntaxError):
+            text, tree = "", ast.Module([], [])
+        self.lines = text.splitlines()
+        self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self.functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+        self.imports = {alias.asname or alias.name: node.module or "" for node in imports for alias in node.names}
 
 
-@cache
-def _tree_of(module: str) -> ast.Module | None:
-    """Parse a module; None if it cannot be read or is no Python."""
-    try:
-        return ast.parse(_source_of(module)) if _source_of(module) else None
-    except SyntaxError:
-        return None
-
-
-def _classes_in(module: str) -> dict[str, ast.ClassDef]:
-    tree = _tree_of(module)
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)} if tree else {}
-
-
-def _functions_in(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
-def _imports(tree: ast.Module) -> dict[str, str]:
-    """Return the modules from which a module imports names, by name."""
-    nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name: node.module or "" for node in nodes for alias in node.names}
+_read = cache(_Module)

@@ -11,8 +11,6 @@ from typing import BinaryIO
 
 from parallel_core.errors import RequestError
 
-__all__ = ["STANDARD_OUTPUT", "check_outputs", "check_writable", "remove_unfinished", "write_json", "write_whole"]
-
 STANDARD_OUTPUT = Path("-")
 
 

@@ -5,20 +5,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
-__all__ = [
-    "engine_in_words",
-    "figure",
-    "kernels_in_words",
-    "library_in_words",
-    "listed",
-    "parse_size",
-    "parse_sizes",
-    "percent",
-    "quantity",
-    "seconds",
-    "write_size",
-]
-
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}

@@ -1,4 +1,4 @@
-"""The machine and the process that a result was measured on, and the memory that the process takes."""
+"""The machine and the process that a result was measured on, its limits, and the memory that it takes."""
 
 import ctypes
 import datetime
@@ -15,10 +15,10 @@ import numpy as np
 from backends.host import available_cores, core_numbers
 from backends.registry import package_version
 
-__all__ = ["describe_machine", "peak_memory_growth"]
-
 ROOT = Path(__file__).resolve().parents[2]
 MAX_GIT_SECONDS = 5.0
+CONTROL_GROUP = Path("/sys/fs/cgroup")
+"""Where a container sees its own limits (Linux, "Control Group v2")."""
 
 
 def describe_machine() -> dict[str, Any]:
@@ -38,6 +38,20 @@ def describe_machine() -> dict[str, Any]:
         "numpy": np.__version__,
         "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def read_limits(file: str) -> list[int]:
+    """Return the numbers in a file of the control group; none without a limit, for which the file says `max`."""
+    try:
+        return [int(word) for word in (CONTROL_GROUP / file).read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def processor_quota() -> float | None:
+    """Return of how many cores the time may be used; None if there is no limit."""
+    limits = read_limits("cpu.max")
+    return limits[0] / limits[1] if len(limits) == 2 else None
 
 
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:

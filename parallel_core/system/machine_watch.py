@@ -12,10 +12,8 @@ from pathlib import Path
 from time import perf_counter
 
 from backends.host import available_cores, core_numbers
-from parallel_core.system.control_group import processor_quota
 from parallel_core.system.formatting import figure, percent
-
-__all__ = ["MachineSample", "MachineWatch", "joined_watches", "sample_machine", "usable_cores", "watched"]
+from parallel_core.system.machine import processor_quota
 
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
@@ -135,13 +133,12 @@ def joined_watches(watches: Sequence[MachineWatch], repeated_rounds: int = 0) ->
         return None
     seconds = sum(watch.watched_seconds for watch in watches)
 
-    def mean(name: str) -> float | None:
-        known = [(getattr(watch, name), watch.watched_seconds) for watch in watches if getattr(watch, name) is not None]
-        total = sum(weight for _, weight in known)
-        return sum(value * weight for value, weight in known) / total if total else None
+    def known(name: str) -> list[tuple[float, float]]:
+        return [(value, watch.watched_seconds) for watch in watches if (value := getattr(watch, name)) is not None]
 
-    def clocks(name: str) -> list[float]:
-        return [mhz for watch in watches if (mhz := getattr(watch, name)) is not None]
+    def mean(name: str) -> float | None:
+        total = sum(weight for _, weight in known(name))
+        return sum(value * weight for value, weight in known(name)) / total if total else None
 
     return MachineWatch(
         seconds,
@@ -149,8 +146,8 @@ def joined_watches(watches: Sequence[MachineWatch], repeated_rounds: int = 0) ->
         mean("others_share"),
         mean("stolen_share"),
         mean("waiting_share"),
-        min(clocks("slowest_mhz"), default=None),
-        max(clocks("fastest_mhz"), default=None),
+        min((mhz for mhz, _ in known("slowest_mhz")), default=None),
+        max((mhz for mhz, _ in known("fastest_mhz")), default=None),
         repeated_rounds + sum(watch.repeated_rounds for watch in watches),
     )
 

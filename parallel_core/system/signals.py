@@ -12,8 +12,6 @@ from collections.abc import Coroutine
 from time import sleep
 from typing import Any, TypeVar
 
-__all__ = ["INTERRUPTED", "end_soon_on_interrupt", "until_stopped"]
-
 INTERRUPTED = 128 + signal.SIGINT
 INTERRUPT_SECONDS = 2.0
 SHOW_CURSOR = b"\x1b[?25h"

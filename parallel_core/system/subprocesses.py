@@ -15,8 +15,6 @@ from typing import IO
 
 from backends.host import on_cores
 
-__all__ = ["Outcome", "kill_group", "signal_name", "supervise"]
-
 
 @dataclass(frozen=True)
 class Outcome:

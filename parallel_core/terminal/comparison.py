@@ -1,23 +1,28 @@
-"""A comparison in the terminal: the answer on one screen, and a table for each experiment."""
+"""A comparison in the terminal: its progress, the answer on one screen, a table for each experiment, a difference."""
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
-from rich import box
+from humanize import naturaldelta
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.progress import MofNCompleteColumn
+from rich.table import Column, Table
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.answers import reasons_in_words
+from parallel_core.comparison.difference import Difference
+from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.schedule import NextRun
 from parallel_core.comparison.screen import Screen, screen_of
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
 from parallel_core.system.formatting import figure, listed, seconds
-from parallel_core.terminal.console import ASIDE, BAD, GOOD
+from parallel_core.terminal.console import ASIDE, BAD, GOOD, progress_line
 from parallel_core.terminal.layout import show_sentence, show_table
-
-__all__ = ["VERDICT_COLOURS", "show_comparison", "show_screen"]
 
 WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
@@ -68,10 +73,7 @@ def _answers_table(screen: Screen) -> Table:
 
 
 def _plain_table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    return table
+    return Table(*(Column(heading, no_wrap=True) for heading in headings))
 
 
 def _duration(seconds: float) -> str:
@@ -135,3 +137,70 @@ def _without_bounds(metric: Interval) -> str:
     # Two digits of what is tiny, or its zeros would take the place of words.
     value = metric.estimate
     return figure(value) if abs(value) >= TINY else f"{value:.2g}"
+
+
+def show_difference(difference: Difference, console: Console) -> None:
+    """Print the cases that were shown to have changed, and count the others."""
+    for sentence in difference.environment_changes:
+        show_sentence(sentence, console, ASIDE, bullet="· ")
+    changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
+    if changed:
+        table = Table("cell", "case", Column("new / old time", no_wrap=True), "verdict", "why")
+        for change in changed:
+            names = escape(str(change.cell)), escape(change.case)
+            verdict = f"[{VERDICT_COLOURS[change.verdict]}]{change.verdict}[/]"
+            table.add_row(*names, with_bounds(change.ratio), verdict, reasons_in_words(change.difference))
+        show_table(table, console)
+    for one in difference.meanings:
+        was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))
+        show_sentence(f"{one.cell}, {one.metric}: {was} → {is_now}", console, bullet="· ")
+    for sentence in difference.left_out:
+        show_sentence(f"left out: {sentence}", console, ASIDE, bullet="· ")
+    count = len(difference.changes)
+    unknown = sum(change.verdict == "too few runs" for change in difference.changes)
+    too_few = f", too few runs to tell in {unknown}" if unknown else ""
+    show_sentence(
+        f"{count} cases compared: {len(changed)} changed, "
+        f"no difference shown in {count - len(changed) - unknown}{too_few}.",
+        console,
+        "bold",
+    )
+    show_sentence(
+        f"By chance alone up to {max(1, round(count / 20))} of them may be called changed; and no interval covers what "
+        "else the machine did at the two times.",
+        console,
+        ASIDE,
+    )
+
+
+@contextmanager
+def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]:
+    """Show the progress of a comparison, and about how long the rest will take.
+
+    The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
+    """
+    with progress_line(console, MofNCompleteColumn(), shown=console.is_terminal) as progress:
+        task = progress.add_task("starting", total=None, left=None)
+        done = 0
+        announced: int | None = None
+
+        def on_run(run: NextRun) -> None:
+            nonlocal done, announced
+            stage, total = _stage(run), done + run.left
+            what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
+            if console.is_terminal:
+                progress.update(task, description=f"{stage}: {what}", completed=done, total=total)
+                progress.update(task, left=run.seconds_left, refresh=True)
+            elif run.round != announced:
+                left = "" if run.seconds_left is None else f", about {naturaldelta(run.seconds_left)} left"
+                console.print(f"{stage}: {done} of {total} runs done{left}")
+            announced = run.round
+            done += 1
+
+        yield on_run
+
+
+def _stage(run: NextRun) -> str:
+    if run.round == SOUNDING:
+        return "choosing sizes"
+    return f"round {run.round} of {run.rounds}" if run.round <= run.rounds else "making up for failed runs"

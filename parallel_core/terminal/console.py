@@ -6,8 +6,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["ASIDE", "BAD", "DOUBTFUL", "GOOD", "progress_line", "terminal_console"]
-
 GOOD = "green"
 DOUBTFUL = "yellow"
 BAD = "red"

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-__all__ = ["show_sentence", "show_table"]
+from parallel_core.terminal.console import ASIDE
 
 UNLIMITED = 100_000
 HELD = re.compile(r"(?<=\d) (?=[^\W\d]|[×%=])|(?<=[%)]) (?=×)|(?<=[±×−]) (?=[\d−-])| (?=[…=])|(?<=[…=]) ")
@@ -39,6 +39,12 @@ def _lines(text: str, width: int, bullet: str = "") -> Iterator[str]:
         )
         yield from (line.replace(HOLDER, " ") for line in lines or [""])
         first = following
+
+
+def table_of(title: str, first: str, *numbers: str, style: str = ASIDE) -> Table:
+    """Return a table for `show_table` of what the first heading names, with numbers under the others."""
+    columns = (Column(heading, justify="right") for heading in numbers)
+    return Table(Column(first), *columns, title=title or None, title_style=style)
 
 
 def show_table(table: Table, console: Console) -> None:

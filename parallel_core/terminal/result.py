@@ -4,18 +4,28 @@ from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
+from rich.text import Text
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT, Answer
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
-from parallel_core.system.formatting import engine_in_words, kernels_in_words, percent, seconds
+from parallel_core.measurement.sweep import Curves, labelled, write_point
+from parallel_core.system.formatting import (
+    engine_in_words,
+    figure,
+    kernels_in_words,
+    percent,
+    quantity,
+    seconds,
+    write_size,
+)
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL
-from parallel_core.terminal.layout import show_sentence, show_table
-from parallel_core.terminal.sweep import bandwidths, curves_table
+from parallel_core.terminal.layout import show_sentence, show_table, table_of
 
-__all__ = ["show", "show_answer"]
+BOUNDS = {"share_of_copy_bound": "the plain copies'", "share_of_stream_bound": "the TCP stream's"}
+"""What the shares of a series are shares of."""
 
 
 def show(result: Result, console: Console, answered: bool = True) -> None:
@@ -69,16 +79,14 @@ def _tables(result: Result) -> Iterator[Table]:
     if curves is not None and curves.over not in result.series:
         curves = None
     if curves is not None:
-        yield bandwidths(result) if curves.quantity == "algbw_gb_per_s" else curves_table(result, curves)
+        yield bandwidths(result) if curves.quantity == "algbw_gb_per_s" else _curves(result, curves)
     if curves is None or not curves.in_place_of_times:
         yield _timings(result)
     yield _numbers(result)
 
 
 def _timings(result: Result) -> Table:
-    table = Table("case")
-    for heading in ("control returned after", "done after", "spread"):
-        table.add_column(heading, justify="right")
+    table = table_of("", "case", "control returned after", "done after", "spread")
     for case in result.cases:
         spread = f"± {percent(case.spread)}" if len(case.seconds) > 1 else "once"
         table.add_row(escape(case.name), seconds(case.dispatch_median), seconds(case.median), spread)
@@ -86,7 +94,7 @@ def _timings(result: Result) -> Table:
 
 
 def _numbers(result: Result) -> Table:
-    table = Table("metric", Column("value", justify="right"))
+    table = table_of("", "metric", "value")
     for name, value in result.metrics.items():
         interval = Interval(value, *result.metric_intervals.get(name, (value, value)))
         table.add_row(name, EXPERIMENTS[result.experiment].metric_named(name).write(interval, result))
@@ -94,3 +102,44 @@ def _numbers(result: Result) -> Table:
     for name, value in result.checks.items():
         table.add_row(f"{name} (check)", f"{value:.1e}")
     return table
+
+
+def _curves(result: Result, curves: Curves) -> Table:
+    """Return the table of a result's curves."""
+    values_by_label = labelled(result.series, curves.quantity)
+    labels = (escape(label or curves.y_title) for label in values_by_label)
+    table = table_of(curves.y_title, escape(curves.x_title), *labels)
+    table.columns[0].justify = "right"
+    for place, value in enumerate(result.series[curves.over]):
+        table.add_row(
+            write_point(value, curves.over),
+            *(quantity(curves.quantity, values[place]) for values in values_by_label.values()),
+        )
+    return table
+
+
+def bandwidths(result: Result) -> Table:
+    """Return the table of algorithm bandwidths, with their shares of the bound if the result has them.
+
+    The fastest algorithm of each size is in bold.
+    """
+    speeds = labelled(result.series, "algbw_gb_per_s")
+    bound, shares = next((words, some) for name, words in BOUNDS.items() if (some := labelled(result.series, name)))
+    title = f"GB/s of each device's vector, and the share of {bound} speed"
+    table = table_of(title, "size", *map(escape, speeds))
+    table.columns[0].justify = "right"
+    for row, size in enumerate(result.series["bytes"]):
+        fastest = max(shares, key=lambda name: speeds[name][row])
+        cells = []
+        for name, values in speeds.items():
+            share = f" {percent(shares[name][row]):>5}" if name in shares else ""
+            cells.append(Text(_speed(values[row]) + share, style="bold" if name == fastest else ""))
+        table.add_row(write_size(int(size)), *cells)
+    return table
+
+
+def _speed(gigabytes: float) -> str:
+    """Write GB/s in five characters, so that a table of them fits into a terminal; very low ones take more."""
+    if gigabytes < 0.001:
+        return figure(gigabytes)
+    return f"{gigabytes:.{max(0, 4 - len(f'{gigabytes:.0f}'))}f}"

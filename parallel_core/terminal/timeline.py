@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
-from parallel_core.terminal.layout import show_sentence, show_table
+from parallel_core.terminal.layout import show_sentence, show_table, table_of
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.device_figures.interference import Beside, Price
 from parallel_core.trace_analysis.figures import CaseFigures
-
-__all__ = ["show_agreements", "show_figures", "show_prices"]
 
 BESIDE: Mapping[Beside, str] = {
     "anything": "beside others",
@@ -51,9 +48,8 @@ def _show_case(case: CaseFigures, console: Console) -> None:
 
 
 def _cases_table(figures: Sequence[CaseFigures]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="by the trace", title_justify="left", title_style=ASIDE)
-    table.add_column("case")
-    _add_numbers(table, "done after", "control returned", "queues at once", "hidden", "idle")
+    headings = ("done after", "control returned", "queues at once", "hidden", "idle")
+    table = table_of("by the trace", "case", *headings)
     for case in figures:
         table.add_row(
             escape(case.case),
@@ -70,9 +66,7 @@ def _queues_table(case: CaseFigures) -> Table:
     title = f"“{escape(case.case)}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", [{DOUBTFUL}]{case.slowed_in_words}[/]"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    table.add_column("queue")
-    _add_numbers(table, "spans", "busy", "gaps", "idle in gaps", "longest gap")
+    table = table_of(title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold")
     for queue in case.queues:
         waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
         table.add_row(
@@ -168,9 +162,9 @@ def show_agreements(
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    columns = (Column("case"), Column("quantity", no_wrap=True))
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    _add_numbers(table, "by trace", "by clock", "noise", "verdict")
+    table = table_of("", "case", "quantity", "by trace", "by clock", "noise", "verdict")
+    table.columns[1].justify = "left"
+    table.columns[1].no_wrap = True
     for one in agreements:
         by_trace, by_clock, noise = (
             seconds(value) if one.quantity == SECONDS else figure(round(value, 3))
@@ -180,11 +174,6 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
         verdict = same if one.agree else f"[{DOUBTFUL}]differ[/]"
         table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
-
-
-def _add_numbers(table: Table, *headings: str) -> None:
-    for heading in headings:
-        table.add_column(heading, justify="right")
 
 
 def _or_dash(share: float | None) -> str:

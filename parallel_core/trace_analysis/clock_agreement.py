@@ -14,8 +14,8 @@ from typing import NamedTuple
 from backends.profiling import SpanKind
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula, Times
-from parallel_core.measurement.checks import MIN_NOISE
 from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.figures import CaseFigures
 

@@ -1,15 +1,16 @@
-"""The settings of a training, and an epoch's batches in the order that the settings fix."""
+"""The settings of a training, an epoch's batches in the order that the settings fix, and how far a training is."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Literal
 
 import numpy as np
 
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.gradient_exchange import Exchange
 
-__all__ = ["Settings", "as_input", "batches", "shuffled", "steps_of"]
-
+Exchange = Literal["after", "during"]
+"""When gradients are exchanged: after the backward pass, or bucket by bucket during it."""
 EVERY_STEP = slice(None)
 
 
@@ -24,7 +25,6 @@ class Settings:
     """Batches per epoch; None for all."""
     seed: int = 0
     exchange: Exchange = "after"
-    """When gradients are exchanged: after the backward pass, or bucket by bucket during it."""
     width: int = 1
     """How many times the book's channels and units the network has."""
 
@@ -53,3 +53,52 @@ def shuffled(seed: int, epoch: int, images: int) -> tuple[np.ndarray, np.random.
 def as_input(images: np.ndarray) -> np.ndarray:
     """Convert grey levels, uint8 (n, 28, 28), to the network's input: float32 (n, 1, 28, 28) from 0 to 1."""
     return images[:, None].astype(np.float32) / np.float32(255)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy` is of the test set."""
+
+    number: int
+    seconds: float
+    dispatch_seconds: float
+    images: int
+    losses: tuple[float, ...]
+    accuracy: float = math.nan
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The numbers of consecutive steps of an epoch, as in `Epoch`; the stretches of an epoch add up to it."""
+
+    seconds: float = 0.0
+    dispatch_seconds: float = 0.0
+    images: int = 0
+    losses: tuple[float, ...] = ()
+
+    def __add__(self, other: "Stretch") -> "Stretch":
+        """Return both, one after the other."""
+        return Stretch(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
+class CompletedSteps:
+    """The epochs that are done, and the steps of the next one, which has `begun`."""
+
+    epochs: tuple[Epoch, ...] = ()
+    begun: Stretch = Stretch()
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that is under way, from 1."""
+        return len(self.epochs) + 1
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The losses of all steps that are done, in all epochs."""
+        return (*(loss for epoch in self.epochs for loss in epoch.losses), *self.begun.losses)
+
+    @property
+    def step(self) -> int:
+        """The number of steps of that epoch that are done."""
+        return len(self.begun.losses)

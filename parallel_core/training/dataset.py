@@ -16,18 +16,6 @@ import numpy as np
 
 from parallel_core.errors import RequestError
 
-__all__ = [
-    "DataError",
-    "Dataset",
-    "cache_directory",
-    "find_fashion_mnist",
-    "load_fashion_mnist",
-    "locate",
-    "parse_idx",
-    "read_directory",
-    "synthetic",
-]
-
 ORIGIN = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 VARIABLE = "PARALLEL_CORE_DATA"
@@ -118,13 +106,8 @@ def read_directory(directory: Path) -> Dataset:
         reason = error.strerror or type(error).__name__
         raise DataError(f"data directory {directory} cannot be read: {reason}") from error
     train_images, train_labels, test_images, test_labels = (_read_file(directory, name) for name in FILES)
-    return Dataset(
-        f"Fashion-MNIST from {directory}",
-        train_images,
-        train_labels.astype(np.int32),
-        test_images,
-        test_labels.astype(np.int32),
-    )
+    source = f"Fashion-MNIST from {directory}"
+    return Dataset(source, train_images, train_labels.astype(np.int32), test_images, test_labels.astype(np.int32))
 
 
 def _read_file(directory: Path, name: str) -> np.ndarray:

@@ -10,8 +10,6 @@ import numpy as np
 
 from backends import Array, Ops
 
-__all__ = ["count_correct", "initial_parameters", "loss_and_gradients", "network", "shapes"]
-
 
 def shapes(width: int = 1) -> tuple[tuple[int, ...], ...]:
     """Return the shapes of weights and biases, layer by layer; `width` multiplies the book's channels and units."""

@@ -6,34 +6,62 @@ GPUs"; its step is in `step`.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from backends import Array, Backend, Device
-from parallel_core.training.batches import Settings, as_input, batches, steps_of
+from parallel_core.errors import MeasurementError
+from parallel_core.training.batches import CompletedSteps, Epoch, Settings, Stretch, as_input, batches, steps_of
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError
-from parallel_core.training.gradient_exchange import buckets_of
 from parallel_core.training.lenet import count_correct
-from parallel_core.training.progress import CompletedSteps, Epoch, Stretch
-from parallel_core.training.step import PARAMETERS, devices_of, guards, launch_gradients, split_batch, train_batch
-
-__all__ = [
-    "add_counts",
-    "continue_training",
-    "evaluate",
-    "ignore",
-    "launch_counts",
-    "sum_over_devices",
-    "train",
-    "train_epoch",
-]
+from parallel_core.training.step import (
+    buckets_of,
+    devices_of,
+    guards,
+    launch_gradients,
+    split_batch,
+    sum_over_devices,
+    train_batch,
+)
 
 EVALUATION_BATCH = 1000
 START = CompletedSteps()
+UNCHANGED = "the parameters are those before the step"
+
+
+class NotFiniteError(MeasurementError):
+    """A step gave numbers that are NaN or infinite, on `devices` of this process as far as is known."""
+
+    def __init__(self, message: str, epoch: int, step: int, devices: Sequence[Device]) -> None:
+        super().__init__(message)
+        self.epoch, self.step, self.devices = epoch, step, tuple(devices)
+
+
+class LossIsNotFiniteError(NotFiniteError):
+    """A device's loss is NaN or infinite. `updated`: the gradients were finite nevertheless, and were applied."""
+
+    def __init__(self, epoch: int, step: int, device: Device, loss: float, updated: bool = False) -> None:
+        left = "" if updated else f" ({UNCHANGED})"
+        message = f"the loss is {loss} on {device} in epoch {epoch}, step {step}{left}: lower the learning rate (--lr)"
+        super().__init__(message, epoch, step, (device,))
+
+
+class GradientsAreNotFiniteError(NotFiniteError):
+    """Losses are finite here, and the gradients' sum over all devices is not.
+
+    `devices` are those whose own gradients are not finite when they are computed again; none if the cause lies in
+    another process, in the sum, or did not recur.
+    """
+
+    def __init__(self, epoch: int, step: int, devices: Sequence[Device]) -> None:
+        subject = f"the gradients on {', '.join(map(str, devices))} are" if devices else "the sum of the gradients is"
+        source = "" if devices else "; computed again, those of each device here are finite"
+        where = f"epoch {epoch}, step {step} ({UNCHANGED}{source})"
+        super().__init__(f"{subject} not finite in {where}: lower the learning rate (--lr)", epoch, step, devices)
 
 
 def ignore(*_: object) -> None:
@@ -134,16 +162,18 @@ def _train_steps(
     on_batch: Callable[[int, int], object],
 ) -> Stretch:
     """Train for some steps of an epoch, which `steps` numbers from 0, and wait for them; see `train`."""
-    losses: list[tuple[float, ...]] = []
+    losses: list[list[float]] = []
     images: list[int] = []
     dispatched = 0.0
     devices = devices_of(backend, params)
     backend.waitall()
     start = perf_counter()
-    # Reading a loss waits for its step, so it is read after the next step is queued: no device runs idle.
-    for step in _one_behind(_launch_steps(backend, params, data, settings, epoch, steps)):
-        number = (steps.start or 0) + len(losses)
-        values, applied = _read_step(backend, step)
+    # Reading a loss waits for its step, so it is read after the next step is queued, if one is: no device runs idle.
+    queued = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
+    for (computed, count, launching), _ in pairwise(queued):
+        number = steps.start + len(losses)
+        *values, guard = (number.item() for number in backend.to_numpy(computed))
+        applied = math.isfinite(guard)
         for device, value in zip(devices, values, strict=True):
             if not math.isfinite(value):
                 raise LossIsNotFiniteError(epoch, number + 1, device, value, updated=applied)
@@ -151,9 +181,9 @@ def _train_steps(
             faulty = _devices_at_fault(backend, params, data, settings, epoch, number)
             raise GradientsAreNotFiniteError(epoch, number + 1, faulty)
         losses.append(values)
-        images.append(step.images)
-        dispatched += step.dispatch_seconds
-        on_batch(epoch, step.images)
+        images.append(count)
+        dispatched += launching
+        on_batch(epoch, count)
     backend.waitall()
     seconds = perf_counter() - start
     # A device's losses are of its own rows: one sum over all devices, also of other processes, for all steps.
@@ -162,48 +192,22 @@ def _train_steps(
     return Stretch(seconds, dispatched, sum(images), averages)
 
 
-def sum_over_devices(backend: Backend, devices: Sequence[Device], rows: Sequence[Sequence[float]]) -> np.ndarray:
-    """Sum one vector of numbers per device, in float32, over all devices that the backend's allreduce reaches."""
-    loaded = [backend.asarray(np.array(row, np.float32), device) for row, device in zip(rows, devices, strict=True)]
-    return np.asarray(backend.to_numpy(backend.allreduce(loaded)[0]))
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A launched step: the losses and guards of the devices, which may still be computed, and the number of images."""
-
-    losses: list[Array]
-    guards: list[Array]
-    images: int
-    dispatch_seconds: float
-
-
 def _launch_steps(
     backend: Backend, params: list[Array], data: Dataset, settings: Settings, epoch: int, steps: slice
-) -> Iterator[_Step]:
-    """Launch some of an epoch's steps, one for each item that the caller takes."""
-    buckets = buckets_of(settings.exchange, PARAMETERS)
+) -> Iterator[tuple[tuple[Array, ...], int, float]]:
+    """Launch some of an epoch's steps, one for each item that the caller takes.
+
+    An item holds the devices' losses and a guard, which may still be computed, the number of images, and the seconds
+    that launching took.
+    """
+    buckets = buckets_of(settings.exchange)
     guarded = guards(backend, params)
     for images, labels in batches(data, settings, epoch, steps):
         start = perf_counter()
         rate = settings.learning_rate
         params[:], guarded, losses = train_batch(backend, params, images, labels, rate, guarded, buckets)
-        yield _Step(losses, guarded, len(images), perf_counter() - start)
-
-
-def _one_behind(steps: Iterator[_Step]) -> Iterator[_Step]:
-    """Yield each step after the next one has been launched."""
-    # The end has no next one.
-    for step, _ in pairwise(chain[_Step | None](steps, (None,))):
-        if step is not None:
-            yield step
-
-
-def _read_step(backend: Backend, step: _Step) -> tuple[tuple[float, ...], bool]:
-    """Wait for a step; return the devices' losses, and whether the parameters were updated."""
-    # The guards are equal: each device sees the same sum.
-    *losses, guard = backend.to_numpy((*step.losses, step.guards[0]))
-    return tuple(map(float, losses)), math.isfinite(guard[0])
+        # The guards are equal: each device sees the same sum.
+        yield (*losses, guarded[0]), len(images), perf_counter() - start
 
 
 def _devices_at_fault(

@@ -1,21 +1,28 @@
 """One step as the book does it: split the batch, differentiate on every device, sum, update on every device.
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is named here; every value passes from verb
-to verb, so that the code shows the schedule.
+to verb, so that the code shows the schedule. Gradients are exchanged all at once after the backward pass, or in buckets
+while it goes on: it computes the last layer's gradients first. A bucket holds the gradients of some layers, which are
+exchanged together (Li and others 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+section 3.2.3). A bucket is one allreduce of several arrays; none of them is copied for it.
 """
 
+import hashlib
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from backends import Array, Backend, Device
-from parallel_core.training.gradient_exchange import Bucket, buckets_of, exchange
+from parallel_core.measurement.checks import largest_of, relative_error
+from parallel_core.measurement.timing import completion_times
+from parallel_core.training.batches import Exchange
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients, shapes
 
-__all__ = ["PARAMETERS", "devices_of", "get_params", "guards", "launch_gradients", "split_batch", "train_batch"]
-
 PARAMETERS = len(shapes())
-EXCHANGED_TOGETHER = buckets_of("after", PARAMETERS)
+Bucket: TypeAlias = "tuple[int, ...]"
+"""Positions of parameters whose gradients are exchanged together."""
+EXCHANGED_TOGETHER: tuple[Bucket, ...] = (tuple(range(PARAMETERS)),)
 
 
 def get_params(backend: Backend, device: Device, seed: int = 0, width: int = 1) -> Array:
@@ -70,3 +77,72 @@ def launch_gradients(backend: Backend, params: Sequence[Array], images: np.ndarr
     compute = loss_and_gradients(backend.ops)
     shards = split_batch(backend, images, labels, devices_of(backend, params))
     return [backend.launch(compute, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
+
+
+def buckets_of(exchange: Exchange) -> tuple[Bucket, ...]:
+    """Divide the parameters into buckets, in the order of their exchange.
+
+    `after`: one bucket. `during`: one for each layer, its weight and its bias, the last layer first.
+    """
+    if exchange == "after":
+        return EXCHANGED_TOGETHER
+    return tuple((weight, weight + 1) for weight in reversed(range(0, PARAMETERS, 2)))
+
+
+def exchange(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[Array]:
+    """Launch the exchange of every device's gradients, which are consumed; return the sums for every device.
+
+    `buckets` hold every position once, the last ones first, as `buckets_of` returns them.
+    """
+    sums = _sum_buckets(backend, gradients, buckets)
+    places = [
+        (own, item)
+        for own, bucket in zip(reversed(sums), reversed(buckets), strict=True)
+        for item in range(len(bucket))
+    ]
+    return [tuple(own[device][item] for own, item in places) for device in range(len(gradients))]
+
+
+def _sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[tuple[Array, ...]]:
+    """Launch an allreduce for each bucket, in their order; return its sum for every device."""
+    return [backend.allreduce([tuple(own[place] for place in bucket) for own in gradients]) for bucket in buckets]
+
+
+def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> int:
+    """Exchange gradients that are being computed; count the sums done before any device had its last gradient.
+
+    Blocks until all are done.
+    """
+    if backend.engine == "sync":
+        # A launch returns when the backward pass has ended.
+        return 0
+    # Queued behind the backward pass; their results are new arrays, since the exchange overwrites the gradients.
+    ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
+    sums = _sum_buckets(backend, gradients, buckets)
+    done = completion_times(backend, (*ends, *sums))
+    first_end = min(done[: len(ends)])
+    # The first parameter's gradient is the last one: its bucket cannot be early, whichever thread wakes up first.
+    return sum(time < first_end for time, bucket in zip(done[len(ends) :], buckets, strict=True) if 0 not in bucket)
+
+
+def sum_over_devices(backend: Backend, devices: Sequence[Device], rows: Sequence[Sequence[float]]) -> np.ndarray:
+    """Sum one vector of numbers per device, in float32, over all devices that the backend's allreduce reaches."""
+    loaded = [backend.asarray(np.array(row, np.float32), device) for row, device in zip(rows, devices, strict=True)]
+    return np.asarray(backend.to_numpy(backend.allreduce(loaded)[0]))
+
+
+def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> float:
+    """Return the largest relative difference of any device's parameters from the first one's.
+
+    0 if all are equal to the last bit; infinite if those of another process differ, however little. Processes exchange
+    nothing but sums, so each device's parameters are reduced to a digest of 32 whole numbers below 256.
+    """
+    replicas = [backend.to_numpy(p) for p in params]
+    difference = largest_of(
+        relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
+    )
+    digests = [[*hashlib.sha256(b"".join(array.tobytes() for array in replica)).digest()] for replica in replicas]
+    *sums, devices = sum_over_devices(backend, devices_of(backend, params), [(*digest, 1) for digest in digests])
+    # Sums of bytes are exact: if all digests are equal, the sum is a multiple of each.
+    alike = np.array_equal(sums, np.multiply(digests[0], devices))
+    return difference if alike or difference else float("inf")

@@ -32,8 +32,8 @@ def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..
     def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> tuple[Backend, Any]:
         torch = MadeUpTorch(2, seed)
         with monkeypatch.context() as patched:
-            patched.setattr("backends.torch.loading.import_framework", lambda *_, **__: torch)
-            patched.setattr("backends.torch.loading.reason_against", lambda *_: "")
+            patched.setattr("backends.torch.backend.import_framework", lambda *_, **__: torch)
+            patched.setattr("backends.torch.backend.reason_against", lambda *_: "")
             patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
             chosen = variants if engine == "async" else ()
             return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda

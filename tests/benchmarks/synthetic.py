@@ -1,7 +1,8 @@
 """Results of benchmarks that nobody ran."""
 
-from benchmarks.harness.findings import Finding, Report, Target
+from benchmarks.harness.findings import Report
 from benchmarks.harness.side_by_side import Measured
+from benchmarks.harness.targets import Finding, Target
 from parallel_core.measurement.confidence_intervals import Interval
 
 __all__ = ["REPORT", "measured"]

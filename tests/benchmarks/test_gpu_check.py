@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu import cuda_tests, page
-from benchmarks.gpu.cuda_tests import read_outcome, run_tests
-from benchmarks.gpu.part import PartResult, Place
-from benchmarks.gpu.supervision import Clock, run_parts
+from benchmarks import gpu_check
+from benchmarks.gpu import cuda_tests
+from benchmarks.gpu.cuda_tests import run_tests
+from benchmarks.gpu.parts import PartResult, Place, run_part
 from benchmarks.harness.targets import Finding, Target
 from parallel_core.measurement.confidence_intervals import Interval
 
@@ -22,22 +22,8 @@ small_operations: Any = pytest.importorskip("benchmarks.gpu.small_operations", r
 
 PLACE = Place("torch", "cpu", 2)
 ABSENT = (
-    "click",
-    "humanize",
-    "hypothesis",
-    "jinja2",
-    "markupsafe",
-    "matplotlib",
-    "msgspec",
-    "mxnet",
-    "platformdirs",
-    "pooch",
-    "psutil",
-    "pygments",
-    "pyperf",
-    "pytest",
-    "rich",
-    "threadpoolctl",
+    *("click", "humanize", "hypothesis", "jinja2", "markupsafe", "msgspec", "mxnet", "platformdirs"),
+    *("pooch", "psutil", "pygments", "pyperf", "pytest", "rich", "threadpoolctl"),
 )
 # Python imports this module at its start, in every process. Nothing is installed there, this package included.
 SITECUSTOMIZE = f"""
@@ -68,51 +54,25 @@ def check(root: Path, folder: Path, *arguments: str, installed: bool = True) -> 
     )
 
 
-@pytest.fixture(scope="module")
-def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> "tuple[subprocess.CompletedProcess[str], Path]":
-    pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("rehearsal")
-    root = Path(__file__).parents[2]
-    return check(root, folder, "--device", "cpu", "--out", str(folder), installed=False), folder
-
-
-@pytest.fixture(scope="module")
-def written(rehearsal: "tuple[subprocess.CompletedProcess[str], Path]") -> dict[str, Any]:
-    done, folder = rehearsal
+def test_a_rehearsal_measures_all_parts_where_nothing_but_numpy_and_torch_is_there(root: Path, tmp_path: Path) -> None:
+    done = check(root, tmp_path, "--device", "cpu", "--out", str(tmp_path), installed=False)
     assert done.returncode == 0, done.stderr
-    return json.loads((folder / "gpu-rehearsal.json").read_text())
-
-
-def test_all_parts_are_measured_where_nothing_but_numpy_and_torch_is_there(written: dict[str, Any]) -> None:
+    written = json.loads((tmp_path / "gpu-rehearsal.json").read_text())
     measured = {name for name, part in written["parts"].items() if part["findings"]}
     assert measured == {"overlap", "small operations", "training", "bus", "matrix products"}
     assert not [problem for part in written["parts"].values() for problem in part["problems"]]
-
-
-def test_what_is_absent_is_left_out_with_its_reason(written: dict[str, Any]) -> None:
+    assert all(part["seconds"] for name, part in written["parts"].items() if name in measured)
     assert written["parts"]["CUDA tests, async engine"]["skipped"] == ["pytest is not installed"]
     assert written["parts"]["mxnet"]["skipped"] == ["mxnet is not installed: pip install 'parallel-core[mxnet]'"]
-
-
-def test_the_three_targets_are_stated(written: dict[str, Any]) -> None:
-    targets = {
-        finding["name"].split(",")[0]: finding["target"]
-        for part in written["parts"].values()
-        for finding in part["findings"]
-        if finding["target"]
-    }
-    assert targets == {
+    findings = [finding for part in written["parts"].values() for finding in part["findings"]]
+    assert {finding["name"].split(",")[0]: finding["target"] for finding in findings if finding["target"]} == {
         "torch: overlap_efficiency": {"at least": 0.9},
         "torch: two streams of units / one stream of units": {"at least": 1.5},
         "host to device: ours / the bus": {"at least": 0.9},
         "device to host: ours / the bus": {"at least": 0.9},
     }
-
-
-def test_a_rehearsal_says_that_it_is_one(rehearsal: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
-    done, folder = rehearsal
-    assert json.loads((folder / "gpu-rehearsal.json").read_text())["rehearsal"]
-    assert "no figure here means anything" in (folder / "gpu-rehearsal.md").read_text()
+    assert written["rehearsal"]
+    assert "no figure here means anything" in (tmp_path / "gpu-rehearsal.md").read_text()
     assert "no figure here means anything" in done.stdout
 
 
@@ -144,24 +104,18 @@ def crashes(_: Place) -> PartResult:
     os._exit(3)
 
 
-def test_parts_that_fail_take_no_other_part_with_them() -> None:
-    names = ("crashes", "raises", "works")
-    found = dict(run_parts({name: f"{__name__}:{name}" for name in names}, PLACE, Clock(time.monotonic() + 60)))
-    assert found == {
-        "crashes": PartResult(problems=("the process ended with status 3",)),
-        "raises": PartResult(problems=("ValueError: first line",)),
-        "works": PartResult(notes=("done",)),
-    }
-
-
-def test_a_part_that_hangs_is_stopped() -> None:
-    found = dict(run_parts({"hangs": f"{__name__}:hangs"}, PLACE, Clock(time.monotonic() + 60), limit=1))
-    assert found == {"hangs": PartResult(problems=("stopped: it was not done after 1 s",))}
-
-
-def test_what_there_is_no_time_for_is_not_begun() -> None:
-    found = dict(run_parts({"works": f"{__name__}:works"}, PLACE, Clock(time.monotonic())))
-    assert found == {"works": PartResult(skipped=("no time was left",))}
+@pytest.mark.parametrize(
+    ("name", "seconds", "limit", "found"),
+    [
+        ("works", 60, 60, PartResult(notes=("done",))),
+        ("crashes", 60, 60, PartResult(problems=("the process ended with status 3",))),
+        ("raises", 60, 60, PartResult(problems=("ValueError: first line",))),
+        ("hangs", 60, 1, PartResult(problems=("stopped: it was not done after 1 s",))),
+        ("works", 0, 60, PartResult(skipped=("no time was left",))),
+    ],
+)
+def test_a_part_that_fails_or_hangs_says_so(name: str, seconds: float, limit: float, found: PartResult) -> None:
+    assert run_part(f"{__name__}:{name}", PLACE, seconds, limit) == found
 
 
 TESTS = """
@@ -175,7 +129,9 @@ def test_skips(_): pytest.skip("no second GPU")
 CONFTEST = "def pytest_addoption(parser):\n    parser.addoption('--engine')\n"
 
 
-def test_outcomes_of_tests_are_counted_and_faults_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_of_tests_are_counted_and_faults_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "tests/backends/protocol"
     folder.mkdir(parents=True)
     (folder / "test_gpu.py").write_text(TESTS)
@@ -191,14 +147,7 @@ def test_outcomes_of_tests_are_counted_and_faults_named(tmp_path: Path, monkeypa
     assert found.skipped == ("2 tests: no second GPU",)
     assert run_tests("async", 0.01).problems == ("stopped: they were not done after 0.01 s",)
     assert run_tests("async", -1).skipped == ("no time was left",)
-
-
-def test_a_report_of_nothing_has_no_problem() -> None:
-    assert read_outcome("<testsuites><testsuite/></testsuites>").notes == ("0 passed, 0 failed, 0 skipped.",)
-
-
-def test_the_tests_that_need_a_gpu_are_found(root: Path) -> None:
-    assert root / "tests/backends/protocol/test_gpu.py" in list(root.glob(cuda_tests.FILES))
+    assert list(root.glob(cuda_tests.FILES)), "the tests that need a GPU"
 
 
 @pytest.mark.parametrize(
@@ -215,12 +164,8 @@ def test_a_small_operation_takes_three_times_as_long_as_launching() -> None:
     assert small_operations.small_size((8, 16, 32), 2) == 8
 
 
-def test_files_are_named_after_the_gpu() -> None:
-    assert page.file_name("NVIDIA H200") == "gpu-nvidia-h200"
-    assert page.file_name("Tesla V100-SXM2-16GB (MIG)") == "gpu-tesla-v100-sxm2-16gb-mig"
-
-
-def test_a_summary_counts_targets_and_names_what_failed() -> None:
+def test_a_summary_counts_targets_and_names_what_failed_and_files_the_gpu() -> None:
     met = PartResult(findings=(Finding("a", Interval(2, 1.9, 2.1), target=Target("at least", 1.5)),))
     parts = {"bus": met, "overlap": replace(met, problems=("wrong",)), "mxnet": PartResult(skipped=("not installed",))}
-    assert page.summary(parts) == "2 targets met, 0 missed, 0 undecided; failed: overlap; left out: mxnet"
+    assert gpu_check.summary(parts) == "2 targets met, 0 missed, 0 undecided; failed: overlap; left out: mxnet"
+    assert gpu_check.file_name("Tesla V100-SXM2-16GB (MIG)") == "gpu-tesla-v100-sxm2-16gb-mig"

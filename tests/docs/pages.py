@@ -1,39 +1,77 @@
-"""A built page as a browser reads it: what it links to, what it loads, and what can be linked to in it."""
+"""A built page as a browser reads it: what it links to and loads, what can be linked to in it, and its characters."""
 
+from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["LANGUAGES", "Page", "read"]
-
 LANGUAGES = ("ko", "vi", "zh_CN")
 """What the first page and the guides are translated into."""
-
 LOADING = {"img": "src", "script": "src", "source": "src", "iframe": "src", "video": "src", "audio": "src"}
 LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "shortcut icon"}
+VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "path", "source", "use", "wbr")
+UNSEEN = ("script", "style", "title", "template")
+CODE = ("code", "kbd", "pre", "samp")
 
 
 class Page(HTMLParser):
-    """The addresses of a page: `links` a person clicks, `loaded` a browser fetches, `places` are ids."""
+    """A page's links, each with its attributes, the addresses that a browser fetches, ids, and characters.
+
+    `letters` holds what is read on it, by language and by the variable that names the font.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self.links: list[str] = []
+        self.anchors: list[dict[str, str]] = []
+        self.heads: list[dict[str, str]] = []
         self.loaded: list[str] = []
         self.places: set[str] = set()
+        self.letters: dict[tuple[str, str], set[str]] = {}
+        self.language = ""
+        self.within: list[tuple[str, str]] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         self.places |= {values[name] for name in ("id", "name") if name in values}
-        if tag == "a" and "href" in values:
-            self.links.append(values["href"])
-        if tag == "link" and values.get("rel", "") in LOADING_LINKS:
-            self.loaded.append(values["href"])
+        if tag == "html":
+            self.language = values.get("lang", "")
+        if tag == "a":
+            self.anchors.append(values)
+        if tag == "link":
+            self.heads.append(values)
+            self.loaded += [values["href"]] if values.get("rel", "") in LOADING_LINKS else []
         if values.get(LOADING.get(tag, "")):
             self.loaded.append(values[LOADING[tag]])
+        if tag not in VOID:
+            self.within.append((tag, values.get("lang", self.within[-1][1] if self.within else "")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in [name for name, _ in self.within]:
+            while self.within.pop()[0] != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        names = [name for name, _ in self.within]
+        if not {*names} & {*UNSEEN} and names:
+            variable = "--font-stack--monospace" if {*names} & {*CODE} else "--font-stack"
+            self.letters.setdefault((self.within[-1][1], variable), set()).update(data)
+
+    @property
+    def links(self) -> list[str]:
+        """The addresses that a person clicks."""
+        return [link["href"] for link in self.anchors if "href" in link]
+
+    @property
+    def switch(self) -> dict[str, dict[str, str]]:
+        """The links of the switch of languages, by the language that each leads to."""
+        return {link["hreflang"]: link for link in self.anchors if "lang" in link}
+
+    def alternates(self) -> Iterator[tuple[str, str]]:
+        """Yield the language and the address of each other edition that the page's head names."""
+        yield from ((link["hreflang"], link["href"]) for link in self.heads if link.get("rel") == "alternate")
 
     def leads_nowhere(self, address: str) -> bool:
         """Whether an address within the site has no file, or its file has no such place."""
@@ -44,7 +82,4 @@ class Page(HTMLParser):
         return bool(fragment) and target.suffix == ".html" and fragment not in read(target).places
 
 
-@cache
-def read(path: Path) -> Page:
-    """Read a page."""
-    return Page(path)
+read = cache(Page)

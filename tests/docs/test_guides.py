@@ -6,26 +6,22 @@ The README's own commands are run (`test_readme.py`).
 import re
 import shlex
 from importlib.util import find_spec
-from pathlib import Path
 
 import click
-import pytest
 
 from parallel_core.command_line import cli
 from tests.docs.markdown import links, shell_lines
 from tests.tree import ROOT
 
 GUIDES = sorted(
-    path for folder in ("how-to", "explanation", "exercises") for path in (ROOT / "docs" / folder).rglob("*.md")
+    path
+    for folder in ("start", "how-to", "explanation", "exercises")
+    for path in (ROOT / "docs" / folder).rglob("*.md")
 )
 IN_GUIDES = sorted({command for path in GUIDES for command in shell_lines(path.read_text())})
 OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
 LONGEST = 250
 MOST_ENTRIES = 15
-
-
-def about(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def unknown_options(words: list[str]) -> list[str]:
@@ -52,38 +48,27 @@ def words_of(command: str) -> list[str]:
     return words[ours + 1 :]
 
 
-@pytest.mark.parametrize("command", OURS)
-def test_the_program_has_the_command_and_its_options(command: str) -> None:
-    assert unknown_options(words_of(command)) == []
-
-
-def test_what_it_does_not_have_is_found() -> None:
+def test_the_program_has_every_command_and_its_options_and_every_benchmark_exists() -> None:
+    assert [command for command in OURS if unknown_options(words_of(command))] == []
+    benchmarks = [command.split()[2] for command in IN_GUIDES if command.startswith("python -m benchmarks")]
+    assert [module for module in benchmarks if find_spec(module) is None] == []
+    # What it does not have is found.
     assert unknown_options(words_of("parallel-core walk overlap")) == ["walk"]
     assert unknown_options(words_of("parallel-core run overlap --walk 3")) == ["--walk"]
     assert unknown_options(words_of("A=1 parallel-core launch --processes 2 -- run allreduce --walk")) == ["--walk"]
     assert unknown_options(words_of("parallel-core profile -- python train.py --epochs 1")) == []
 
 
-@pytest.mark.parametrize("command", [one for one in IN_GUIDES if one.startswith("python -m benchmarks")])
-def test_a_benchmark_exists(command: str) -> None:
-    assert find_spec(command.split()[2]) is not None
+def test_pages_are_short_and_their_links_lead_to_files() -> None:
+    for path in (*GUIDES, *sorted((ROOT / "docs").glob("*.md"))):
+        text = path.read_text()
+        assert len(text.splitlines()) <= LONGEST, path
+        assert [link for link in links(text) if not (path.parent / link).is_file()] == [], path
 
 
-@pytest.mark.parametrize("path", [*GUIDES, *sorted((ROOT / "docs").glob("*.md"))], ids=about)
-def test_a_page_is_short_and_its_links_lead_to_files(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= LONGEST
-    assert [link for link in links(text) if not (path.parent / link).is_file()] == []
-
-
-def test_a_folder_has_few_entries() -> None:
-    folders = {path.parent for path in GUIDES}
-    assert [
-        folder for folder in folders if len([*folder.iterdir()]) > MOST_ENTRIES and folder.name != "exercises"
-    ] == []
-
-
-def test_every_guide_is_in_the_list_that_a_reader_sees() -> None:
+def test_a_folder_has_few_entries_and_every_guide_is_in_the_list_that_a_reader_sees() -> None:
+    folders = {path.parent for path in GUIDES if path.parent.name != "exercises"}
+    assert [folder for folder in folders if len([*folder.iterdir()]) > MOST_ENTRIES] == []
     for folder in {path.parent for path in GUIDES if path.name != "index.md"}:
         listed = links((folder / "index.md").read_text())
         assert [path.name for path in sorted(folder.glob("*.md")) if path.name not in (*listed, "index.md")] == []

@@ -37,9 +37,6 @@ def stored() -> list[dict[str, Any]]:
 def test_every_metric_that_was_measured_is_explained(stored: list[dict[str, Any]]) -> None:
     assert len(stored) > 50
     assert {(one["experiment"], name) for one in stored for name in unexplained(one)} == set()
-
-
-def test_a_metric_that_is_not_explained_is_found() -> None:
     result = {"experiment": "overlap", "metrics": {"overlap_efficiency": 1.0, "beauty": 1.0}, "checks": {}}
     assert unexplained(result) == {"beauty"}
 

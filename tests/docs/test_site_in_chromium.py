@@ -40,10 +40,3 @@ def test_no_page_scrolls_sideways(browser: "Browser", site: Path, width: int, sc
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path.name
         assert visit.page.evaluate(TOO_WIDE) == [], path.name
         assert visit.troubles == [], path.name
-
-
-def test_the_search_works_from_a_folder(browser: "Browser", site: Path) -> None:
-    visit = Visit(browser, site / "search.html", 1280)
-    visit.page.goto(f"{(site / 'search.html').as_uri()}?q=overlap_efficiency")
-    visit.page.wait_for_selector("#search-results li a", timeout=20_000)
-    assert visit.troubles == []

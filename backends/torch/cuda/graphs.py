@@ -19,8 +19,7 @@ from weakref import WeakKeyDictionary
 
 from backends.arrays import tree_leaves, tree_map
 from backends.protocol import Ops
-
-__all__ = ["CudaGraphs", "is_recorded_here"]
+from backends.torch.labels import recording_here
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
@@ -28,12 +27,6 @@ MAX_CALLS = 64
 
 # A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded there.
 _recording = threading.Lock()
-_here = threading.local()
-
-
-def is_recorded_here() -> bool:
-    """Return whether the calling thread records a graph: what it issues is computed later, if at all."""
-    return getattr(_here, "records", False)
 
 
 @final
@@ -94,12 +87,8 @@ class CudaGraphs:
             # "thread_local": other threads go on issuing to other streams.
             recording = torch.cuda.graph(graph, stream=self._streams[gpu], capture_error_mode="thread_local")
             # A recording that fails would leave its own stream behind as the current one.
-            with torch.cuda.stream(current), recording:
-                _here.records = True
-                try:
-                    result = fn(*own_args)
-                finally:
-                    _here.records = False
+            with torch.cuda.stream(current), recording, recording_here():
+                result = fn(*own_args)
         return _Graph(torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result)
 
     def _signature(self, args: Sequence[Any]) -> Hashable:

@@ -31,8 +31,6 @@ from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.sharing import gives_new_memory
 from backends.torch.streams.worker import WorkerStream
 
-__all__ = ["CudaFuture", "CudaQueue", "CudaStream", "MemoryReaders"]
-
 FORGET_FROM = 1000
 """From so many pieces of memory on, those are forgotten whose readers are done."""
 

@@ -13,25 +13,21 @@ from backends.arrays import tree_leaves, tree_map
 from backends.devices import HOST, Device, same_memory
 from backends.errors import BackendError
 from backends.host import core_numbers
-from backends.protocol import Array, Engine, HostArray
+from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from backends.torch.base import PerDevice, Setup, TorchBackend, clone, detached_copy, overwrite, tensor
+from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.graphs import CudaGraphs
 from backends.torch.cuda.streams import CudaStream, MemoryReaders
 from backends.torch.streams.future import Failure, Future, device_of, futures_in, resolve
 from backends.torch.streams.worker import WorkerStream, first_error
-from backends.torch.sums import add_into
+from backends.torch.tensors import add_into, clone, detached_copy, overwrite, tensor
 from backends.torch.variants import GRAPH_REPLAY
-
-__all__ = ["CudaThreadsTorch"]
 
 
 @final
 class CudaThreadsTorch(TorchBackend):
     """PyTorch on GPUs, whole or as several logical devices each, and on CPU devices beside them."""
-
-    engine: Engine = "async"
 
     def __init__(self, setup: Setup) -> None:
         gpus = sorted({device.index for device in setup.devices if device.kind == "gpu"})

@@ -1,7 +1,12 @@
-"""What ran on accelerators, on its device and stream, with the call that launched it."""
+"""What ran on accelerators, on its device and stream, with the call that launched it.
+
+In 2021 Kineto's categories had other names, and steps stood among the operators: both are put in the words of today.
+What its plug-ins add keeps its name; what no reader here knows is counted, so that nothing is left out in silence.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,9 +14,59 @@ from backends.profiling.chrome_trace.slices import Slices, Trace, TraceThread, c
 from backends.profiling.collectives import is_communication
 from backends.profiling.kernel_names import short_names
 from backends.profiling.timeline import KINDS, UNKNOWN, SpanKind, Spans
-from backends.torch.kineto.categories import COPIES, MTIA, ON_DEVICE, is_launch
 
-__all__ = ["device_queue", "device_spans", "waits_left_out"]
+OPERATORS, MARKS = "cpu_op", "user_annotation"
+STEP = "ProfilerStep#"
+ANNOTATIONS_ON_DEVICE = "gpu_user_annotation"
+"""From the first to the last operation that an annotation launched, as Kineto reckons it."""
+COPIES, MTIA = "gpu_memcpy", "mtia_ccp_events"
+ON_DEVICE = {"kernel", COPIES, "gpu_memset", MTIA, "hpu_op"}
+"""Work on accelerators: CUDA's, HIP's and XPU's have the same names, Meta's MTIA and Habana's HPU their own."""
+WITHOUT_WORK = {
+    ANNOTATIONS_ON_DEVICE,
+    "Trace",
+    "collective_comm",
+    "cpu_instant_event",
+    "cuda_event",
+    "cuda_sync",
+    "overhead",
+    "python_function",
+    "xpu_sync",
+}
+"""What else Kineto writes of the host, of events and of itself."""
+SINCE_2021 = {
+    "Kernel": "kernel",
+    "Memcpy": COPIES,
+    "Memset": "gpu_memset",
+    "Operator": OPERATORS,
+    "Runtime": "cuda_runtime",
+}
+
+
+def is_launch(category: str) -> bool:
+    """Return whether calls of a category launch work: the runtime's and the driver's, of any accelerator."""
+    return category.endswith(("_runtime", "_driver"))
+
+
+def in_words_of_today(slices: Slices) -> Slices:
+    """Return the same slices with the categories of today; steps are marks, also if they stand among operators."""
+    categories, category_of = recoded(slices.categories, slices.category_of, lambda name: SINCE_2021.get(name, name))
+    if OPERATORS in categories:
+        is_step = slices.has_name({name for name in slices.names if name.startswith(STEP)})
+        is_step &= category_of == categories.index(OPERATORS)
+        if is_step.any():
+            categories = (*categories, MARKS)
+            category_of = np.where(is_step, len(categories) - 1, category_of)
+    return replace(slices, categories=categories, category_of=category_of)
+
+
+def left_out(slices: Slices) -> Iterator[str]:
+    """Yield a note for each category that no reader here knows."""
+    for category, count in slices.counts().items():
+        if category and category not in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS} and not is_launch(category):
+            events = f"{count:,} events" if count > 1 else "1 event"
+            yield f"{events} of the category {category!r}, which is not known here, left out."
+
 
 ACCELERATORS = {MTIA: "mtia", "hpu_op": "hpu"}
 """By category; CUDA's and HIP's are called GPUs."""

@@ -15,8 +15,6 @@ from backends.profiling.chrome_trace.slices import Slice
 from backends.profiling.threads_of_trace import TraceThread, thread_of
 from backends.profiling.timeline import Span
 
-__all__ = ["Exchange", "exchanges", "without_exchanges"]
-
 MARK = "gloo:"
 LAUNCH = "c10d::"
 COLLECTIVES = (LAUNCH, "_c10d_functional::", "c10d_functional::")

@@ -12,12 +12,9 @@ import numpy as np
 from backends.profiling.chrome_trace.slices import Slices, TraceThread, recoded
 from backends.profiling.threads_of_trace import numbered_queues
 from backends.profiling.timeline import HOST_DEVICE, ROLES, HostCalls, HostRole, KnownWait, Queue, QueueWait
+from backends.torch.kineto.device_spans import MARKS, OPERATORS, STEP
 
-__all__ = ["host_calls"]
-
-OPERATORS, ANNOTATIONS, SYNCHRONISATIONS = "cpu_op", "user_annotation", "cuda_sync"
-STEP = "ProfilerStep#"
-
+SYNCHRONISATIONS = "cuda_sync"
 WAIT = re.compile(r"\w*?(Stream|Queue|Event|)(?:Host)?Synchronize\w*|ur(Queue)Finish|ur(Event)Wait")
 WAITS_FOR: dict[str, HostRole] = {
     "Stream": "wait for a queue",
@@ -41,7 +38,7 @@ def host_calls(slices: Slices, names: Mapping[TraceThread, str], runtime: Collec
     """
     operators, calling = slices.has_category(OPERATORS), slices.has_category(*runtime)
     steps = np.array([name.startswith(STEP) for name in slices.names], bool)
-    own = np.flatnonzero((operators | calling | slices.has_category(ANNOTATIONS)) & ~steps[slices.name_of])
+    own = np.flatnonzero((operators | calling | slices.has_category(MARKS)) & ~steps[slices.name_of])
     queues = _queues(slices, np.flatnonzero(operators), own, names)
     calls = slices.select(own)
     used, queue_of = recoded(calls.rows, calls.row_of, queues.__getitem__)
@@ -69,7 +66,7 @@ def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
         name, category = calls.names[kind // len(calls.categories)], calls.categories[kind % len(calls.categories)]
         reads = not waits_known and name in READS_ITEM
         role: HostRole = "wait for an event" if reads else "operator"
-        if category == ANNOTATIONS:
+        if category == MARKS:
             role = "annotation"
         elif category in runtime:
             role = _role(name)

@@ -18,19 +18,6 @@ from backends.arrays import rebuilt
 from backends.devices import Device
 from backends.errors import BackendError
 
-__all__ = [
-    "Announcing",
-    "Done",
-    "Failure",
-    "Future",
-    "ItemPath",
-    "Reader",
-    "completed_future",
-    "device_of",
-    "futures_in",
-    "resolve",
-]
-
 ItemPath: TypeAlias = tuple[int, ...]
 """The place of an item in a value: `(1, 0)` is that of `value[1][0]`."""
 Reader: TypeAlias = "tuple[int, ItemPath, Done]"

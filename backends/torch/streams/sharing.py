@@ -16,8 +16,6 @@ from weakref import WeakSet
 from backends.arrays import tree_leaves
 from backends.torch.streams.future import NO_VALUE, Failure, Future, ItemPath
 
-__all__ = ["Extent", "check_apart", "extent", "gives_new_memory", "link", "overlap", "share_memory", "wait_for_readers"]
-
 Extent: TypeAlias = tuple[int, int]
 """The addresses of an array, from its first byte to behind its last one; gaps between its elements count."""
 

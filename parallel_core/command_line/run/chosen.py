@@ -14,8 +14,6 @@ from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
 from parallel_core.terminal.explanation import Chosen
 
-__all__ = ["chosen_for"]
-
 
 def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
     """Return what an experiment is explained for: what is given, or what is installed and there.

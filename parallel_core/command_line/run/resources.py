@@ -1,16 +1,17 @@
-"""What a run takes beside its parameters: training data, checkpoints, the display of progress, the way to other ranks.
+"""What a run takes: its parameters, and training data, checkpoints, the display of progress, the way to other ranks.
 
-A run names what it takes by the annotations of its arguments, and progress by their names; it imports none of this.
+A run names all but its parameters by the annotations of its arguments, and progress by their names; it imports none of
+this.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import click
 
@@ -18,35 +19,32 @@ from backends import Backend
 from backends.process_groups import GroupedBackend, Rendezvous, rendezvous
 from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
-from parallel_core.command_line.run.experiment_options import arguments_from
 from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.declaration import Experiment, Work
-from parallel_core.experiments.runner.parameters import annotations_of
+from parallel_core.experiments.runner.parameters import Parameter, annotations_of
 from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
 from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
-__all__ = ["files_of_resources", "resource_options", "run_with_resources"]
-
 PROGRESS = ("on_batch", "on_epoch")
 """The arguments of a run that it calls as its training goes on."""
 
 
-@dataclass(frozen=True)
-class _Resource:
+class _Resource(NamedTuple):
     """Options, and the function that makes what a run takes from their values."""
 
     options: tuple[Callable[[Any], Any], ...]
     make: Callable[[Backend, Mapping[str, Any]], object]
 
 
-def _checkpointing(directory: Path | None, every: int | None, resume: bool) -> Checkpointing | None:
+def _checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
     """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are asked for.
 
     Raises RequestError, and CheckpointError for a checkpoint that cannot be read.
     """
+    directory, every, resume = (values[name] for name in ("checkpoint", "checkpoint_steps", "resume"))
     if directory is None:
         if every is not None or resume:
             raise RequestError(f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR")
@@ -56,12 +54,6 @@ def _checkpointing(directory: Path | None, every: int | None, resume: bool) -> C
         click.echo(f"parallel-core: no checkpoint in {directory} yet: training starts from the beginning", err=True)
     resumed = None if content is None else from_bytes(content, str(directory / FILE))
     return Checkpointing(partial(write_checkpoint, directory), every, resumed)
-
-
-def _checkpoints_from(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
-    """Read the options for checkpoints, on the first of several ranks for all."""
-    read = partial(_checkpointing, values["checkpoint"], values["checkpoint_steps"], values["resume"])
-    return checkpointing_of(backend, read)
 
 
 def _data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
@@ -88,7 +80,8 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
                 ),
                 click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
             ),
-            _checkpoints_from,
+            # The first of several ranks reads for all.
+            lambda backend, values: checkpointing_of(backend, partial(_checkpointing, values)),
         ),
         Dataset: _Resource(
             (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),
@@ -135,3 +128,58 @@ def run_with_resources(
                 progress.go_on_from(checkpoints.resumed.state.progress)
             arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(program)}
         return experiment.run(backend, work=work, **arguments)
+
+
+def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Command], Command]]:
+    """Iterate over the options of parameters, in their order."""
+    for parameter in parameters:
+        if parameter.fields:
+            yield from parameter_options(tuple(parameter.fields.values()))
+        else:
+            yield _option_of(parameter)
+
+
+def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
+    default = parameter.written_default or parameter.default
+    if isinstance(default, Sequence) and not isinstance(default, str):
+        default = ",".join(map(str, default))
+    return click.option(
+        f"--{parameter.option.replace('_', '-')}",
+        parameter.option,
+        type=_type_of(parameter),
+        metavar=parameter.metavar,
+        multiple=bool(parameter.choices),
+        default=default,
+        show_default=default is not None,
+        help=parameter.help,
+    )
+
+
+def _type_of(parameter: Parameter) -> click.ParamType | type:
+    if parameter.parse is not None:
+        return options.Parsed(parameter.parse)
+    if parameter.choices:
+        return options.names(parameter.option, lambda: parameter.choices)
+    origin, of = get_origin(parameter.type), get_args(parameter.type)
+    if origin is Literal:
+        return click.Choice(of)
+    if origin is not None:
+        return options.integers(int(parameter.maximum)) if of[0] is int else options.NUMBERS
+    if parameter.type is int:
+        return click.IntRange(parameter.minimum, int(parameter.maximum))
+    return options.number(parameter.maximum) if parameter.type is float else str
+
+
+def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a run, by parameter, from the values of the options."""
+    return {parameter.name: _argument_from(parameter, values) for parameter in parameters}
+
+
+def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
+    """Return one argument: a dataclass from the options of its fields, a repeated option as all of its values."""
+    if parameter.fields:
+        return replace(parameter.default, **arguments_from(tuple(parameter.fields.values()), values))
+    value = values[parameter.option]
+    if parameter.choices:
+        return tuple(name for names in value for name in names) or parameter.default
+    return value

@@ -1,17 +1,17 @@
 """`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, in processes that take turns."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import backends
-from backends.errors import unknown
+from parallel_core.command_line import options
 from parallel_core.command_line.compare import choose_interpreters, refuse_unmeasured, run_plan
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import OWN_ENGINE, Comparison, with_engines_that_ran
+from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.storage import write_comparison
 from parallel_core.errors import RequestError
@@ -23,28 +23,25 @@ from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.result import show_answer
 
-__all__ = ["is_several", "run_side_by_side"]
-
 SECONDS = 30.0
 """For each backend, its processes' starts included."""
 OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path", "work")
 """The options that a comparison has too, by their parameters."""
 
 
-def is_several(backend: str) -> bool:
-    """Tell whether more than one backend is named."""
-    return "," in backend
-
-
-def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
+def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[str, Any]) -> None:
     """Run an experiment on the backends that are named, and show their results beside each other, with one answer.
 
+    `given` are the options as they are written, by their parameters.
     Sizes that are not given are chosen for the time, the same for all. Unless an engine is given, each backend runs on
     the one that it takes by itself. Raises RequestError for what only one backend can do, and MeasurementError if
     nothing could be measured.
     """
     values = ctx.params
-    names = _known_names(values["backend"])
+    try:
+        names = options.names("backend", backends.names).parse(values["backend"])
+    except ValueError as error:
+        raise RequestError(str(error)) from error
     devices = values["devices"] or experiment.devices
     if not isinstance(devices, int):
         raise RequestError("--devices needs a number if several backends are named")
@@ -58,7 +55,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
         device_kind=values["device_kind"],
         threads=values["threads"],
         seconds=SECONDS * len(names),
-        sizes={experiment.name: _given(ctx)},
+        sizes={experiment.name: _sizes(ctx, given)},
     )
     files.check_outputs(values["json_path"])
     console = terminal_console(stderr=values["json_path"] == files.STANDARD_OUTPUT)
@@ -68,59 +65,24 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context) -> None:
     analysis = analyse(comparison)
     if values["json_path"] is not None:
         write_comparison(comparison, values["json_path"])
-    for line in _about_engines(comparison):
-        show_sentence(line, console)
-    answer = analysis.side_by_side
+    engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
+    if len(set(engines.values())) > 1:
+        told = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
+        show_sentence(f"{told}: each on the one that it takes by itself (--engine chooses one for all)", console)
     show_comparison(analysis, console)
-    if answer is not None:
-        show_answer(answer, console)
+    if analysis.side_by_side is not None:
+        show_answer(analysis.side_by_side, console)
     refuse_unmeasured(analysis)
 
 
-def _about_engines(comparison: Comparison) -> tuple[str, ...]:
-    """Say on which engine each backend ran, if that was not the same for all."""
-    engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
-    if len(set(engines.values())) < 2:
-        return ()
-    told = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
-    return (f"{told}: each on the one that it takes by itself (--engine chooses one for all)",)
-
-
-def _known_names(text: str) -> tuple[str, ...]:
-    named = tuple(name.strip() for name in text.split(","))
-    for name in named:
-        if name not in backends.names():
-            raise RequestError(unknown("backend", name, backends.names()))
-    if len(set(named)) < len(named):
-        raise RequestError(f"--backend {text} names one backend twice")
-    return named
-
-
-def _given(ctx: click.Context) -> dict[str, str]:
+def _sizes(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, str]:
     """Return the experiment's own options that are given, as they are written."""
-    given: dict[str, str] = {}
-    for name, value in ctx.params.items():
-        if name in OF_ALL or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+    sizes: dict[str, str] = {}
+    for name, value in given.items():
+        if name in OF_ALL:
             continue
-        option = next(one for one in ctx.command.params if one.name == name)
-        words = _words(value)
-        if (
-            words is None
-            or not isinstance(option, click.Option)
-            or name.endswith(("_path", "variants", "workers", "guess"))
-        ):
-            raise RequestError(f"{option.opts[0]} is for one backend at a time: leave it out, or name one backend")
-        given[option.opts[0].removeprefix("--")] = words
-    return given
-
-
-def _words(value: Any) -> str | None:
-    """Write an option's value as its option takes it; None for one that is no number, text or list of these."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float | str | Path):
-        return str(value)
-    if isinstance(value, tuple | list):
-        parts = [_words(part) for part in value]
-        return None if None in parts else ",".join(filter(None, parts))
-    return None
+        (option,) = (one.opts[0] for one in ctx.command.params if one.name == name)
+        if isinstance(value, bool) or name.endswith(("_path", "variants", "workers", "guess")):
+            raise RequestError(f"{option} is for one backend at a time: leave it out, or name one backend")
+        sizes[option.removeprefix("--")] = value if isinstance(value, str) else ",".join(value)
+    return sizes

@@ -21,6 +21,7 @@ what a call costs, and not how fast a framework computes. `predicted_once_second
 dropped results take it too.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -29,32 +30,29 @@ import numpy as np
 
 import backends
 from backends import Array
-from parallel_core.experiments.asynchronous_computation import waiting
+from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation.cost_model import T2_OVER_T1, fit_cost_model
+from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
-from parallel_core.experiments.runner.metrics import Metric, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
-    FEWEST_TIMINGS,
-    incremented,
-    increments,
-    largest_size,
-    size_up_to,
-)
+from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, multiplications, multiplied
 from parallel_core.measurement.timing import measure
 from parallel_core.system.machine import peak_memory_growth
 
-__all__ = ["EACH", "EXPERIMENT", "ONCE", "SINGLE", "program"]
-
+TEN = "10 products"
+ONE, ALL = "wait for one result", "waitall"
+COUNT = 10
+SIDE_OF_MATRICES = "Side of the matrices. Default: 1000, or what the budget allows."
 IN_NUMPY = "10 products in NumPy"
 EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
 SIDE = 1024
 """Of the matrix whose increments fill a queue."""
 SIZE = Chosen(
-    waiting.SIDE_OF_MATRICES,
+    SIDE_OF_MATRICES,
     # About 75 multiplications are timed in a round, with its share of those that are checked.
-    how=lambda trial: size_up_to(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
+    how=lambda trial: works.size_up_to(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
 )
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
@@ -68,11 +66,57 @@ def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | Non
             if grown is not None:
                 trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
     numpy = Trial(backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {})
-    trial.time(IN_NUMPY, take=partial(measure, numpy.backend, waiting.ten_multiplications(numpy, size)[0].launch))
-    waiting.time_ten(trial, size)
-    waiting.time_waiting(trial, size)
+    trial.time(IN_NUMPY, take=partial(measure, numpy.backend, ten_multiplications(numpy, size)[0].launch))
+    time_ten(trial, size)
+    time_waiting(trial, size)
     trial.run(0.75)
     time_increments(trial, steps)
+
+
+def ten_multiplications(trial: Trial, size: int) -> tuple[Work, np.ndarray]:
+    """Draw ten normal float32 matrices, the same for every framework; load them and multiply each with itself."""
+    drawn = np.random.default_rng(0).standard_normal((COUNT, size, size), dtype=np.float32)
+    backend, matmul = trial.backend, trial.backend.ops.matmul
+    loaded = [backend.asarray(matrix, trial.devices[0]) for matrix in drawn]
+    unit = backend.ops.as_unit(lambda *matrices: tuple(matmul(a, a) for a in matrices))
+    return Work(lambda: [backend.launch(matmul, a, a) for a in loaded], lambda: backend.launch(unit, *loaded)), drawn
+
+
+def time_ten(trial: Trial, size: int) -> None:
+    """Time the section's ten multiplications, without loading their matrices, and compare their values with NumPy's."""
+    ten, drawn = ten_multiplications(trial, size)
+    trial.time(TEN, ten)
+    trial.check("products", ten.launch(), (a @ a for a in drawn))
+
+
+def time_waiting(trial: Trial, size: int) -> None:
+    """Queue ten multiplications on the last device and one on the first; wait for the one, or for all, or convert it.
+
+    The bare time of a wait is that of what it is for. Conversions wait without saying so.
+    """
+    backend = trial.backend
+    x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
+    one = multiplications(trial, x, 1)
+    on_two = (one, multiplications(trial, other, COUNT))
+    everything = on_two if len(trial.devices) > 1 else (multiplications(trial, x, 1 + COUNT),)
+
+    def time(name: str, beside: int, wait: Callable[[Array], object], *bare: Work) -> None:
+        def launch() -> list[Array]:
+            return [*multiplied(trial, other, beside), *multiplied(trial, x)]
+
+        trial.time(name, take=partial(measure, backend, launch, lambda made: wait(made[-1])), bare=bare)
+
+    # A profiler replaces the verbs: they are looked up when they are called.
+    time(ONE, COUNT, lambda y: backend.wait(y), one)
+    time(ALL, COUNT, lambda _: backend.waitall(), *everything)
+    time("product, to NumPy", 0, lambda y: backend.to_numpy(y), one)
+    time("product, to a number", 0, lambda y: float(backend.to_numpy(backend.launch(backend.ops.total, y))), one)
+    time("product, to text", 0, lambda y: str(backend.to_numpy(y)), one)
+
+
+def dispatch_fraction(case: str) -> Formula:
+    """Return the share of a case's time after which control returned."""
+    return lambda times: times.dispatch(case) / times[case]
 
 
 def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
@@ -91,7 +135,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
     """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
     backend, add = trial.backend, trial.backend.ops.add
     x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
-    matrix = trial.normal(largest_size(trial, 0.01, 1000), trial.devices[0])
+    matrix = trial.normal(works.largest_size(trial, 0.01, 1000), trial.devices[0])
     model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
     if steps is None:
         # Once by launches, and twice within some: in one, and in units.
@@ -132,6 +176,37 @@ def time_increments(trial: Trial, steps: int | None) -> None:
         trial.found(f"{name}_seconds", found)
 
 
+DISPATCH_FRACTION = Metric(
+    "dispatch_fraction",
+    dispatch_fraction(TEN),
+    title="Control is back after",
+    means="the share of the multiplications' time after which control returned: near 0 they were queued",
+    limits=(0.0, 1.0),
+    in_percent=True,
+    bands=(
+        Band(LOWEST, "queued", "The multiplications were queued: control returned after a small share of their time"),
+        Band(0.2, "partly", "Control returned when part of the multiplications was done, after a share of their time"),
+        Band(0.8, "not-queued", "Nothing was queued, and control returned when the multiplications were done"),
+    ),
+)
+WAIT_FRACTION = Metric(
+    "wait_fraction",
+    ratio(ONE, ALL),
+    ratio=True,
+    in_percent=True,
+    means="the time to wait for one result over that to wait for everything",
+    bands=(
+        Band(LOWEST, "selective", "Waiting for one result took only a part of the time of waiting for everything"),
+        Band(0.8, "not-selective", "Waiting for one result took as long as waiting for everything"),
+    ),
+)
+WHEN_CONTROL_RETURNS = (
+    with_queue("control should return long before the multiplications are done"),
+    without_queue(DISPATCH_FRACTION.name, ("queued",), "control should return when the multiplications are done"),
+    LESS_NOISE,
+    larger("size", "Larger matrices", "multiplying them takes longer, and launching that does not"),
+)
+
 EXPERIMENT = Experiment(
     name="async",
     summary="When does control return to Python?",
@@ -139,15 +214,15 @@ EXPERIMENT = Experiment(
     program=program,
     case=ONCE,
     metrics=(
-        waiting.DISPATCH_FRACTION,
-        waiting.WAIT_FRACTION,
+        DISPATCH_FRACTION,
+        WAIT_FRACTION,
         T2_OVER_T1,
-        Metric("speed_against_numpy", ratio(IN_NUMPY, waiting.TEN), ratio=True),
+        Metric("speed_against_numpy", ratio(IN_NUMPY, TEN), ratio=True),
         Metric("async_speedup", ratio(EACH, ONCE), ratio=True),
         Metric("increment_seconds", title="One tiny operation"),
     ),
-    changes=waiting.WHEN_CONTROL_RETURNS,
+    changes=WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
-    queued_case=waiting.TEN,
+    queued_case=TEN,
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
 )

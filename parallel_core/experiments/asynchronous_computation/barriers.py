@@ -30,7 +30,7 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.waiting import DISPATCH_FRACTION, dispatch_fraction
+from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, dispatch_fraction
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
@@ -39,8 +39,6 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
-
-__all__ = ["EXPERIMENT", "program"]
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"

@@ -50,8 +50,6 @@ from parallel_core.measurement.timing import Timing, measure
 from parallel_core.measurement.verdicts import over_rounds, times_as_long
 from parallel_core.system.formatting import figure
 
-__all__ = ["EXPERIMENT", "program"]
-
 
 def program(
     trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19
@@ -86,8 +84,7 @@ def program(
         }.items():
             trial.points.setdefault(label, {})[point.elements] = seconds
     trial.found(SMALLEST.name, points[0].model.t2_over_t1)
-    count = sum(point.misses() for point in points)
-    trial.found(MISSED.name, Interval(count, count, count))
+    trial.found(MISSED.name, sum(point.misses() for point in points))
     for name, found in {
         "sizes_missed_with_disturbance": sum(point.misses(disturbance(points, point)) for point in points),
         "largest_prediction_error_fraction": max(abs(point.predicted / point.case.median - 1) for point in points),
@@ -124,12 +121,10 @@ class CostModel:
 
     @property
     def t1(self) -> float:
-        """The median seconds to issue it."""
         return self.issued.median
 
     @property
     def t2(self) -> float:
-        """The median seconds to compute it."""
         return self.computed.median
 
     @property

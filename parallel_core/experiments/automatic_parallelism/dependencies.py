@@ -43,8 +43,6 @@ from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, measure
 
-__all__ = ["EXPERIMENT", "program"]
-
 ONE_BY_ONE, FREE = "one by one", "freely scheduled"
 DIAMOND = "diamonds, "
 MULTIPLICATION_SECONDS = 0.004

@@ -34,15 +34,13 @@ from backends import Array, Backend, Ops
 from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import dependencies
 from parallel_core.experiments.automatic_parallelism.dependencies import Program, record, time_programs
-from parallel_core.experiments.layers import dense, pull_back
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.works import dense, hidden, pull_back
 from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
-
-__all__ = ["EXPERIMENT", "program"]
 
 MLP, XY = "A training step of a two-layer MLP", "z = x · y + 2"
 """What a picture is of."""
@@ -150,15 +148,15 @@ def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[
     The gradients by the second layer's parameters come next, and then those by the first's.
     """
     ops, images, labels = backend.ops, shard[0], shard[1]
-    hidden = labelled("layer 1", backend.launch(partial(first_layer, ops), layers[0], images))
-    scores = labelled("layer 2", backend.launch(partial(dense, ops), layers[1], hidden))
+    units = labelled("layer 1", backend.launch(partial(hidden, ops), layers[0], images))
+    scores = labelled("layer 2", backend.launch(partial(dense, ops), layers[1], units))
     differentiate = ops.value_and_grad(lambda parameters, labels: ops.cross_entropy(parameters[0], labels))
     loss = labelled("loss", backend.launch(differentiate, (scores,), labels))
     yield loss
     back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
-    by = labelled("layer 2 back", backend.launch(back, (layers[1][0], layers[1][1], hidden), loss[1][0]))
+    by = labelled("layer 2 back", backend.launch(back, (layers[1][0], layers[1][1], units), loss[1][0]))
     yield by[0], by[1]
-    back = pull_back(ops, partial(first_layer, ops))
+    back = pull_back(ops, partial(hidden, ops))
     by = labelled("layer 1 back", backend.launch(back, layers[0], by[2], images))
     yield by[0], by[1]
 
@@ -168,11 +166,6 @@ def both_passes(ops: Ops, layers: Array, shard: Array) -> Array:
     at_once: Any = SimpleNamespace(ops=ops, launch=lambda fn, *args: fn(*args))
     _, *gradients = passes(at_once, layers, shard)
     return tuple(gradients)
-
-
-def first_layer(ops: Ops, parameters: Array, images: Array) -> Array:
-    """Compute the hidden layer."""
-    return ops.relu(dense(ops, parameters, images))
 
 
 def add_up(ops: Ops, *gradients: Array) -> Array:
@@ -196,8 +189,8 @@ def expected_step(batch: int) -> list[np.ndarray]:
     ops = backends.load("numpy", 1, threads_per_device=1).ops
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
-        hidden = first_layer(ops, parameters[:2], images)
-        return ops.cross_entropy(dense(ops, parameters[2:], hidden), labels)
+        units = hidden(ops, parameters[:2], images)
+        return ops.cross_entropy(dense(ops, parameters[2:], units), labels)
 
     layers, images_and_labels = drawn_by_numpy(batch)
     parameters = tuple(array for layer in layers for array in layer)

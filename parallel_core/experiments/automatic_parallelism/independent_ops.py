@@ -41,8 +41,6 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 from parallel_core.system.machine_watch import joined_watches
 
-__all__ = ["EXPERIMENT", "program"]
-
 TIMINGS = 20
 """How many times the time of all multiplications fits into a round's share of the budget, with other processes."""
 SIZE = Chosen(

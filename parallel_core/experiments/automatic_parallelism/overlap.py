@@ -58,8 +58,6 @@ from parallel_core.experiments.works import (
 )
 from parallel_core.measurement.sweep import Curves
 
-__all__ = ["BOOK_COPY", "BOOK_TOGETHER", "COPY", "EXPERIMENT", "RUN", "TOGETHER", "program"]
-
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 

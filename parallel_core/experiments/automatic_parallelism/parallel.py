@@ -31,8 +31,6 @@ from parallel_core.experiments.works import (
     time_beside,
 )
 
-__all__ = ["EXPERIMENT", "program"]
-
 TOGETHER = "on all together"
 
 

@@ -45,8 +45,6 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
 
-__all__ = ["EXPERIMENT", "program"]
-
 LARGEST_SMALL = 128
 TARGET_SECONDS = 0.01
 """About how long the multiplications of a device take, if they are between 2 and 2000."""

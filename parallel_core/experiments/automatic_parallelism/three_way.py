@@ -45,8 +45,6 @@ from parallel_core.experiments.works import (
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.machine_watch import usable_cores
 
-__all__ = ["EXPERIMENT", "program"]
-
 BOTH_WAYS, TOGETHER = "copies both ways", "all at once"
 LEAST = 0.01
 """To save less than this share of the parts' times is as good as nothing."""

@@ -9,23 +9,6 @@ from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine_watch import usable_cores
 
-__all__ = [
-    "LESS_NOISE",
-    "MORE_CORES",
-    "MORE_CORES_OR_GPUS",
-    "Change",
-    "Found",
-    "changed_by",
-    "equal_parts",
-    "in_a_quiet_moment",
-    "larger",
-    "more_cores",
-    "with_queue",
-    "with_variant",
-    "without_queue",
-    "without_variant",
-]
-
 UNEQUAL = 2
 """How many times as long as the shorter part the longer one takes when they are unequal."""
 

@@ -11,12 +11,10 @@ from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import Limit, about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
-from parallel_core.measurement.result import Case, Result, describe_backend
+from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
-from parallel_core.system.machine_watch import MachineWatch, joined_watches
-
-__all__ = ["answer_of", "conclude"]
+from parallel_core.system.machine_watch import joined_watches
 
 IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
@@ -35,8 +33,10 @@ def conclude(
     Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a metric beyond what is
     possible, but these are disturbances, not errors of the program.
     """
-    intervals = _intervals(metrics, trial)
     cases = tuple(trial.cases.values())
+    measured = {metric.name: trial.figures.get(metric.name) or metric.measured(trial.cases) for metric in metrics}
+    # In the metrics' order, then what else the program found.
+    intervals = {name: interval for name, interval in (measured | trial.figures).items() if interval is not None}
     unlike = tuple(
         f"{what} differ from NumPy's by {error:.1e} of the largest element"
         for what, error in trial.errors.items()
@@ -57,7 +57,8 @@ def conclude(
         checks={"max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0, **trial.checks},
         explanation="",
         series={**(_series(curves, trial) if curves is not None else {}), **described.pop("series", {})},
-        machine_watch=_watch_over(cases),
+        # Cases of one interleaving share a watch.
+        machine_watch=joined_watches(tuple({id(case.watch): case.watch for case in cases if case.watch}.values())),
         **described,
     )
     excesses, beyond = _excesses(metrics, intervals, found)
@@ -97,22 +98,14 @@ def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Resu
     return Answer(tuple(sentences), changed_by(changes, Found(result, bands)))
 
 
-def _intervals(metrics: Sequence[Metric], trial: Trial) -> dict[str, Interval]:
-    """Return the metrics that can be had, in their order, then what else the program found."""
-    measured = {metric.name: trial.figures.get(metric.name) or metric.measured(trial.cases) for metric in metrics}
-    return {name: interval for name, interval in (measured | trial.figures).items() if interval is not None}
-
-
 def _series(curves: Curves, trial: Trial) -> Mapping[str, Any]:
     """Return the points of the curves, and the values at them; NaN where a curve has none."""
     points = sorted({at for curve in trial.points.values() for at in curve})
-    if not points:
-        return {}
     values = {
         f"{curves.quantity} {label}".rstrip(): tuple(curve.get(at, math.nan) for at in points)
         for label, curve in trial.points.items()
     }
-    return {curves.over: tuple(points), **values}
+    return {curves.over: tuple(points), **values} if points else {}
 
 
 def _excesses(
@@ -127,12 +120,6 @@ def _excesses(
             if told := about_excess(metric.name, limit, metric.in_percent):
                 (within if limit.is_believed else beyond).append(told)
     return within, beyond
-
-
-def _watch_over(cases: Sequence[Case]) -> MachineWatch | None:
-    """Put together what was watched while the cases were timed; those of one interleaving share a watch."""
-    watches = {id(case.watch): case.watch for case in cases if case.watch is not None}
-    return joined_watches(tuple(watches.values()))
 
 
 def _rounds_missing(trial: Trial) -> tuple[str, ...]:

@@ -32,8 +32,6 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import listed
 
-__all__ = ["CHAPTERS", "OF_COPIES", "OF_PRODUCTS", "Exercise", "Experiment", "Mode", "Work"]
-
 CHAPTERS: Mapping[str, str] = MappingProxyType(
     {
         "asynchronous_computation": "Asynchronous Computation",

@@ -17,8 +17,6 @@ from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 
-__all__ = ["Guess", "Judgement", "check_guess", "judge"]
-
 Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
 
 WIDEST_FACTOR = 2.0

@@ -18,8 +18,6 @@ from backends import Backend
 from parallel_core.system.files import write_whole
 from parallel_core.system.machine import describe_machine
 
-__all__ = ["KeptSizes", "SpoiltSizesError", "keep_sizes", "kept_sizes", "place_of"]
-
 VARIABLE = "PARALLEL_CORE_SIZES"
 RULE = 2
 """The number of the rule that sizes are chosen by: sizes of another one are none here."""

@@ -17,8 +17,6 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, percent, quantity
 
-__all__ = ["LOWEST", "WITHOUT_QUEUE", "Band", "Formula", "Metric", "Times", "bands_of", "interval_of", "ratio", "speed"]
-
 LOWEST = -math.inf
 
 

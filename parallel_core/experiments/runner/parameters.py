@@ -9,20 +9,6 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
 
-__all__ = [
-    "BUDGET",
-    "MOST",
-    "ROUNDS",
-    "Choice",
-    "Chosen",
-    "Parameter",
-    "Seed",
-    "annotations_of",
-    "choose",
-    "parameters_of",
-    "written",
-]
-
 MOST = 1_000_000
 """The largest number that an option takes unless it says otherwise."""
 TRIES, CHOOSING = 3, 0.15
@@ -101,9 +87,12 @@ def choose(trial: Trial, wanted: Sequence[Chosen]) -> tuple[dict[str, Any], bool
 
 def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:
     """Read the parameters of a program from its signature; a dataclass stands for its fields."""
-    annotations = annotations_of(program)
+    annotations, none = annotations_of(program), inspect.Parameter.empty
     return tuple(
-        _with_type(parameter, name, annotations[name].__origin__, _default_of(declared))
+        # What a run chooses needs no default.
+        _with_type(
+            parameter, name, annotations[name].__origin__, None if declared.default is none else declared.default
+        )
         for name, declared in inspect.signature(program).parameters.items()
         for parameter in getattr(annotations.get(name), "__metadata__", ())
     )
@@ -114,11 +103,6 @@ def written(parameter: Parameter, value: Any) -> dict[str, Any]:
     if not parameter.fields:
         return {parameter.name: value}
     return {name: getattr(value, name) for name in parameter.fields}
-
-
-def _default_of(declared: inspect.Parameter) -> Any:
-    # What a run chooses needs none.
-    return None if declared.default is inspect.Parameter.empty else declared.default
 
 
 def annotations_of(function: Callable[..., object]) -> dict[str, Any]:

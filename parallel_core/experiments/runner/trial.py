@@ -28,8 +28,6 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.measurement.verdicts import MIN_NOISE
 
-__all__ = ["Trial", "Work"]
-
 TIMED_SHARE = 0.9
 """Of the budget: until when cases are timed, unless the program says otherwise."""
 LARGEST_ERROR = 1e-4

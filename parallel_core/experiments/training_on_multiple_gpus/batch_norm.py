@@ -52,8 +52,6 @@ from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves
 
-__all__ = ["EXPERIMENT", "program"]
-
 PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""

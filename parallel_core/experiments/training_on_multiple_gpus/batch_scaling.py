@@ -30,24 +30,13 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
-    FIXED,
-    SCALED,
-    case_name,
-    check_first_losses,
-    enlarged_start,
-    first_losses,
-    placed,
-    plans,
-)
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import one_step, time_steps, works_of_step
+from parallel_core.experiments.training_on_multiple_gpus import training_steps
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-
-__all__ = ["EXPERIMENT", "program"]
 
 
 def program(
@@ -69,20 +58,20 @@ def program(
             "are: choose fewer --steps or a smaller --batch-size"
         )
     tell("check against NumPy", 0.0)
-    start, checked = enlarged_start(seed, 8.0), plans(min(batch_size, 64), total)
+    start, checked = training_steps.enlarged_start(seed, 8.0), plans(min(batch_size, 64), total)
     for batch in set(checked.values()):
         settings = Settings(1, batch, seed=seed)
         counts = [count for (_, count), own in checked.items() if own == batch]
         # The first loss is of the start only; the second one shows the gradients, and NumPy is slow.
-        found = [first_losses(trial.backend, count, data, settings, start, 2) for count in counts]
-        check_first_losses(trial, data, settings, start, *found)
+        found = [training_steps.first_losses(trial.backend, count, data, settings, start, 2) for count in counts]
+        training_steps.check_first_losses(trial, data, settings, start, *found)
     trial.parameters["steps"] = taken = steps or fitting_steps(trial, data, batch_size)
     batches = plans(batch_size, total)
     for (kind, count), batch in batches.items():
         settings = Settings(1, batch, limit=taken, seed=seed)
-        params = placed(trial.backend, initial_parameters(seed), count)
-        take = partial(time_steps, trial.backend, params, data, settings)
-        bare = works_of_step(trial.backend, one_step(count, data, settings), times=taken)
+        params = training_steps.placed(trial.backend, initial_parameters(seed), count)
+        take = partial(training_steps.time_steps, trial.backend, params, data, settings)
+        bare = training_steps.works_of_step(trial.backend, training_steps.one_step(count, data, settings), times=taken)
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
 
@@ -109,8 +98,8 @@ def program(
 def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
     """Choose how many steps a timing has, so that all rounds fit into the budget even if devices take turns."""
     total = len(trial.devices)
-    params, settings = placed(trial.backend, initial_parameters(), 1), Settings(1, batch_size, limit=1)
-    step = min(time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
+    params, settings = training_steps.placed(trial.backend, initial_parameters(), 1), Settings(1, batch_size, limit=1)
+    step = min(training_steps.time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
     # One more for the warm-up, and in each round a step of every device as one unit.
     round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
     fitting = trial.left(TIMED_SHARE) / round_of_a_step - 1

@@ -26,22 +26,20 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import check_first_losses, tested_on
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    case_of_epochs,
+    check_first_losses,
+    tested_on,
+)
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine_watch import sample_machine, watched
-from parallel_core.training.batches import Settings, batches
+from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
-from parallel_core.training.lenet import initial_parameters, shapes
+from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import ignore
-from parallel_core.training.progress import Epoch
-from parallel_core.training.replicas import largest_replica_difference
-from parallel_core.training.step import launch_gradients
-
-__all__ = ["EXPERIMENT", "program"]
+from parallel_core.training.step import buckets_of, count_reduced_early, largest_replica_difference, launch_gradients
 
 EPOCH = "training, an epoch"
 SETTINGS = Parameter(
@@ -79,7 +77,7 @@ def program(
         check_resumable(checkpoints.resumed, settings, data)
         trial.notes.append(f"It went on from a checkpoint {checkpoints.resumed.origin}.")
     params = [backend.asarray(checkpoints.parameters(settings), device) for device in backend.devices]
-    buckets = buckets_of(settings.exchange, len(shapes()))
+    buckets = buckets_of(settings.exchange)
     trial.found("buckets", len(buckets))
     # The only bucket holds the last gradient too.
     few = replace(settings, limit=0 if len(buckets) == 1 else min(5, settings.limit or 5))

@@ -38,16 +38,9 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
-    counted_devices,
-    device_counts,
-    enlarged_start,
-    placed,
-    tested_on,
-)
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
+from parallel_core.experiments.training_on_multiple_gpus import training_steps
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import counted_devices, placed, tested_on
 from parallel_core.measurement.checks import largest_of, relative_error
-from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Timing
 from parallel_core.measurement.sweep import Curves
@@ -57,8 +50,6 @@ from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import network
 from parallel_core.training.loop import add_counts, continue_training, launch_counts
 from parallel_core.training.step import devices_of
-
-__all__ = ["EXPERIMENT", "program"]
 
 CHECKPOINT = Parameter(
     "Evaluate the training that is kept there.", metavar="DIR", parse=lambda text: read_checkpoint(Path(text))
@@ -87,7 +78,7 @@ def program(
     else:
         parameters = checkpoint.parameters
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
-    params = {count: placed(backend, parameters, count) for count in device_counts(len(backend.devices))}
+    params = {count: placed(backend, parameters, count) for count in training_steps.device_counts(len(backend.devices))}
     last = max(params)
     scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     counted = {
@@ -111,7 +102,11 @@ def program(
 
     for count, own in params.items():
         take = partial(evaluated, backend, own, timed, batch_size)
-        trial.time(counted_devices(count), take=take, bare=works_of_step(backend, partial(launched, count)))
+        trial.time(
+            counted_devices(count),
+            take=take,
+            bare=training_steps.works_of_step(backend, partial(launched, count)),
+        )
     cases = trial.run(TIMED_SHARE)
 
     one, every = counted_devices(1), counted_devices(last)
@@ -134,7 +129,7 @@ def program(
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
     # From the book's own weights so short a training would stay at chance.
-    params = placed(trial.backend, enlarged_start(settings.seed, 8.0), len(trial.devices))
+    params = placed(trial.backend, training_steps.enlarged_start(settings.seed, 8.0), len(trial.devices))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
     for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=10):
@@ -183,7 +178,7 @@ def compare(
     for where, each in everywhere.items():
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
-    trial.found(UNEQUAL.name, Interval(len(unequal), len(unequal), len(unequal)))
+    trial.found(UNEQUAL.name, len(unequal))
     # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]

@@ -44,28 +44,15 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import (
-    FIXED,
-    SCALED,
-    case_name,
-    check_first_losses,
-    enlarged_start,
-    placed,
-    plans,
-    tested_on,
-)
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs
+from parallel_core.experiments.training_on_multiple_gpus import training_steps
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine_watch import sample_machine, watched
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.divergence import NotFiniteError
-from parallel_core.training.loop import evaluate, ignore, train
-from parallel_core.training.progress import Epoch
-
-__all__ = ["EXPERIMENT", "program"]
+from parallel_core.training.loop import NotFiniteError, evaluate, ignore, train
 
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"
@@ -109,7 +96,7 @@ def program(
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
-    data = tested_on(data, slice(2000))
+    data = training_steps.tested_on(data, slice(2000))
     batches = plans(settings.batch_size, total)
     points = list(product(range(rounds), rates, batches))
     probed = replace(settings, learning_rate=rates[0])
@@ -136,12 +123,12 @@ def program(
         if not whole:
             raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
         own, epochs = whole[0][0], [epoch for _, each in whole for epoch in each]
-        start = enlarged_start(own.seed, initial_scale)
-        again = partial(placed, backend, start, count)
-        trial.cases[name] = case_of_epochs(name, backend, again, count, data, own, epochs, watch)
+        start = training_steps.enlarged_start(own.seed, initial_scale)
+        again = partial(training_steps.placed, backend, start, count)
+        trial.cases[name] = training_steps.case_of_epochs(name, backend, again, count, data, own, epochs, watch)
         # NumPy repeats the fixed batch once: more devices are compared with one.
         if kind == SCALED or count == 1:
-            check_first_losses(trial, data, own, start, epochs[0].losses)
+            training_steps.check_first_losses(trial, data, own, start, epochs[0].losses)
     # The trainings of each plan stand in the same order. One that ended early on one side only counts as infinite.
     losses = {
         count: [np.array(epochs[0].losses[:5]) for _, epochs in trainings]
@@ -177,7 +164,7 @@ def train_once(
     on_batch: Callable[[int, int], object] = ignore,
 ) -> tuple[Epoch, ...]:
     """Train on the first devices; return the epochs, or one without losses as soon as a loss is not finite."""
-    params = placed(backend, enlarged_start(settings.seed, scale), devices)
+    params = training_steps.placed(backend, training_steps.enlarged_start(settings.seed, scale), devices)
     try:
         return tuple(train(backend, params, data, settings, on_batch))
     except NotFiniteError:

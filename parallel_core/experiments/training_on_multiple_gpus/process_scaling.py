@@ -28,12 +28,9 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.gradient_exchange import buckets_of, exchange
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import ignore, train_epoch
-from parallel_core.training.step import get_params
-
-__all__ = ["SCALING", "find_figures", "measure_scaling"]
+from parallel_core.training.step import buckets_of, exchange, get_params
 
 TOGETHER, SILENT, ONE, EXCHANGE = "together", "without exchange", "one process", "exchange only"
 STEPS = 5
@@ -93,7 +90,7 @@ def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
         **dict.fromkeys(("waitall", "close"), ignore),
         transport="silence",
     )
-    return GroupedBackend(backend.local, cast(Group, group), backend.device_counts, on_exchange=ignore)
+    return GroupedBackend(backend.inner, cast(Group, group), backend.device_counts, on_exchange=ignore)
 
 
 def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
@@ -123,15 +120,15 @@ def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -
     """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds of one step."""
     if backend.group.rank > 0:
         return 0.0
-    one = _time_step(backend.local, data, replace(settings, limit=1))
-    return one if one > LONG_STEP else _time_step(backend.local, data, settings)
+    one = _time_step(backend.inner, data, replace(settings, limit=1))
+    return one if one > LONG_STEP else _time_step(backend.inner, data, settings)
 
 
 def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
     zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
     gradients = [backend.asarray(zeros, device) for device in backend.devices]
-    buckets, steps = buckets_of(settings.exchange, len(zeros)), settings.limit or STEPS
+    buckets, steps = buckets_of(settings.exchange), settings.limit or STEPS
     backend.waitall()
     start = perf_counter()
     for _ in range(steps):

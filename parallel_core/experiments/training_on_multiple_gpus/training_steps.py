@@ -1,10 +1,19 @@
-"""A few steps of a training: timed, in place of an epoch to be profiled, as units for their kernels, and in sweeps."""
+"""A few steps of a training: timed, in place of an epoch to be profiled, as units for their kernels, and in sweeps.
 
+On 1, 2, 4, … of the loaded devices there are two ways: divide the same batch further, or give every device the whole of
+it. The first losses equal NumPy's either way.
+"""
+
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
+
+import backends
 from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
@@ -14,25 +23,18 @@ from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.task_graph import Task, without_loads
 from parallel_core.measurement.timing import if_repeatable, interleave, measure
 from parallel_core.system.machine_watch import MachineWatch
-from parallel_core.training.batches import Settings, batches
+from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import train_epoch
-from parallel_core.training.progress import Epoch
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import continue_training, ignore, train_epoch
 from parallel_core.training.step import get_params, guards, train_batch
 
-__all__ = [
-    "Step",
-    "Steps",
-    "case_of_epochs",
-    "doublings",
-    "one_step",
-    "recorded_step",
-    "swept",
-    "time_steps",
-    "time_steps_in_a_row",
-    "works_of_step",
-]
+FIXED, SCALED = "fixed batch", "scaled batch"
+CHECKED_BATCHES = 3
+NUMPY_SECONDS = 2.0
+"""NumPy takes seconds for a large batch, or for a wide network."""
 
+Parameters = tuple[np.ndarray, ...]
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.5
 
@@ -172,3 +174,87 @@ def swept(
         with part(before / total, done / total):
             yield point
             trial.run(share * done / total)
+
+
+def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
+    """Return the global batch for each kind of batch and number of devices; on one device there is one kind."""
+    return {
+        (kind, count): batch_size * (count if kind == SCALED else 1)
+        for count in device_counts(loaded)
+        for kind in ((FIXED, SCALED) if count > 1 else (FIXED,))
+    }
+
+
+def device_counts(loaded: int) -> tuple[int, ...]:
+    """Return 1, 2, 4, … up to the number of loaded devices, and that number itself."""
+    return tuple(sorted({*(2**power for power in range(loaded.bit_length())), loaded}))
+
+
+def counted_devices(count: int) -> str:
+    """Write a number of devices."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def case_name(kind: str, count: int, loaded: int = 0) -> str:
+    """Name a kind of batch on some devices; all that are loaded have the same name however many they are."""
+    if count == 1:
+        return counted_devices(1)
+    return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"
+
+
+def check_first_losses(
+    trial: Trial,
+    data: Dataset,
+    settings: Settings,
+    start: Parameters,
+    *losses: Sequence[float],
+    on_batch: Callable[[int, int], object] = ignore,
+) -> None:
+    """Compare the first losses of one or more trainings from a start with those of NumPy on one device.
+
+    `on_batch` is called as in `training.train`. What NumPy does not begin within `NUMPY_SECONDS` is not compared.
+    """
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    count = min(CHECKED_BATCHES, *map(len, losses))
+    expected = first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
+    trial.check("first losses", [np.array(own[: len(expected)]) for own in losses], [np.array(expected)] * len(losses))
+
+
+def first_losses(
+    backend: Backend,
+    devices: int,
+    data: Dataset,
+    settings: Settings,
+    start: Parameters,
+    count: int = CHECKED_BATCHES,
+    seconds: float = math.inf,
+    on_batch: Callable[[int, int], object] = ignore,
+) -> tuple[float, ...]:
+    """Train on the first devices for so many batches, or as many as begin within some seconds; return their losses."""
+    until = perf_counter() + seconds
+    few = replace(settings, epochs=1, limit=count)
+    params = placed(backend, start, devices)
+    every = 1 if seconds < math.inf else None
+    for so_far in continue_training(backend, params, tested_on(data, slice(1)), few, on_batch, every=every):
+        losses = so_far.losses
+        if perf_counter() > until:
+            break
+    return losses
+
+
+def placed(backend: Backend, parameters: Parameters, count: int) -> list[Array]:
+    """Load a network on each of so many first devices."""
+    return [backend.asarray(parameters, device) for device in backend.devices[:count]]
+
+
+def enlarged_start(seed: int, scale: float) -> Parameters:
+    """Draw the book's initial parameters, so many times as large.
+
+    From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would not show.
+    """
+    return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
+
+
+def tested_on(data: Dataset, images: slice) -> Dataset:
+    """Return the data with some of the test images only."""
+    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])

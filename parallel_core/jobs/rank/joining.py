@@ -1,7 +1,6 @@
 """Join the group of processes that the environment describes, and give up if it makes no progress."""
 
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +11,13 @@ from typing import NoReturn
 from backends import Backend
 from backends.host import core_numbers
 from backends.process_groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
+from backends.process_groups.addresses import local_address
+from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import SERVER_MODULE, SERVING_ENVIRONMENT
-from parallel_core.jobs.messages import Arrived, Joined, Progress
-from parallel_core.jobs.rank.reporting import reports_are_read, send_report
-from parallel_core.jobs.rank.watchdog import OwnDeadline, dump_stacks_on_request, leave_with_starter
+from parallel_core.jobs.rank.ending import OwnDeadline, dump_stacks_on_request, leave_with_starter
+from parallel_core.jobs.reports import Arrived, Progress, reports_are_read, send_report
 from parallel_core.measurement.result import Result
 
 __all__ = ["check_job", "described", "in_a_job", "joined", "on_several_processes", "share_gpus"]
@@ -25,7 +25,7 @@ __all__ = ["check_job", "described", "in_a_job", "joined", "on_several_processes
 
 def in_a_job() -> bool:
     """Return whether the environment says that this is one process of several, correctly or not."""
-    return "RANK" in os.environ or "WORLD_SIZE" in os.environ or bool(os.environ.get("DMLC_ROLE"))
+    return any(name in os.environ for name in (*RANK_VARIABLES, "WORLD_SIZE")) or bool(os.environ.get("DMLC_ROLE"))
 
 
 def on_several_processes() -> list[str]:
@@ -49,6 +49,9 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
     role = os.environ.get("DMLC_ROLE")
     if role and backend != "mxnet":
         raise RequestError(f"DMLC_ROLE={role} makes this a process of MXNet's, and the backend is {backend}: unset it")
+    if role and not (os.environ.get("DMLC_NODE_HOST") or os.environ.get("DMLC_INTERFACE")):
+        # ps-lite would take the first interface, wherever it leads.
+        os.environ["DMLC_NODE_HOST"] = local_address(where.address)
     if where.role != "worker":
         _serve(where)
     if reports_are_read():
@@ -88,10 +91,9 @@ def joined(
 
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
-    host = socket.gethostname()
-    send_report(Arrived(host))
+    send_report(Arrived())
     backend = join(local, where, _report_exchange if reports_are_read() else OwnDeadline(where).on_exchange)
-    send_report(Joined(host))
+    send_report(Progress())
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
     agree(backend.group, {"the experiment": experiment, **alike})
     yield backend

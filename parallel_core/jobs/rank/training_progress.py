@@ -2,35 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, final
+from typing import final
 
 from backends import Backend
 from backends.process_groups import GroupedBackend
-from parallel_core.jobs.messages import Progress, TrainedEpoch, Training
-from parallel_core.jobs.rank.reporting import reports_are_read, send_report
+from parallel_core.jobs.reports import Progress, TrainedEpoch, Training, reports_are_read, send_report
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.training_progress import epoch_line, training_progress
+from parallel_core.terminal.progress import TrainingProgress, epoch_line, training_progress
+from parallel_core.training.batches import CompletedSteps, Epoch
 from parallel_core.training.loop import ignore
-from parallel_core.training.progress import CompletedSteps, Epoch
 
-__all__ = ["ShowsTraining", "progress_of"]
-
-
-class ShowsTraining(Protocol):
-    """Called by a training as it goes on."""
-
-    def go_on_from(self, progress: CompletedSteps) -> None:
-        """Record what a checkpoint says is done."""
-
-    def on_batch(self, epoch: int, images: int) -> None:
-        """Record a batch that is done."""
-
-    def on_epoch(self, epoch: Epoch) -> None:
-        """Record an epoch that is done."""
+__all__ = ["progress_of"]
 
 
 @contextmanager
-def progress_of(backend: Backend, epochs: int, images: int) -> Iterator[ShowsTraining]:
+def progress_of(
+    backend: Backend, epochs: int, images: int
+) -> "Iterator[TrainingProgress | _ReportedProgress | _NoProgress]":
     """Show or report a training of some epochs, each of so many images over all ranks."""
     if isinstance(backend, GroupedBackend) and reports_are_read():
         send_report(Training(epochs, images))

@@ -21,13 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import Span, Spans, Timeline, Window
+from backends.profiling import Span, Spans, Timeline
 from backends.profiling.timeline import KINDS, UNKNOWN, Queue
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.lanes import lane_order, look, shortened
-
-__all__ = ["MARK", "Packed", "first_time", "pack"]
 
 MARK = "mark"
 """How cases and annotations look, beside the looks of spans."""
@@ -43,13 +41,6 @@ class Packed(NamedTuple):
     """Those that the page adds itself are of no device."""
     looks: set[str]
     data: bytes
-
-
-class _Stretch(NamedTuple):
-    """A part of a critical path, and the lane that it lies on."""
-
-    span: Span
-    queue: Queue
 
 
 def first_time(timeline: Timeline) -> int:
@@ -68,10 +59,10 @@ def pack(timeline: Timeline, origin: int | None = None) -> Packed:
     """
     origin = first_time(timeline) if origin is None else origin
     path = _path(timeline)
-    added = Spans.of([*_marks(timeline), *(one.span for one in path)])
+    added = Spans.of([*_marks(timeline), *(span for span, _ in path)])
     spans = Spans.joined((added, timeline.columns))
     own = {timeline.columns.queues[place] for place in np.unique(timeline.columns.queue_of)}
-    lanes = [*added.queues, *sorted(own.union(one.queue for one in path), key=lambda queue: lane_order(*queue))]
+    lanes = [*added.queues, *sorted(own.union(queue for _, queue in path), key=lambda queue: lane_order(*queue))]
     place_of = {queue: place for place, queue in enumerate(lanes)}
     lane_of = np.array([place_of.get(queue, -1) for queue in spans.queues], np.int64)[spans.queue_of]
     # Within a lane they keep their order, which is that of their start.
@@ -94,7 +85,7 @@ def pack(timeline: Timeline, origin: int | None = None) -> Packed:
         spans.ends - spans.starts,
         label_of,
         np.where(spans.launched == UNKNOWN, 0, _folded(spans.starts - spans.launched) + 1),
-        [place_of[one.queue] for one in path],
+        [place_of[queue] for _, queue in path],
     )
     first, *others = map(_variable_length, columns)
     looks = {how for _, _, how in labels}
@@ -110,32 +101,27 @@ def _marks(timeline: Timeline) -> list[Span]:
         for one in sorted(windows, key=lambda window: (window.start, -window.end)):
             row = next((row for row, end in enumerate(reached) if end <= one.start), len(reached))
             reached[row : row + 1] = [one.end]
-            marks.append(_mark(one, what if row == 0 else f"{what} {row + 1}"))
+            marks.append(Span(one.name, "host", "", what if row == 0 else f"{what} {row + 1}", one.start, one.end))
     return marks
 
 
-def _mark(window: Window, queue: str) -> Span:
-    return Span(window.name, "host", "", queue, window.start, window.end)
+def _path(timeline: Timeline) -> list[tuple[Span, Queue]]:
+    """Return the critical paths as spans of no device, with the lanes that they lie on.
 
-
-def _path(timeline: Timeline) -> list[_Stretch]:
-    """Return the critical paths as spans of no device; what follows on a lane under one name is one of them."""
-    stretches: list[_Stretch] = []
+    What follows on a lane under one name is one of them.
+    """
+    stretches: list[tuple[Span, Queue]] = []
     for case in cases_of(timeline):
         for start, end, span in critical_path(case):
             if span is None:
                 continue
-            before = stretches[-1] if stretches else None
-            if before and before.span.end == start and _is_alike(before, span):
-                stretches[-1] = before._replace(span=before.span._replace(end=end))
+            queue = (span.device, span.queue)
+            before, lane = stretches[-1] if stretches else (None, None)
+            if before and (before.end, before.name, before.kind, lane) == (start, span.name, span.kind, queue):
+                stretches[-1] = before._replace(end=end), queue
             else:
-                moved = span._replace(device="", queue=PATH, start=start, end=end, launched=None)
-                stretches.append(_Stretch(moved, (span.device, span.queue)))
+                stretches.append((span._replace(device="", queue=PATH, start=start, end=end, launched=None), queue))
     return stretches
-
-
-def _is_alike(before: _Stretch, span: Span) -> bool:
-    return before.queue == (span.device, span.queue) and (before.span.name, before.span.kind) == (span.name, span.kind)
 
 
 def _labels(spans: Spans) -> tuple[list[tuple[str, str, str]], np.ndarray]:

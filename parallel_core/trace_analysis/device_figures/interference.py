@@ -126,7 +126,7 @@ def _price(beside: Beside, sides: Mapping[tuple[str, str], Sides]) -> Price:
     took = sum(row.beside * row.beside_seconds for row in rows)
     ratio = took / sum(row.beside * row.alone_seconds for row in rows)
     fewest = min(min(row.alone, row.beside) for row in rows)
-    found = exponential(stretched(float(np.log(ratio)), np.log(drawn / expected), fewest))
+    found = exponential(stretched(float(np.log(ratio)), np.log(drawn / expected), fewest - 1))
     ordered = sorted(rows, key=lambda row: -row.beside * (row.beside_seconds - row.alone_seconds))
     return Price(beside, ratio, found.low, found.high, tuple(ordered))
 

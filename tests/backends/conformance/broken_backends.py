@@ -80,16 +80,18 @@ def dividing_from_the_end(devices: int) -> Backend:
 
 def hanging(devices: int) -> Backend:
     """Wait for ever in a sum of three."""
-    backend = sound(devices)
-    sum_up = backend.allreduce
-    return _with(backend, allreduce=lambda xs: threading.Event().wait() if len(xs) == 3 else sum_up(xs))
+    return _in_a_sum_of_three(devices, threading.Event().wait)
 
 
 def crashing(devices: int) -> Backend:
     """End the process in a sum of three."""
+    return _in_a_sum_of_three(devices, lambda: os.kill(os.getpid(), signal.SIGSEGV))
+
+
+def _in_a_sum_of_three(devices: int, do: Callable[[], Any]) -> Backend:
     backend = sound(devices)
     sum_up = backend.allreduce
-    return _with(backend, allreduce=lambda xs: os.kill(os.getpid(), signal.SIGSEGV) if len(xs) == 3 else sum_up(xs))
+    return _with(backend, allreduce=lambda xs: do() if len(xs) == 3 else sum_up(xs))
 
 
 def _with(backend: Backend, **verbs: Any) -> Backend:

@@ -32,6 +32,7 @@ def run_pytest(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]
 def test_each_backend_that_is_named_is_a_test(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(COPYING_NOTHING)
     plug_in(tmp_path, "author", "mine = mine:load")
+    assert "no tests ran" in run_pytest(tmp_path).stdout
     named = ("--conformance", "numpy:sync", "--conformance", "mine", "--conformance-programs", "40")
     done = run_pytest(tmp_path, *named)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -39,8 +40,3 @@ def test_each_backend_that_is_named_is_a_test(tmp_path: Path) -> None:
     assert "conformance[mine]" in done.stdout
     assert "load('mine', " in done.stdout
     assert "Traceback" not in done.stdout
-
-
-def test_without_a_name_nothing_is_added(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path)
-    assert "no tests ran" in done.stdout

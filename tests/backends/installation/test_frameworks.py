@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import diagnose, diagnose_absence, diagnose_environment, diagnose_installed
+from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -29,40 +28,12 @@ except backends.BackendError as error:
     print(error)
 """
 
-# MXNet meets a NumPy of today: the attribute is gone, and this is NumPy's message.
-WITHOUT = """
-import numpy
-own = vars(numpy).get("__getattr__")
-vars(numpy).pop("bool", None)
 
-def refuse(name):
-    if name == "bool":
-        raise AttributeError({message!r})
-    return own(name)
-
-numpy.__getattr__ = refuse
-"""
-NO_BOOL = (
-    "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`. To avoid this "
-    "error in existing code, use `bool` by itself."
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "cause", "command"),
-    [
-        (WITHOUT.format(message=NO_BOOL), "uses np.bool, which NumPy 1.24 removed", NUMPY),
-        ("import sys; sys.modules['distutils'] = None", "uses distutils, which Python 3.12 removed", PYTHON_3_11),
-    ],
-    ids=["NumPy 1.24", "Python 3.12"],
-)
-def test_what_mxnet_cannot_be_imported_with_is_diagnosed(
-    require: Callable[[str], None], run_python: RunPython, before: str, cause: str, command: str
-) -> None:
+def test_what_mxnet_cannot_be_imported_with_is_diagnosed(require: Callable[[str], None], run_python: RunPython) -> None:
     require("mxnet")
-    done = run_python(before + "\n" + LOAD)
-    assert cause in done.stdout
-    assert done.stdout.endswith(f": {command}\n")
+    done = run_python("import sys; sys.modules['distutils'] = None\n" + LOAD)
+    assert "uses distutils, which Python 3.12 removed" in done.stdout
+    assert done.stdout.endswith(f": {PYTHON_3_11}\n")
     assert done.stdout.count("\n") == 1
 
 
@@ -79,27 +50,26 @@ def test_a_misspelt_engine_is_recognised(require: Callable[[str], None], run_pyt
     # Our own backend sets this variable itself: only other programs fail.
     done = run_python(FIRST_OPERATOR, check=False, MXNET_ENGINE_TYPE="NaivEngine", PYTHONWARNINGS="ignore")
     assert done.returncode != 0
-    assert diagnose("mxnet", done.stderr) == Diagnosis(
-        "MXNET_ENGINE_TYPE=NaivEngine is none of MXNet's engines "
-        "(ThreadedEnginePerDevice, ThreadedEngine, NaiveEngine)",
-        "unset MXNET_ENGINE_TYPE",
-    )
+    diagnosis = diagnose("mxnet", done.stderr)
+    assert diagnosis is not None
+    assert diagnosis.cause.startswith("MXNET_ENGINE_TYPE=NaivEngine is none of MXNet's engines (ThreadedEnginePer")
+    assert diagnosis.command == "unset MXNET_ENGINE_TYPE"
 
 
-def test_a_role_left_in_the_environment_is_refused_before_it_blocks(
-    require: Callable[[str], None], run_python: RunPython
+@pytest.mark.parametrize(
+    ("environment", "cause"),
+    [
+        ({"DMLC_ROLE": "server", **WITH_ROLE}, "DMLC_ROLE=server makes `import mxnet` serve other processes for good"),
+        ({"DMLC_ROLE": "servant"}, "variables of MXNet's key-value store were left in the environment"),
+    ],
+    ids=["before it blocks", "without its other variables"],
+)
+def test_a_role_left_in_the_environment_is_refused(
+    require: Callable[[str], None], run_python: RunPython, environment: dict[str, str], cause: str
 ) -> None:
     require("mxnet")
-    done = run_python(LOAD, DMLC_ROLE="server", **WITH_ROLE)
-    assert done.stdout == f"DMLC_ROLE=server makes `import mxnet` serve other processes for good: {UNSET_ROLE}\n"
-
-
-def test_a_role_without_its_other_variables_is_recognised(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
-    require("mxnet")
-    done = run_python(LOAD, DMLC_ROLE="servant")
-    assert "variables of MXNet's key-value store were left in the environment" in done.stdout
+    done = run_python(LOAD, **environment)
+    assert cause in done.stdout
     assert done.stdout.endswith(f": {UNSET_ROLE}\n")
 
 
@@ -117,7 +87,8 @@ def test_a_role_without_its_other_variables_is_recognised(
 def test_variables_are_diagnosed_before_they_do_harm(
     framework: str, environment: dict[str, str], commands: list[str]
 ) -> None:
-    assert [wrong.command for wrong in diagnose_environment(framework, environment).values()] == commands
+    wrong = installation_of(framework).harmful_variables(environment)
+    assert [one.command for one in wrong.values()] == commands
 
 
 # Messages recorded elsewhere: of a CUDA build without its libraries, of GPUs and drivers that cannot be had here.
@@ -129,6 +100,7 @@ NO_KERNEL = (
     "Check failed: err == cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is available for "
     "execution on the device"
 )
+NO_BOOL = "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`."
 NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
 INSTALL = "pip install 'parallel-core[mxnet-cu112]'"
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
@@ -143,15 +115,11 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
         ("mxnet", NO_FILE.format("libnccl.so.2"), "libnccl.so.2 (nvidia-nccl-cu11==2.21.5)", INSTALL),
         ("mxnet", NO_FILE.format("libcuda.so.1"), "the NVIDIA driver is not installed", PYTHON_3_11),
         ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
+        ("mxnet", NO_BOOL, "uses np.bool, which NumPy 1.24 removed", NUMPY),
         ("mxnet", NO_PZERO, "uses np.PZERO, which NumPy 2 removed", NUMPY),
         ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.6", "--backend mxnet --device-kind cpu"),
         ("mxnet", "libmxnet.so: undefined symbol: ncclBcast", "overwrite each other", "nvidia-nccl-cu11==2.21.5"),
-        (
-            "mxnet",
-            "CUDA driver version is insufficient for CUDA runtime version",
-            "older than CUDA 11",
-            "--device-kind",
-        ),
+        ("mxnet", "CUDA driver version is insufficient for", "older than CUDA 11", "--device-kind"),
         ("torch", TOO_OLD.format(11040), "newer CUDA than the NVIDIA driver's, which is CUDA 11", "/whl/cu118"),
         ("torch", TOO_OLD.format(12080), "newer CUDA than the NVIDIA driver's, which is CUDA 12", "/whl/cu126"),
         ("torch", TOO_OLD.format(10010), "newer CUDA than the NVIDIA driver's: update", "torch --device-kind cpu"),
@@ -195,25 +163,19 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
         return installed
 
     monkeypatch.setattr("backends.jax.installation.version", version)
-    found = diagnose_installed("jax")
+    found = installation_of("jax").installed()
     assert (found and found.cause.startswith(begins or "")) == (begins and True)
     assert command in (found.command if found else "")
 
 
-@pytest.mark.parametrize(
-    ("framework", "python", "cause", "command"),
-    [
-        ("mxnet", (3, 11, 2), "mxnet is not installed", "pip install 'parallel-core[mxnet]'"),
-        ("torch", (3, 13, 0), "torch is not installed", "pip install 'parallel-core[torch]'"),
-        # There the extra installs nothing.
-        ("mxnet", (3, 13, 0), "mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13", PYTHON_3_11),
-    ],
-)
-def test_what_is_not_installed_is_said_as_this_python_can_have_it(
-    monkeypatch: pytest.MonkeyPatch, framework: str, python: tuple[int, ...], cause: str, command: str
-) -> None:
+def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
-    assert diagnose_absence(framework, python) == Diagnosis(cause, command)
+    for framework in ("mxnet", "torch"):
+        expected = Diagnosis(f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'")
+        assert diagnose_absence(framework, (3, 11, 2)) == expected
+    # There the extra installs nothing.
+    cause = "mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13"
+    assert diagnose_absence("mxnet", (3, 13, 0)) == Diagnosis(cause, PYTHON_3_11)
 
 
 @pytest.mark.parametrize(
@@ -232,12 +194,7 @@ def test_frameworks_that_take_different_numpys_need_an_environment_each(
     monkeypatch.setattr("backends.installation.frameworks.version", lambda _: numpy)
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
     said = diagnose_absence(framework, (3, 11, 2))
-    extra = f"pip install 'parallel-core[{framework}]'"
-    if needs is None:
-        assert said == Diagnosis(f"{framework} is not installed", extra)
-        return
-    assert said == Diagnosis(
-        f"{framework} is not installed; it needs NumPy {needs}, and so an environment of its own beside {other}, which "
-        f"`compare` takes by --python {framework}={framework}-alone/bin/python",
-        f"python3 -m venv {framework}-alone && {framework}-alone/bin/{extra}",
-    )
+    folder = "" if needs is None else f"python3 -m venv {framework}-alone && {framework}-alone/bin/"
+    assert said.command == f"{folder}pip install 'parallel-core[{framework}]'"
+    assert (f"NumPy {needs}, and so an environment of its own beside {other}, " in said.cause) == (needs is not None)
+    assert (f"--python {framework}={framework}-alone/bin/python" in said.cause) == (needs is not None)

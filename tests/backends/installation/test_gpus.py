@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from backends.installation.frameworks import list_gpus
-from backends.installation.gpus import Gpu, Gpus
+from backends.installation.frameworks import Gpu, Gpus, installation_of
 
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
 
@@ -42,38 +41,32 @@ def fake_torch(
     monkeypatch.setitem(sys.modules, "torch", module)
 
 
-def test_gpus_are_listed_with_their_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_s_gpus_are_listed_with_their_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_torch(monkeypatch, 3)
-    gpus = list_gpus("torch")
-    assert gpus.cuda == "CUDA 12.6"
+    gpus = installation_of("torch").gpus()
+    assert (gpus.cuda, gpus.failure, gpus.page_locked) == ("CUDA 12.6", None, None)
     assert gpus.devices[0] == Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", peers=(1,))
     assert [gpu.peers for gpu in gpus.devices] == [(1,), (0,), ()]
-
-
-def test_a_driver_that_is_too_old_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_torch(monkeypatch, 0, warning=TOO_OLD)
-    failure = list_gpus("torch").failure
-    assert failure is not None
-    assert failure.diagnosis is not None
-    assert failure.diagnosis.command.endswith("/whl/cu118")
-
-
-@pytest.mark.parametrize("warning", ["", "CUDA initialization: Found no NVIDIA driver on your system."])
-def test_no_gpu_is_no_failure(monkeypatch: pytest.MonkeyPatch, warning: str) -> None:
-    fake_torch(monkeypatch, 0, warning=warning)
-    assert list_gpus("torch") == Gpus("CUDA 12.6")
-
-
-def test_a_cpu_build_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_torch(monkeypatch, 1, cuda=None)
-    assert list_gpus("torch") == Gpus()
-
-
-def test_memory_that_cannot_be_page_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_torch(monkeypatch, 1, lockable=False)
-    failure = list_gpus("torch").page_locked
-    assert failure is not None
-    assert "OS call failed" in failure.reason
+    locked = installation_of("torch").gpus().page_locked
+    assert locked is not None
+    assert "OS call failed" in locked.cause
+    # A CPU build is not asked.
+    fake_torch(monkeypatch, 1, cuda=None)
+    assert installation_of("torch").gpus() == Gpus()
+
+
+@pytest.mark.parametrize(
+    ("warning", "command"),
+    [("", None), ("CUDA initialization: Found no NVIDIA driver on your system.", None), (TOO_OLD, "/whl/cu118")],
+)
+def test_no_gpu_is_no_failure_but_an_old_driver_is(
+    monkeypatch: pytest.MonkeyPatch, warning: str, command: str | None
+) -> None:
+    fake_torch(monkeypatch, 0, warning=warning)
+    gpus = installation_of("torch").gpus()
+    assert (gpus.cuda, gpus.devices) == ("CUDA 12.6", ())
+    assert (gpus.failure is None) if command is None else str(gpus.failure).endswith(command)
 
 
 @pytest.mark.parametrize(("cuda", "devices"), [(False, ()), (True, (Gpu(0, None, 2**30, None),))])
@@ -84,4 +77,4 @@ def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool, devices: tupl
         MXNetError=RuntimeError,
     )
     monkeypatch.setitem(sys.modules, "mxnet", module)
-    assert list_gpus("mxnet").devices == devices
+    assert installation_of("mxnet").gpus().devices == devices

@@ -12,8 +12,8 @@ import backends
 from backends import BackendError, Device
 from backends.jax.meeting import Meeting
 from backends.process_groups import Group, GroupedBackend, join, rendezvous
+from backends.process_groups.addresses import free_port
 from backends.process_groups.agreement import COMPARED_EXCHANGES
-from parallel_core.jobs.addresses import free_port
 
 __all__ = ["end", "start"]
 

@@ -7,50 +7,37 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends import Array, Backend, ComputationError
+import backends
+from backends import Array, Backend, BackendError, ComputationError
 
 ONES = np.ones(3, np.float32)
 FACTOR = 1.0
 
 
-@pytest.fixture
-def traced(jax_backend: Backend) -> Callable[..., int]:
-    """Launch a function several times, and return how often it was called."""
+class Counter:
+    """Counts calls. It is captured by identity: what it has counted is no part of a program."""
 
-    def count(make: Callable[[list[int]], Callable[..., Array]], *args: Any, times: int = 3) -> int:
-        calls: list[int] = []
-        told = _Calls(calls)
-        for _ in range(times):
-            jax_backend.launch(make(told), *args)  # type: ignore[arg-type]
-        return len(calls)
+    calls = 0
 
-    return count
+    def __call__(self) -> None:
+        self.calls += 1
 
 
-class _Calls:
-    """A list of calls that is captured by identity: its contents are no part of a program."""
-
-    def __init__(self, calls: list[int]) -> None:
-        self._calls = calls
-
-    def append(self, call: int) -> None:
-        self._calls.append(call)
-
-
-def test_a_function_that_a_loop_makes_anew_is_compiled_once(jax_backend: Backend, traced: Callable[..., int]) -> None:
-    ops = jax_backend.ops
-    x = jax_backend.asarray(ONES, jax_backend.devices[0])
-    assert traced(lambda calls: lambda x: calls.append(1) or ops.add(x, 1.0), x) == 1
-
-
-def test_each_shape_and_device_is_compiled(jax_backend: Backend) -> None:
-    calls = _Calls(counted := [])
-    ops = jax_backend.ops
+def test_a_function_that_is_made_anew_is_compiled_once_for_each_shape_and_device(jax_backend: Backend) -> None:
+    count, ops = Counter(), jax_backend.ops
     for device in jax_backend.devices:
         for length in (2, 3, 2):
             x = jax_backend.asarray(np.ones(length, np.float32), device)
-            jax_backend.launch(lambda x: calls.append(1) or ops.add(x, 1.0), x)
-    assert len(counted) == 4
+            jax_backend.launch(lambda x: count() or ops.add(x, 1.0), x)
+    assert count.calls == 4
+
+
+def test_a_rate_that_changes_compiles_nothing_anew(jax_backend: Backend) -> None:
+    count, ops = Counter(), jax_backend.ops
+    x = jax_backend.asarray(ONES, jax_backend.devices[0])
+    for rate in (0.5, 0.25, np.float64(0.125)):
+        jax_backend.launch(lambda x, rate: count() or ops.multiply(x, rate), x, rate)
+    assert count.calls == 1
 
 
 def values(backend: Backend, functions: "list[Callable[..., Array]]", *args: Any) -> list[float]:
@@ -58,39 +45,21 @@ def values(backend: Backend, functions: "list[Callable[..., Array]]", *args: Any
     return [float(backend.to_numpy(backend.launch(fn, x, *args))[0]) for fn in functions]
 
 
-def test_a_number_that_is_captured_is_not_frozen(jax_backend: Backend) -> None:
+def test_what_is_captured_is_not_frozen(jax_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number, that of a partial function, an item of a list or of an array of NumPy, and a global name."""
     ops = jax_backend.ops
     assert values(jax_backend, [lambda x, k=k: ops.multiply(x, k) for k in (2.0, 3.0)]) == [2, 3]
     assert values(jax_backend, [partial(lambda k, x: ops.multiply(x, k), k) for k in (4.0, 5.0)]) == [4, 5]
-    kept = [6.0]
-    fn = lambda x: ops.multiply(x, kept[0])  # noqa: E731
-    first = values(jax_backend, [fn])
-    kept[0] = 7.0
-    assert (first, values(jax_backend, [fn])) == ([6], [7])
-
-
-def test_a_global_name_and_an_array_of_numpy_are_not_frozen(
-    jax_backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ops = jax_backend.ops
-    by_global = lambda x: ops.multiply(x, FACTOR)  # noqa: E731
-    first = values(jax_backend, [by_global])
+    kept, numbers = [1.0], np.array([1.0])
+    functions: list[Callable[..., Array]] = [
+        lambda x: ops.multiply(x, kept[0]),
+        lambda x: ops.multiply(x, numbers[0]),
+        lambda x: ops.multiply(x, FACTOR),
+    ]
+    assert values(jax_backend, functions) == [1, 1, 1]
+    kept[0], numbers[0] = 6.0, 7.0
     monkeypatch.setitem(globals(), "FACTOR", 8.0)
-    assert (first, values(jax_backend, [by_global])) == ([1], [8])
-    numbers = np.array([9.0])
-    by_array = lambda x: ops.multiply(x, numbers[0])  # noqa: E731
-    first = values(jax_backend, [by_array])
-    numbers[0] = 10.0
-    assert (first, values(jax_backend, [by_array])) == ([9], [10])
-
-
-def test_a_rate_that_changes_compiles_nothing_anew(jax_backend: Backend) -> None:
-    calls = _Calls(counted := [])
-    ops = jax_backend.ops
-    x = jax_backend.asarray(ONES, jax_backend.devices[0])
-    for rate in (0.5, 0.25, np.float64(0.125)):
-        jax_backend.launch(lambda x, rate: calls.append(1) or ops.multiply(x, rate), x, rate)
-    assert len(counted) == 1
+    assert values(jax_backend, functions) == [6, 7, 8]
 
 
 def test_a_function_may_decide_on_a_number(jax_backend: Backend) -> None:
@@ -120,16 +89,12 @@ def test_a_label_that_is_none_is_found_when_the_program_has_run(jax_backend: Bac
 def test_a_unit_does_all_of_its_operations(jax_backend: Backend) -> None:
     import jax
 
-    from backends.jax.tracing import KEEPING_BARRIERS
+    from backends.jax.compiling import KEEPING_BARRIERS
 
     ops = jax_backend.ops
     unit = ops.as_unit(lambda x: tuple(ops.matmul(x, x) for _ in range(3)))
     compiled = jax.jit(unit, compiler_options=KEEPING_BARRIERS).lower(np.ones((2, 2), np.float32)).compile()
     assert compiled.as_text().count(" dot(") == 3
-
-
-def test_what_compiling_took_is_said_with_the_scheduler(jax_backend: Backend) -> None:
-    assert "programs compiled in" in jax_backend.scheduler
 
 
 @pytest.mark.parametrize(
@@ -141,22 +106,20 @@ def test_what_compiling_took_is_said_with_the_scheduler(jax_backend: Backend) ->
     ],
 )
 def test_what_cannot_be_had_is_refused(require: Callable[[str], None], options: dict[str, Any], message: str) -> None:
-    import backends
-    from backends import BackendError
-
     require("jax")
     with pytest.raises(BackendError, match=message):
         backends.load("jax", **options)
 
 
 def test_compiling_is_no_part_of_a_budget(jax_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once, and said with the scheduler."""
     from backends.jax import compiling
 
     told: list[float] = []
     monkeypatch.setattr(compiling, "tell_compiling", told.append)
     x = jax_backend.asarray(ONES, jax_backend.devices[0])
-    values = [lambda x: jax_backend.ops.multiply(x, 11.0)] * 3
-    for fn in values:
-        jax_backend.wait(jax_backend.launch(fn, x))
+    for _ in range(3):
+        jax_backend.wait(jax_backend.launch(lambda x: jax_backend.ops.multiply(x, 11.0), x))
     assert len(told) == 1
     assert told[0] > 0
+    assert "programs compiled in" in jax_backend.scheduler

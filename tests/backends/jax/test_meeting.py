@@ -11,8 +11,7 @@ import pytest
 from backends.errors import ComputationError
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups import GroupError
-from backends.process_groups.addresses import connect_to
-from parallel_core.jobs.addresses import free_port
+from backends.process_groups.addresses import connect_to, free_port
 
 Returned = TypeVar("Returned")
 HERE = "127.0.0.1"
@@ -67,12 +66,10 @@ def test_who_is_none_of_the_ranks_is_sent_away(greeting: bytes) -> None:
 
     def be(rank: int) -> tuple[str, ...]:
         if rank:
-            while True:
-                try:
+            stranger = None
+            while stranger is None:
+                with suppress(ConnectionRefusedError):
                     stranger = connect_to(HERE, port, SECONDS)
-                    break
-                except ConnectionRefusedError:
-                    continue
             with stranger:
                 stranger.sendall(greeting)
                 # What rank 0 has not read when it hangs up comes back as a reset, even before the end is sent.
@@ -95,10 +92,9 @@ def test_a_rank_that_leaves_is_named_to_rank_0_and_rank_0_to_the_others() -> Non
 
     first, left, other = meeting_of(3, program, free_port(HERE))
     assert left.exception() is None
-    with pytest.raises(GroupError, match=r"^rank 1 has gone while the ranks were joining$"):
-        first.result()
-    with pytest.raises(GroupError, match=r"^rank 0 has gone while the ranks were joining$"):
-        other.result()
+    for found, gone in ((first, 1), (other, 0)):
+        with pytest.raises(GroupError, match=rf"^rank {gone} has gone while the ranks were joining$"):
+            found.result()
 
 
 @pytest.mark.parametrize(("rank", "absent"), [(0, "1, 2"), (1, "0")])

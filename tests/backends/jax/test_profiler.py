@@ -9,7 +9,7 @@ from pathlib import Path
 
 from backends import Backend
 from backends.jax import profiler
-from backends.jax.names import parse_program, program_name
+from backends.jax.profiler import parse_program, program_name
 from backends.profiling import case_text, read_trace, run_profiler
 from backends.profiling.perfetto import OWN_KEY, write_timeline
 from backends.profiling.threads_of_trace import count_unlinked

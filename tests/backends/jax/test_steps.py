@@ -1,8 +1,7 @@
 """With `step-compiled` what is launched becomes one program for each step, and gives the numbers that launches give."""
 
-import threading
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,28 +87,27 @@ def test_training_gives_the_same_numbers_as_without(load: Load, devices: int) ->
     assert losses[-1] < losses[0]
 
 
-def test_a_training_step_on_one_device_is_one_program(load: Load, programs: Programs) -> None:
-    for variant, per_step in (("step-compiled", 1), ("launch-compiled", 2)):
-        backend = load(1, variant)
-        kept = train(backend)
-        backend.waitall()
-        assert len(programs) == per_step * STEPS
-        programs.clear()
-        del kept
-
-
-def test_an_exchange_divides_a_step_where_the_devices_meet(load: Load, programs: Programs) -> None:
-    backend = load(2)
-    kept = train(backend)
+@pytest.mark.parametrize(
+    ("variant", "devices", "steps", "enqueued"),
+    [
+        ("launch-compiled", 1, 4, ["cpu:1"] * 8),
+        ("step-compiled", 1, 4, ["cpu:1"] * 4),
+        # Devices meet in an exchange. The second's update and next gradients are one program; the sum is the first's.
+        ("step-compiled", 2, 4, ["cpu:2"] * 5),
+    ],
+)
+def test_a_training_step_on_a_device_is_one_program(
+    load: Load, programs: Programs, variant: str, devices: int, steps: int, enqueued: list[str]
+) -> None:
+    backend = load(devices, variant)
+    kept = train(backend, steps)
     backend.waitall()
-    of_second = [arrays for device, arrays in programs if device == "cpu:2"]
-    # Its update and the next step's gradients are one program, and the sum is the other device's.
-    assert len(of_second) == STEPS + 1
+    assert [device for device, _ in programs if device == f"cpu:{devices}"] == enqueued
     del kept
 
 
 def test_values_that_were_used_and_dropped_are_no_outputs(load: Load, programs: Programs) -> None:
-    backend = load(1)
+    backend = load()
     kept = train(backend, steps=2)
     backend.waitall()
     # A loss and a parameter, and the guard that the second step needs: no gradient is in memory.
@@ -122,15 +120,20 @@ def ones(backend: Backend, device: int = 0) -> Array:
 
 
 def test_a_launch_is_computed_whose_values_nobody_used_or_kept(load: Load, programs: Programs) -> None:
-    backend = load(1)
+    backend = load()
     backend.launch(backend.ops.add, ones(backend), 1.0)
     backend.waitall()
     assert programs == [("cpu:1", 1)]
 
 
 def test_nothing_is_enqueued_before_a_value_is_needed(load: Load, programs: Programs) -> None:
+    """Its shape, dtype and device are known before."""
     backend = load(2)
     ops = backend.ops
+    parts = backend.launch(ops.split, ones(backend, 1), [1, 2])
+    assert [(part.shape, part.dtype, backend.device_of(part)) for part in parts] == [
+        ((length,), np.float32, backend.devices[1]) for length in (1, 2)
+    ]
     x = ones(backend)
     y = backend.launch(ops.multiply, backend.launch(ops.add, x, 1.0), 3.0)
     backend.wait(backend.asarray(np.ones(2), backend.devices[0]))
@@ -144,33 +147,29 @@ def test_nothing_is_enqueued_before_a_value_is_needed(load: Load, programs: Prog
     assert len(programs) == 1
 
 
-def test_a_step_ends_where_a_function_is_launched_again(load: Load, programs: Programs) -> None:
-    backend = load(1)
+def test_a_step_ends_where_a_function_is_launched_again_and_has_a_longest_length(
+    load: Load, programs: Programs
+) -> None:
+    from backends.jax.steps import MOST_LAUNCHES
+
+    backend = load()
     ops = backend.ops
     x = ones(backend)
-    kept = [x]
     for _ in range(3):
         for fn in (ops.add, ops.multiply, lambda a, b: ops.add(ops.multiply(a, b), b)):
-            kept.append(backend.launch(fn, kept[-1], 1.0))
+            x = backend.launch(fn, x, 1.0)
     assert len(programs) == 2
     backend.waitall()
     assert len(programs) == 3
-
-
-def test_a_step_has_a_longest_length(load: Load, programs: Programs) -> None:
-    from backends.jax.steps import MOST_LAUNCHES
-
-    backend = load(1)
-    ops = backend.ops
     x = ones(backend)
     for k in range(2 * MOST_LAUNCHES + 1):
         x = backend.launch(lambda x, k=float(k): ops.add(x, k), x)
-    assert len(programs) == 2
+    assert len(programs) == 5
     assert backend.to_numpy(x)[0] == 1 + sum(range(2 * MOST_LAUNCHES + 1))
 
 
 def test_numbers_and_arrays_may_be_others_in_each_step(load: Load) -> None:
-    backend = load(1)
+    backend = load()
     ops = backend.ops
     first, second = ones(backend), backend.launch(ops.add, ones(backend), 1.0)
     values = []
@@ -180,17 +179,8 @@ def test_numbers_and_arrays_may_be_others_in_each_step(load: Load) -> None:
     assert [value[0] for value in backend.to_numpy(tuple(values))] == [4, 8, 5]
 
 
-def test_a_value_has_its_shape_before_it_is_computed(load: Load, programs: Programs) -> None:
-    backend = load(1)
-    parts = backend.launch(backend.ops.split, ones(backend), [1, 2])
-    assert [(part.shape, part.dtype, backend.device_of(part)) for part in parts] == [
-        ((length,), np.float32, backend.devices[0]) for length in (1, 2)
-    ]
-    assert programs == []
-
-
 def test_a_wrong_label_is_an_error_at_the_next_wait(load: Load, programs: Programs) -> None:
-    backend = load(1)
+    backend = load()
     _, weight = train(backend, steps=1, labels=(0, 1, 2, 3))
     assert programs == []
     with pytest.raises(ComputationError, match="jax on cpu:1: ValueError: cross_entropy takes labels from 0 to 2"):
@@ -200,7 +190,7 @@ def test_a_wrong_label_is_an_error_at_the_next_wait(load: Load, programs: Progra
 
 
 def test_shapes_that_do_not_fit_are_an_error_at_the_launch(load: Load, programs: Programs) -> None:
-    backend = load(1)
+    backend = load()
     x = backend.launch(backend.ops.add, ones(backend), 1.0)
     with pytest.raises(ComputationError, match="jax on cpu:1"):
         backend.launch(backend.ops.matmul, x, x)
@@ -217,7 +207,7 @@ def test_values_of_two_devices_do_not_meet_in_a_launch(load: Load) -> None:
 
 
 def test_a_unit_is_a_program_by_itself(load: Load, programs: Programs) -> None:
-    backend = load(1)
+    backend = load()
     ops = backend.ops
     unit = ops.as_unit(lambda x: ops.add(ops.add(x, 1.0), 1.0))
     x = backend.launch(ops.multiply, ones(backend), 2.0)
@@ -228,7 +218,7 @@ def test_a_unit_is_a_program_by_itself(load: Load, programs: Programs) -> None:
 
 
 def test_threads_record_steps_of_their_own(load: Load) -> None:
-    backend = load(1)
+    backend = load()
     ops = backend.ops
     shared = backend.launch(ops.add, ones(backend), 1.0)
     found: dict[int, float] = {}
@@ -243,17 +233,14 @@ def test_threads_record_steps_of_their_own(load: Load) -> None:
                 backend.waitall()
         found[number] = float(backend.to_numpy(x)[0])
 
-    threads = [threading.Thread(target=partial(work, number)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     # Even ones: times 0 and plus 1; odd ones: plus 1 twice.
     assert found == {0: 1.0, 1: 42.0, 2: 1.0, 3: 42.0}
 
 
 def test_a_step_s_span_has_the_names_of_its_functions(load: Load, tmp_path: Path) -> None:
-    backend = load(1)
+    backend = load()
     train(backend, steps=2)
     backend.waitall()
     path = tmp_path / "trace.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.cuda_wheels import MXNET_CUDA_PACKAGE, WHEELS
+from backends.installation.cuda_libraries import MXNET_CUDA_PACKAGE, WHEELS
 from backends.installation.frameworks import diagnose
 from tests.conftest import RunPython
 

@@ -1,11 +1,14 @@
 """The verbs of several processes: each row lands on one device of one rank, and sums are of all devices."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
+from backends import Backend, ComputationError
 from backends.process_groups import Group, GroupedBackend
+from backends.protocol import VERBS
 from tests.backends.process_groups.threads import together
 
 
@@ -58,3 +61,18 @@ def test_exchanges_are_counted_when_they_are_launched() -> None:
 
     together(1, program)
     assert counted == [1, 2, 3]
+
+
+def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_between() -> None:
+    def program(group: Group) -> None:
+        backend = grouped(group, (2,))
+        inner = backend.inner
+        for name in {*Backend.__annotations__, *VERBS} - set(vars(GroupedBackend)):
+            assert getattr(backend, name) == getattr(inner, name), name
+        x = backend.asarray(np.ones(2), backend.devices[0])
+        with pytest.raises(ComputationError):
+            backend.launch(backend.ops.matmul, x, x)
+        with pytest.raises(ComputationError, match="refuses further work"):
+            backend.wait(x)
+
+    together(1, program)

@@ -15,6 +15,14 @@ TORCHRUN = {
     "MASTER_ADDR": "10.0.0.1",
     "MASTER_PORT": "29500",
 }
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "MASTER_ADDR": "10.0.0.1",
+    "MASTER_PORT": "29500",
+}
 PS_LITE = {
     "DMLC_ROLE": "worker",
     "DMLC_NUM_WORKER": "4",
@@ -28,12 +36,24 @@ def test_no_job_is_no_rendezvous() -> None:
     assert rendezvous({"PATH": "/bin", "MASTER_ADDR": "10.0.0.1"}) is None
 
 
-def test_torchrun_s_variables() -> None:
-    assert rendezvous(TORCHRUN) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
+@pytest.mark.parametrize(
+    "environment",
+    # A job of torchrun's or of ours within one of mpirun's is itself.
+    [TORCHRUN, MPIRUN, TORCHRUN | {name: "9" for name in MPIRUN if name.startswith("OMPI")}],
+)
+def test_torchrun_s_and_mpirun_s_variables(environment: dict[str, str]) -> None:
+    assert rendezvous(environment) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
 
 
-def test_ps_lite_s_variables_alone_leave_the_rank_to_its_scheduler() -> None:
-    assert rendezvous(PS_LITE) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
+@pytest.mark.parametrize("missing", [name for name in MPIRUN if not name.endswith("COMM_WORLD_RANK")])
+def test_half_a_job_of_mpirun_s_is_refused(missing: str) -> None:
+    with pytest.raises(BackendError):
+        rendezvous({name: value for name, value in MPIRUN.items() if name != missing})
+
+
+@pytest.mark.parametrize("others", [{}, MPIRUN])
+def test_ps_lite_s_variables_alone_leave_the_rank_to_its_scheduler(others: dict[str, str]) -> None:
+    assert rendezvous(PS_LITE | others) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
 
 
 def test_ps_lite_s_place_and_our_rank() -> None:

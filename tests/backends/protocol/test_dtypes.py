@@ -13,17 +13,18 @@ SUMMED = ("float32", "float64", "int32", "int64", "uint8")
 DTYPES = (*SUMMED, "bool")
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
-orders: st.SearchStrategy[Callable[[np.ndarray], np.ndarray]] = st.sampled_from(
-    [
-        np.ascontiguousarray,
-        np.asfortranarray,
-        np.transpose,
-        lambda x: x[(slice(None, None, -1),) * x.ndim],
-        lambda x: np.repeat(x, 2, axis=-1)[..., ::2] if x.ndim else x,
-        lambda x: np.broadcast_to(x, x.shape),
-        lambda x: x.astype(x.dtype.newbyteorder()),
-    ]
-)
+ORDERS: list[Callable[[np.ndarray], np.ndarray]] = [
+    np.ascontiguousarray,
+    np.asfortranarray,
+    np.transpose,
+    lambda x: x[(slice(None, None, -1),) * x.ndim],
+    lambda x: np.repeat(x, 2, axis=-1)[..., ::2] if x.ndim else x,
+    lambda x: np.broadcast_to(x, x.shape),
+    lambda x: x.astype(x.dtype.newbyteorder()),
+    # A number of NumPy, if it has no dimensions.
+    lambda x: x[()],
+]
+orders = st.sampled_from(ORDERS)
 
 
 def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -34,6 +35,14 @@ def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
     assert isinstance(found, np.ndarray)
     assert (found.dtype, found.shape) == (expected.dtype.newbyteorder("="), expected.shape)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_arrays_of_every_order_are_loaded(backend: Backend) -> None:
+    # Few of them are drawn below.
+    for order in ORDERS:
+        for shape in ((), (1,), (3,), (2, 3), (0, 3)):
+            x = order(numbers("int32", shape))
+            assert_same(backend.to_numpy(backend.asarray(x, backend.devices[0])), x)
 
 
 @given(dtype=st.sampled_from(DTYPES), shape=shapes, order=orders)

@@ -27,32 +27,23 @@ def arrays_know_devices(backend: Backend) -> bool:
     return backend.name == "mxnet" or backend.engine == "async"
 
 
-def test_a_failure_surfaces_when_it_is_waited_for(backend: Backend) -> None:
+@pytest.mark.parametrize(
+    "find",
+    [
+        lambda backend, made: backend.wait(made),
+        lambda backend, made: backend.waitall(),
+        lambda backend, made: backend.to_numpy(made),
+        lambda backend, made: backend.to_numpy(
+            backend.launch(backend.ops.relu, backend.copy_to(made, backend.devices[1]))
+        ),
+    ],
+    ids=["wait", "waitall", "to_numpy", "a dependent on another device"],
+)
+def test_a_failure_surfaces_when_it_is_waited_for(backend: Backend, find: Callable[[Backend, Array], object]) -> None:
     x = array(backend)
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*\w+Error"):
-        backend.wait(backend.launch(failing(backend), x))
-
-
-def test_a_failure_surfaces_at_waitall(backend: Backend) -> None:
-    x = array(backend)
-    with pytest.raises(ComputationError, match=backend.name):
-        kept = backend.launch(failing(backend), x)
-        backend.waitall()
-        del kept
-
-
-def test_a_failure_surfaces_when_it_is_read(backend: Backend) -> None:
-    x = array(backend)
-    with pytest.raises(ComputationError, match=backend.name):
-        backend.to_numpy(backend.launch(failing(backend), x))
-
-
-def test_a_failure_passes_on_to_what_depends_on_it_on_another_device(backend: Backend) -> None:
-    x = array(backend)
-    with pytest.raises(ComputationError, match=backend.name):
         made = backend.launch(failing(backend), x)
-        copy = backend.copy_to(made, backend.devices[1])
-        backend.to_numpy(backend.launch(backend.ops.relu, copy))
+        find(backend, made)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Who may share memory with whom: what is consumed changes nothing that was made, read or launched before."""
 
 from collections.abc import Callable
-from itertools import combinations
 
 import numpy as np
 import psutil
@@ -92,17 +91,6 @@ def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared
     np.testing.assert_array_equal(backend.to_numpy(made[0][0]), value)
 
 
-def test_numpy_s_gradients_lie_in_different_memory(backend: Backend) -> None:
-    if backend.name != "numpy":
-        pytest.skip("only NumPy's arrays tell")
-    for loss in losses(backend.ops).values():
-        x = ONES.copy()
-        value, gradients = backend.launch(backend.ops.value_and_grad(loss), (x, x))
-        for first, second in combinations((x, value, *gradients), 2):
-            assert not np.shares_memory(first, second)
-        assert all(gradient.flags.writeable for gradient in gradients)
-
-
 def test_what_was_launched_before_reads_the_old_contents_by_every_name(backend: Backend) -> None:
     ops, device = backend.ops, backend.devices[0]
     whole = backend.asarray(np.zeros(2 * LENGTH, dtype=np.float32), device)
@@ -140,31 +128,6 @@ def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(ba
         buffer = backend.copy_to(x, second, out=buffer)
     backend.waitall()
     assert own.memory_info().rss - before < count / 2 * 4 * size
-
-
-def test_a_part_beside_a_consumed_one_stays_usable(backend: Backend) -> None:
-    device = backend.devices[0]
-    whole = backend.asarray(np.arange(2 * LENGTH, dtype=np.float32), device)
-    halves = backend.launch(lambda x: backend.ops.split(x, (LENGTH, LENGTH)), whole)
-    consume(backend, halves[0], (LENGTH,))
-    np.testing.assert_array_equal(backend.to_numpy(halves[1]), np.arange(LENGTH, 2 * LENGTH))
-
-
-@pytest.mark.parametrize("overlap", [lambda ops, x: (x, x), lambda ops, x: (x, ops.flatten(x))])
-def test_a_sum_of_what_overlaps_itself_is_an_error_or_right(
-    backend: Backend, overlap: Callable[[Ops, Array], Array]
-) -> None:
-    x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    made = [
-        backend.launch(lambda x: overlap(backend.ops, x), backend.asarray(x, device)) for device in backend.devices[:2]
-    ]
-    try:
-        sums = [backend.to_numpy(total) for total in backend.allreduce(made)]
-    except BackendError:
-        return
-    for total in sums:
-        for found in total:
-            np.testing.assert_array_equal(found, 2 * x)
 
 
 def test_one_value_cannot_stand_for_two_devices(backend: Backend) -> None:

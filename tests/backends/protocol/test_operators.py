@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, ComputationError, Ops
@@ -43,14 +43,6 @@ def test_labels_of_every_integer_dtype_count(
     assert found == np.count_nonzero(scores.argmax(1) == labels)
 
 
-def test_short_labels_reach_all_classes_that_they_can_name(backend: Backend) -> None:
-    scores = np.zeros((1, 300), dtype=np.float32)
-    scores[0, 255] = 50
-    labels = np.array([255], dtype=np.uint8)
-    loss = backend.to_numpy(backend.launch(backend.ops.cross_entropy, *on_device(backend, scores, labels)))
-    np.testing.assert_allclose(loss, 0, atol=1e-4)
-
-
 def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backend) -> None:
     scores = np.zeros((2, 301), dtype=np.float32)
     scores[:, 300] = 1
@@ -58,7 +50,9 @@ def test_a_label_that_only_looks_alike_in_a_short_dtype_is_wrong(backend: Backen
     assert backend.to_numpy(backend.launch(backend.ops.count_correct, *on_device(backend, scores, labels))) == 0
 
 
-@pytest.mark.parametrize(("label", "dtype"), [(3, "int32"), (-1, "int64"), (-3, "int32"), (255, "uint8")])
+@pytest.mark.parametrize(
+    ("label", "dtype"), [(3, "int32"), (-1, "int64"), (-3, "int32"), (255, "uint8"), (-100, "int64"), (2**40, "int64")]
+)
 def test_a_label_of_no_class_counts_as_wrong_and_has_no_loss(backend: Backend, label: int, dtype: str) -> None:
     scores = np.array([[0, 0, 1], [0, 0, 1]], dtype=np.float32)
     values = on_device(backend, scores, np.array([2, label], dtype=dtype))
@@ -177,18 +171,6 @@ def test_shapes_that_do_not_fit_are_errors(load: Callable[[int], Backend], name:
             pytest.fail(f"{name} takes {[x.shape for x in arrays]}")
 
 
-@given(rows=st.integers(1, 4), count=st.integers(0, 4), classes=st.integers(1, 3))
-@pytest.mark.parametrize("name", ["cross_entropy", "count_correct"])
-def test_there_is_one_label_for_each_row(
-    load: Callable[[int], Backend], name: str, rows: int, count: int, classes: int
-) -> None:
-    assume(rows != count)
-    backend = load(1)
-    loaded = [backend.asarray(x, backend.devices[0]) for x in (ones(rows, classes), labels(count))]
-    with pytest.raises(ComputationError):
-        backend.wait(backend.launch(getattr(backend.ops, name), *loaded))
-
-
 def squared(ops: Ops, x: Array) -> Array:
     return ops.total(ops.multiply(x, x))
 
@@ -276,16 +258,6 @@ def test_operands_of_two_dtypes_are_an_error(load: Callable[[int], Backend]) -> 
         x, y = (backend.asarray(np.ones((2, 2), dtype), backend.devices[0]) for dtype in ("f4", "f8"))
         with pytest.raises(ComputationError):
             backend.wait(backend.launch(getattr(backend.ops, name), x, y))
-
-
-def test_lengths_that_are_not_the_vector_s_are_an_error(load: Callable[[int], Backend]) -> None:
-    backend = load(1)
-
-    def divide(x: Array) -> Array:
-        return backend.ops.split(x, (1, 4))
-
-    with pytest.raises(ComputationError):
-        backend.wait(backend.launch(divide, backend.asarray(np.ones(2), backend.devices[0])))
 
 
 def test_what_an_unused_parameter_holds_does_not_matter(backend: Backend) -> None:

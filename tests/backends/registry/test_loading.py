@@ -11,6 +11,7 @@ import pytest
 import backends
 from backends import BackendError
 from backends.installation.frameworks import diagnose_absence
+from backends.registry import title
 from tests.conftest import FRAMEWORKS, RunPython
 
 
@@ -200,3 +201,17 @@ def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
     require(name)
     done = run_python(LOADED_TWICE.format(name=name, engine=engine, library=library))
     assert done.stdout == "({2}, 2) ({1}, 1, 1)\n"
+
+
+def test_readers_know_each_framework_by_its_own_name_and_others_by_that_of_the_option() -> None:
+    titles = {"jax": "JAX", "mxnet": "MXNet", "numpy": "NumPy", "torch": "PyTorch"}
+    assert {name: title(name) for name in backends.names() if name in titles} == titles
+    assert title("mine") == "mine"
+
+
+def test_an_offer_by_a_small_name_is_refused_in_a_line(run_python: RunPython, tmp_path: Path) -> None:
+    plug_in(tmp_path, "plug-in", "mine = plug_in:offer")
+    (tmp_path / "plug_in.py").write_text("from backends.registry import Offer\noffer = Offer('plug_in:load')\n")
+    code = "import backends\ntry: backends.load('mine')\nexcept backends.BackendError as error: print(error)"
+    said = run_python(code, PYTHONPATH=str(tmp_path)).stdout
+    assert said == "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals\n"

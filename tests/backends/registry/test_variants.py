@@ -70,11 +70,6 @@ def test_what_cpus_do_not_have_is_refused_there_alone(name: str) -> None:
         check_device_kinds("torch", CPU, [name])
 
 
-def test_gpus_have_the_others() -> None:
-    check_device_kinds("torch", GPU, ["copy-on-own-queue", ON_COMPUTE_QUEUE, "tf32", "tf32-off", "graph-replay"])
-    check_device_kinds("mxnet", GPU, ["copy-on-own-queue", "bulk-on", "bulk-off"])
-
-
 @given(st.lists(st.sampled_from([variant.name for variant in variants_of("mxnet")]), max_size=8))
 def test_what_differs_from_the_defaults_is_kept_in_one_order(names: list[str]) -> None:
     chosen = [variant for variant in variants_of("mxnet") if variant.name in names]
@@ -142,11 +137,12 @@ except backends.BackendError as error:
 
 
 def test_a_plug_in_brings_variants_of_its_own(run_python: RunPython, tmp_path: Path) -> None:
-    group = "[parallel_core.variants]\nmine = mine_variants:VARIANTS"
-    plug_in(tmp_path, "plug-in", f"mine = plug_in:MineBackend\n{group}")
+    plug_in(tmp_path, "plug-in", "mine = mine_variants:OFFER")
     (tmp_path / "mine_variants.py").write_text(
         """
+from backends.registry import Offer
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, Variant
+OFFER = Offer("plug_in:MineBackend", variants="mine_variants:VARIANTS")
 VARIANTS = (
     Variant("lazy-off", "laziness", "It computes at once.", default=True),
     Variant("lazy-on", "laziness", "It computes in the end: look for nothing.", elsewhere="only mine is lazy"),
@@ -248,29 +244,6 @@ def test_a_buffer_is_not_overwritten_before_its_readers_are_done(
     gate.set()
     assert on_compute_queue.to_numpy(late).sum() == 2
     assert on_compute_queue.to_numpy(copy).sum() == 4
-
-
-def test_a_source_is_not_overwritten_before_its_copy_is_made(on_compute_queue: Backend, gate: threading.Event) -> None:
-    first, second = on_compute_queue.devices
-    x, y = ones(on_compute_queue, 0), on_compute_queue.launch(lambda b: 2 * b, ones(on_compute_queue, 1))
-    occupy(on_compute_queue, 0, gate)
-    copy = on_compute_queue.copy_to(x, second)
-    overwritten = on_compute_queue.copy_to(y, first, x)
-    time.sleep(0.1)
-    gate.set()
-    assert on_compute_queue.to_numpy(copy).sum() == 2
-    assert on_compute_queue.to_numpy(overwritten).sum() == 4
-
-
-def test_an_allreduce_waits_for_copies_on_compute_queues(on_compute_queue: Backend, gate: threading.Event) -> None:
-    x, y = ones(on_compute_queue, 0), ones(on_compute_queue, 1)
-    occupy(on_compute_queue, 0, gate)
-    copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1])
-    sums = on_compute_queue.allreduce([x, y])
-    time.sleep(0.1)
-    gate.set()
-    assert on_compute_queue.to_numpy(copy).sum() == 2
-    assert [on_compute_queue.to_numpy(total).sum() for total in sums] == [4, 4]
 
 
 @pytest.mark.parametrize(

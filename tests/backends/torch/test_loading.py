@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
 import backends
 from backends import Backend, BackendError
-from backends.torch.loading import class_for
+from backends.torch import class_path
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,9 @@ def test_the_class_is_chosen_by_engine_and_devices(
     backend, _ = on_made_up_gpus(names)
     assert type(backend).__name__ == ("EagerTorch" if engine == "sync" else asynchronous)
     assert backend.engine == engine
-    assert type(backend) is class_for(backend.engine, {device.kind for device in backend.devices})
+    assert backend.scheduler.endswith("are streams on one GPU, and share it") == ("/" in names)
+    path = class_path(backend.engine, {device.kind for device in backend.devices})
+    assert type(backend) is resolve_name(path)
 
 
 @pytest.fixture
@@ -36,8 +39,8 @@ def made_up_torch(require: Callable[[str], None], monkeypatch: pytest.MonkeyPatc
     from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
 
     torch = MadeUpTorch(1, 0)
-    monkeypatch.setattr("backends.torch.loading.import_framework", lambda *_, **__: torch)
-    monkeypatch.setattr("backends.torch.loading.reason_against", lambda *_: "")
+    monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: torch)
+    monkeypatch.setattr("backends.torch.backend.reason_against", lambda *_: "")
     # So that what a test leaves there is taken back.
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")

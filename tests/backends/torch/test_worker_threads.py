@@ -43,15 +43,6 @@ def test_waiting_for_one_device_is_not_waiting_for_another(torch_backend: Backen
     assert not gate.is_set()
 
 
-def test_waiting_for_a_result_is_not_waiting_for_what_was_launched_later(
-    torch_backend: Backend, gate: threading.Event
-) -> None:
-    y = torch_backend.launch(torch_backend.ops.add, ones(torch_backend, 0), 1.0)
-    torch_backend.launch(behind(gate), ones(torch_backend, 0))
-    assert torch_backend.to_numpy(torch_backend.wait(y)).sum() == 4
-    assert not gate.is_set()
-
-
 def test_copies_go_on_while_both_devices_compute(torch_backend: Backend, gate: threading.Event) -> None:
     x = ones(torch_backend, 0)
     for device in (0, 1):

@@ -1,28 +1,44 @@
-"""A benchmark's findings become a table and a file."""
+"""A benchmark's findings become a table and a file, and its targets are met, missed, or undecided."""
 
+import importlib
 import json
+import pkgutil
 from dataclasses import replace
+from operator import sub
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+import benchmarks
+from benchmarks import run_all
 from benchmarks.harness import findings
 from benchmarks.harness.side_by_side import Measured
-from benchmarks.harness.targets import Finding
+from benchmarks.harness.targets import Finding, Target, by_round, scaled
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.benchmarks.synthetic import REPORT
 
 
-def test_the_page_has_a_row_for_each_finding_and_says_where_it_comes_from(tmp_path: Path) -> None:
-    findings.write(REPORT, tmp_path / "made-up", rounds=3, quick=False)
-    lines = (tmp_path / "made-up.md").read_text().splitlines()
-    assert "| good | 2.10 (2.05–2.20) × | ≥ 2 | met |" in lines
-    assert "| bad | 1.30 (1.20–1.40) × | ≤ 1.02 | missed |" in lines
-    assert "| rate | 1,234 images/s |  |  |" in lines
-    assert lines[-1] == "A note."
-    assert "torch 2 (MKL 2024.2), commit " in lines[2]
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "verdict"),
+    [
+        ("at least", 2.0, 2.2, "met"),
+        ("at least", 1.9, 2.2, "undecided"),
+        ("at least", 1.7, 1.9, "missed"),
+        ("at most", 1.7, 2.0, "met"),
+        ("at most", 1.9, 2.2, "undecided"),
+        ("at most", 2.1, 2.2, "missed"),
+        ("at least", float("-inf"), float("inf"), "undecided"),
+    ],
+)
+def test_a_target_is_met_or_missed_by_the_whole_interval(kind: str, low: float, high: float, verdict: str) -> None:
+    assert Target(kind, 2.0).verdict(Interval((low + high) / 2, low, high)) == verdict  # type: ignore[arg-type]
+
+
+def test_figures_are_made_round_by_round() -> None:
+    assert scaled(by_round(sub, [3.0, 4.0, 5.0], [4.0, 5.0, 6.0]), 10) == Interval(-10, -10, -10)
 
 
 @given(st.sampled_from(REPORT.findings), st.floats(0.1, 10), st.floats(0, 1))
@@ -32,8 +48,11 @@ def test_a_finding_is_read_as_it_was_written(finding: Finding, estimate: float, 
         assert Finding.from_json(json.loads(json.dumps(one.as_json()))) == one
 
 
-def test_a_missed_target_is_written_and_no_failure(tmp_path: Path) -> None:
-    command = findings.benchmark("made-up", rounds=3)(lambda rounds, quick: REPORT)
+def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(tmp_path: Path) -> None:
+    kernels = [[f"OpenBLAS, {core_type} kernels", "oneDNN"] for core_type in ("Haswell", "Prescott", "Haswell")]
+    more = [Measured({}, {}, {}, {"mxnet": some}) for some in kernels]
+    report = replace(REPORT, processes={**REPORT.processes, "B": more})
+    command = findings.benchmark("made-up", rounds=3)(lambda rounds, quick: report)
     done = CliRunner().invoke(command, ["--out", str(tmp_path / "new")])
     assert done.exit_code == 0
     assert "1 targets met, 1 missed, 0 undecided" in done.output
@@ -41,16 +60,37 @@ def test_a_missed_target_is_written_and_no_failure(tmp_path: Path) -> None:
     assert [one["verdict"] for one in written["findings"]] == ["met", "missed", None]
     assert written["findings"][2]["low"] is None
     assert written["processes"]["A"][0]["seconds"] == {"a": [1.0]}
-    assert {"machine", "command", "versions", "kernels", "rounds"} <= set(written)
+    assert {"machine", "command", "versions", "rounds"} <= set(written)
     assert {"commit", "processor", "cores"} <= set(written["machine"])
-    assert written["kernels"] == {"torch": ["MKL 2024.2"]}
-    assert (tmp_path / "new" / "made-up.md").read_text() in done.output
+    of_mxnet = ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"]
+    assert written["kernels"] == {"torch": ["MKL 2024.2"], "mxnet": of_mxnet}
+    page = (tmp_path / "new" / "made-up.md").read_text()
+    assert page in done.output
+    lines = page.splitlines()
+    assert "| good | 2.10 (2.05–2.20) × | ≥ 2 | met |" in lines
+    assert "| bad | 1.30 (1.20–1.40) × | ≤ 1.02 | missed |" in lines
+    assert "| rate | 1,234 images/s |  |  |" in lines
+    assert lines[-1] == "A note."
+    assert "torch 2 (MKL 2024.2), commit " in lines[2]
 
 
-def test_kernels_of_all_processes_are_named_once() -> None:
-    processes = {
-        side: [Measured({}, {}, {}, kernels={"mxnet": [f"OpenBLAS, {core_type} kernels", "oneDNN"]})]
-        for side, core_type in {"A": "Haswell", "B": "Prescott", "C": "Haswell"}.items()
-    }
-    kernels = replace(REPORT, processes=processes).kernels
-    assert kernels == {"mxnet": ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"]}
+def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
+    found = {"findings": [finding.as_json() for finding in REPORT.findings]}
+    text = run_all.summary({"one": found, "two": None})
+    assert "one: missed: bad: 1.3 ×, at most 1.02" in text
+    assert "two: FAILED" in text
+    assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: two")
+
+
+@pytest.mark.parametrize("name", [*run_all.NAMES, "training/network", "processes"])
+def test_every_benchmark_has_the_shared_options(name: str) -> None:
+    options = {option.name for option in importlib.import_module(f"benchmarks.{name.replace('/', '.')}").main.params}
+    assert options == {"out", "rounds", "quick"}
+
+
+def test_every_module_can_be_imported() -> None:
+    """What a process of its own imports, no other test does."""
+    pytest.importorskip("torch")
+    modules = pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")
+    for name in (module.name for module in modules if not module.name.startswith("benchmarks.plain.mxnet")):
+        importlib.import_module(name)

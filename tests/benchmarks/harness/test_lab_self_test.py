@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.harness.lab_self_test import MOST_FALSE, NOISES, count
-from benchmarks.harness.lab_truths import TRUTHS, Truth
+from benchmarks.harness.lab_self_test import MOST_FALSE, NOISES, TRUTHS, Truth, count
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
 

@@ -1,28 +1,106 @@
-"""Variants run in interleaved rounds, and their times become ratios."""
+"""Variants run in interleaved rounds, one after the other or in turns, and their times become ratios."""
 
 import json
+import os
+import sys
+from pathlib import Path
+from statistics import median
 
 import click
 import pytest
 
+from backends.host import available_cores
 from benchmarks.harness import side_by_side
-from benchmarks.harness.side_by_side import Measured, Variant
-from parallel_core.measurement.confidence_intervals import Interval
+from benchmarks.harness.side_by_side import Measured, Variant, paired, ratio_of_turns, read_answer, take_turns
 from parallel_core.system.subprocesses import Outcome
 from tests.benchmarks.synthetic import measured
 
+two_cores = pytest.mark.skipif(available_cores() < 2, reason="one core is compared with two")
+WORKER = """
+import json, os, sys
+from benchmarks.harness.side_by_side import turns
+log, name = sys.argv[1:]
+core, taken, problems = min(os.sched_getaffinity(0)), [], []
+for turn in turns() if name.islower() else [1]:
+    with open(log, "a") as file:
+        print(name, turn, len(os.sched_getaffinity(0)), file=file)
+    if name == "dies":
+        sys.exit("its last words")
+    if name == "babbles":
+        print("what?", flush=True)
+    if name.startswith("DISTURBED") and len(open(log).readlines()) <= int(name[-1]):
+        problems = ["it was too fast"]
+    taken.append(turn + 10 * core)
+cases = [{"name": case, "seconds": taken} for case in ("epoch", "processor")]
+print(json.dumps({"cases": cases, "metrics": {"core": core}, "versions": {}, "problems": problems}))
+"""
 
-def test_pairs_are_neighbours_in_a_process_so_that_drift_falls_on_both() -> None:
+
+def variant(log: Path, name: str, **more: str) -> Variant:
+    """Make a worker that takes turns if its name has small letters."""
+    return Variant(name, (sys.executable, "-c", WORKER, str(log), name), **more)  # type: ignore[arg-type]
+
+
+@two_cores
+@pytest.mark.parametrize(("names", "turns"), [("ab", 3), ("AB", 0)])
+def test_rounds_are_interleaved_and_one_core_changes_with_the_round(names: str, turns: int, tmp_path: Path) -> None:
+    first, second = names
+    log = tmp_path / "log"
+    given = take_turns([variant(log, first), variant(log, second, cores="one")], 2, turns)
+    lines = [f"{on} {turn} {cores}" for turn in range(1, max(1, turns) + 1) for on, cores in ((first, 2), (second, 1))]
+    assert log.read_text().splitlines() == 2 * lines
+    assert [len(one.seconds["epoch"]) for one in given[first]] == 2 * [max(1, turns)]
+    assert [one.figures["core"] for one in given[second]] == sorted(os.sched_getaffinity(0))[:2]
+
+
+@two_cores
+def test_of_processes_on_each_core_the_slower_one_counts_and_processors_add_up(tmp_path: Path) -> None:
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    (together,) = take_turns([variant(tmp_path / "log", "a", cores="each")], 1, turns=2)["a"]
+    assert sorted((tmp_path / "log").read_text().splitlines()) == ["a 1 1", "a 1 1", "a 2 1", "a 2 1"]
+    assert together.seconds == {
+        "epoch": (1 + 10 * second, 2 + 10 * second),
+        "processor": (2 + 10 * (first + second), 4 + 10 * (first + second)),
+    }
+
+
+@two_cores
+@pytest.mark.parametrize(
+    ("name", "turns", "reason"),
+    [
+        ("dies", 1, "its last words"),
+        ("babbles", 1, "said 'what.' in place of 'done'"),
+        ("DISTURBED 3", 0, "it was too fast"),
+    ],
+)
+def test_what_fails_three_times_ends_all(name: str, turns: int, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(click.ClickException, match=f"{name}: .*{reason}"):
+        take_turns([variant(tmp_path / "log", name)], 1, turns)
+    assert len((tmp_path / "log").read_text().splitlines()) == side_by_side.ATTEMPTS
+
+
+@two_cores
+def test_what_is_disturbed_twice_is_replaced(tmp_path: Path) -> None:
+    assert len(take_turns([variant(tmp_path / "log", "DISTURBED 2")], 1)["DISTURBED 2"]) == 1
+
+
+@two_cores
+def test_what_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "DEADLINE", 0.5)
+    monkeypatch.setattr(side_by_side, "ATTEMPTS", 1)
+    with pytest.raises(click.ClickException, match=r"x: gave no result within 0.5 s and was killed"):
+        take_turns([Variant("x", ("sleep", "60"))], 1)
+
+
+def test_pairs_are_neighbours_and_a_disturbed_turn_changes_no_ratio_of_the_fastest() -> None:
     drifting = [measured(ours=(1.1 * d, 2.2 * d, 4.4 * d), plain=(d, 2 * d, 4 * d)) for d in (1.0, 1.5, 0.5)]
-    ratio = side_by_side.paired(drifting, "ours", "plain")
+    ratio = paired(drifting, "ours", "plain")
     assert (ratio.low, ratio.estimate, ratio.high) == pytest.approx((1.1, 1.1, 1.1))
-
-
-def test_rounds_are_paired_for_ratios_and_differences() -> None:
-    ratio = side_by_side.ratio_by_round([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
-    difference = side_by_side.difference_by_round([3.0, 4.0, 5.0], [4.0, 5.0, 6.0])
-    assert (ratio.low, ratio.high) == pytest.approx((2, 2))
-    assert side_by_side.scaled(difference, 10) == Interval(-10, -10, -10)
+    ours = [measured(epoch=(1.0, 9.0, 1.5)), measured(epoch=(3.0, 4.0, 8.0))]
+    others = [measured(epoch=(5.0, 2.0, 8.0)), measured(epoch=(6.0, 6.0, 6.0))]
+    fastest, medians = (ratio_of_turns(of, ours, others) for of in (min, median))
+    assert (fastest.low, fastest.estimate, fastest.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert medians.estimate == pytest.approx((1.5 / 5.0 * 4.0 / 6.0) ** 0.5)
 
 
 def test_a_case_is_found_by_the_beginning_of_its_name_if_that_is_unique() -> None:
@@ -42,15 +120,13 @@ ANSWER = {"cases": [{"name": "a", "seconds": [1.0]}], "metrics": {"m": 2.0}, "ve
 
 def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
     library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": "Haswell", "threads": 1}
-    product = {"size": 512, "gflop_per_s": 48.7}
-    backend = {"name": "mxnet", "version": "1.9.1", "kernels": [library], "product": product}
-    assert side_by_side.read_answer(outcome(**ANSWER), "x") == Measured({"a": (1.0,)}, {"m": 2.0}, {"torch": "2"})
-    ours = outcome(**{**ANSWER, "backend": backend})
-    read = side_by_side.read_answer(ours, "x")
+    backend = {"name": "mxnet", "version": "1.9.1", "kernels": [library], "product": {"size": 512, "gflop_per_s": 48.7}}
+    named = {**ANSWER, "kernels": {"torch": ["MKL 2024.2"]}}
+    of_worker = Measured({"a": (1.0,)}, {"m": 2.0}, {"torch": "2"}, {"torch": ["MKL 2024.2"]})
+    assert read_answer(outcome(**named), "x") == of_worker
+    read = read_answer(outcome(**ANSWER, backend=backend), "x")
     assert (read.versions, read.figures) == ({"mxnet": "1.9.1"}, {"m": 2.0, "product_gflop_per_s": 48.7})
     assert read.kernels == {"mxnet": ["OpenBLAS 0.3.13, Haswell kernels"]}
-    named = outcome(**{**ANSWER, "kernels": {"torch": ["MKL 2024.2"]}})
-    assert side_by_side.read_answer(named, "x").kernels == {"torch": ["MKL 2024.2"]}
 
 
 @pytest.mark.parametrize(
@@ -59,40 +135,18 @@ def test_answers_of_workers_and_of_the_command_line_are_read() -> None:
         (outcome(1, **{**ANSWER, "problems": ["7 is not 8"]}), "wrong result: 7 is not 8"),
         (outcome(3, **{**ANSWER, "problems": ["the whole was quicker than a part"]}), "the whole was quicker"),
         (outcome(1), "it said this"),
-        (outcome(-9, timed_out=True), "killed"),
+        (outcome(-9, timed_out=True, **ANSWER), "killed"),
         (Outcome(0, "no JSON", "", False), "x: "),
     ],
 )
 def test_a_wrong_result_and_a_failure_end_a_benchmark(gave: Outcome, said: str) -> None:
     with pytest.raises(click.ClickException, match=said):
-        side_by_side.read_answer(gave, "x")
+        read_answer(gave, "x")
 
 
-def test_rounds_are_interleaved_and_one_core_changes_with_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[tuple[str, set[int]]] = []
-
-    async def supervise(command: tuple[str, ...], _: float, cores: set[int]) -> Outcome:
-        ran.append((command[0], cores))
-        return outcome(**ANSWER)
-
-    monkeypatch.setattr(side_by_side, "supervise", supervise)
-    monkeypatch.setattr(side_by_side, "core_numbers", lambda: [3, 5, 7])
-    found = side_by_side.take_turns([Variant("A", ("a",)), Variant("B", ("b",), "one")], 2)
-    assert ran == [("a", {3, 5}), ("b", {3}), ("a", {3, 5}), ("b", {5})]
-    assert [len(of) for of in found.values()] == [2, 2]
-
-
-@pytest.mark.parametrize(("disturbed", "right"), [(2, True), (3, False)])
-def test_a_disturbed_process_is_replaced_twice(monkeypatch: pytest.MonkeyPatch, disturbed: int, right: bool) -> None:
-    given = iter([outcome(1, **{**ANSWER, "problems": ["it was too fast"]})] * disturbed + [outcome(**ANSWER)])
-
-    async def supervise(command: tuple[str, ...], _: float, cores: set[int]) -> Outcome:  # noqa: ARG001
-        return next(given)
-
-    monkeypatch.setattr(side_by_side, "supervise", supervise)
-    monkeypatch.setattr(side_by_side, "core_numbers", lambda: [0, 1])
-    if right:
-        assert len(side_by_side.take_turns([Variant("A", ("a",))], 1)["A"]) == 1
-    else:
-        with pytest.raises(click.ClickException, match="it was too fast"):
-            side_by_side.take_turns([Variant("A", ("a",))], 1)
+def test_processes_that_did_the_same_work_must_agree() -> None:
+    agreeing, off = (Measured({}, {"loss": loss}, {}) for loss in (1.0, 1.001))
+    side_by_side.refuse_disagreement({"a": [agreeing], "b": [agreeing]}, "loss")
+    for wrong in (off, Measured({}, {"loss": float("nan")}, {})):
+        with pytest.raises(click.ClickException, match="the loss is"):
+            side_by_side.refuse_disagreement({"a": [agreeing], "b": [wrong]}, "loss")

@@ -1,8 +1,8 @@
 """The catalogues of the pages and of the theme, and the glossary, as the tests read them."""
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po
@@ -13,16 +13,14 @@ LOCALES = ROOT / "docs" / "locales"
 DOMAINS = ("guides", "sphinx")
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """What one message of the pages is in one language."""
 
     message: str
     translation: str
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """A term: how English writes it, and its words in a language, any of which may stand for it."""
 
     english: tuple[str, ...]

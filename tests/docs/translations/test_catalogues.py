@@ -13,7 +13,6 @@ from tests.docs.translations.markup import markup
 from tests.tree import ROOT
 
 IN_EACH = pytest.mark.parametrize("language", LANGUAGES)
-OF_EACH = pytest.mark.parametrize("domain", DOMAINS)
 
 
 def test_there_is_one_for_each_language() -> None:
@@ -22,22 +21,12 @@ def test_there_is_one_for_each_language() -> None:
 
 
 @IN_EACH
-@OF_EACH
-def test_it_says_which_language_it_is_in(language: str, domain: str) -> None:
-    assert catalogue(language, domain).locale_identifier == language
-
-
-@IN_EACH
-def test_nothing_is_missing(language: str) -> None:
+def test_nothing_is_missing_fuzzy_or_obsolete(language: str) -> None:
     assert [entry.message for entry in entries(language) if not entry.translation.strip()] == []
-
-
-@IN_EACH
-@OF_EACH
-def test_nothing_is_fuzzy_or_obsolete(language: str, domain: str) -> None:
-    read = catalogue(language, domain)
-    assert [message.id for message in read if message.id and message.fuzzy] == []
-    assert [*read.obsolete] == []
+    for read in (catalogue(language, domain) for domain in DOMAINS):
+        assert read.locale_identifier == language
+        assert [message.id for message in read if message.id and message.fuzzy] == []
+        assert [*read.obsolete] == []
 
 
 @IN_EACH

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import LANGUAGES
+from tests.docs.pages import LANGUAGES, Page, read
 from tests.docs.translations.fonts import characters, declared, installed
-from tests.docs.translations.reading import Page, read
 from tests.tree import tracked
 
 pytestmark = pytest.mark.long
@@ -31,7 +30,7 @@ def built(language: str, site: Path) -> Path:
 
 def pages(site: Path) -> Iterator[tuple[str, Page]]:
     for path in sorted(site.rglob("*.html")):
-        yield str(path.relative_to(site)), read(path.read_text())
+        yield str(path.relative_to(site)), read(path)
 
 
 def test_the_languages_are_those_of_the_catalogues() -> None:
@@ -40,19 +39,15 @@ def test_the_languages_are_those_of_the_catalogues() -> None:
     assert {*translations.LANGUAGES} == {*LANGUAGES, translations.SOURCE}
 
 
-def test_each_page_says_its_language(built: Path, language: str) -> None:
+def test_each_guide_is_there_on_each_framework_in_its_language_and_what_is_not_translated_is_not_built(
+    built: Path, language: str
+) -> None:
     assert {page.language for _, page in pages(built)} == {tag_of(language)}
-
-
-def test_each_guide_is_there_on_each_framework(built: Path) -> None:
+    assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
     guides = {path.name for path in tracked("docs/tutorials", suffix=".ipynb")}
     assert guides
     for folder in ("tutorials", "tutorials/on-mxnet"):
         assert {path.with_suffix(".ipynb").name for path in (built / folder).glob("*.html")} >= guides
-
-
-def test_what_is_not_translated_is_not_built(built: Path) -> None:
-    assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
 
 
 def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) -> None:
@@ -66,17 +61,17 @@ def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) 
 
 
 def test_english_pages_lead_to_the_same_page_or_to_the_first_one(site: Path) -> None:
-    guide = read((site / "tutorials" / "automatic-parallelism.html").read_text())
+    guide = read(site / "tutorials" / "automatic-parallelism.html")
     assert guide.switch["ko"]["href"] == "../ko/tutorials/automatic-parallelism.html"
-    reference = read((site / "reference" / "index.html").read_text())
+    reference = read(site / "reference" / "index.html")
     assert reference.switch["ko"]["href"] == "../ko/index.html"
     assert "aria-current" in reference.switch["en"]
     assert [*reference.alternates()] == []
 
 
 def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
-    page = read((built / "tutorials" / "asynchronous-computation.html").read_text())
-    assert "../../exercises/barriers.html" in [link["href"] for link in page.links]
+    page = read(built / "tutorials" / "asynchronous-computation.html")
+    assert "../../exercises/barriers.html" in page.links
 
 
 def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: str) -> None:

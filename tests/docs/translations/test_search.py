@@ -1,4 +1,4 @@
-"""The search of each translated site finds what its readers would look for, and nothing that is not there."""
+"""The search of each site, opened from a folder, finds what its readers would look for, and nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +32,7 @@ def search(browser: "Browser", site: Path, query: str) -> Visit:
 @pytest.mark.parametrize(
     ("language", "query"),
     [
+        ("", "overlap_efficiency"),
         ("ko", "장치"),
         ("ko", "비동기 엔진"),
         ("ko", "waitall"),

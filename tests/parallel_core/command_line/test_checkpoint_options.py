@@ -56,7 +56,6 @@ def test_bad_requests_and_damaged_files_are_one_line_each(tmp_path: Path) -> Non
     assert train(*options).returncode == 0
     path = tmp_path / FILE
     for arguments, status, told in (
-        (("--checkpoint-steps", "3"), 2, "--checkpoint-steps needs --checkpoint DIR"),
         (options, 2, f"{path} exists: add --resume to go on from it, or remove it"),
         ((*options, "--resume", "--lr", "0.1"), 2, "the checkpoint was trained with --lr 0.2, and not 0.1"),
     ):

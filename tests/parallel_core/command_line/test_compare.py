@@ -119,11 +119,17 @@ def test_rounds_are_interleaved_and_sizes_chosen_once(interleaved: Path) -> None
     assert len({json.dumps(result["parameters"]) for result in results}) == 1
 
 
-def test_the_sizes_of_a_saved_comparison_are_taken_over(
+def test_saved_sizes_are_taken_over_and_json_has_standard_output_to_itself(
     like_it: "tuple[subprocess.CompletedProcess[str], Path]",
 ) -> None:
-    (result,) = cells(like_it[1])["overlap numpy sync"]["results"]
+    done, folder = like_it
+    (result,) = cells(folder)["overlap numpy sync"]["results"]
     assert (result["parameters"]["copies"], result["parameters"]["size"]) == (7, 100)  # type: ignore[index]
+    assert json.loads(done.stdout) == json.loads((folder / "comparison.json").read_text())
+    assert "Copies hidden" in done.stderr
+    # The folder is named by the time.
+    assert folder.name.startswith("comparison-2")
+    assert f"Report:  runs/{folder.name}/report.html" in done.stderr
 
 
 def test_the_suites_are_read_by_pyperf_s_own_tools(
@@ -145,18 +151,6 @@ def test_the_suites_are_read_by_pyperf_s_own_tools(
     shown = pyperf("metadata", one)
     for key in ("framework: numpy", "engine: sync", "cpu_affinity:", "threads_per_device:", "device_cores:"):
         assert key in shown
-
-
-def test_json_has_standard_output_to_itself(like_it: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
-    done, folder = like_it
-    assert json.loads(done.stdout) == json.loads((folder / "comparison.json").read_text())
-    assert "Copies hidden" in done.stderr
-
-
-def test_the_folder_is_named_by_the_time(like_it: "tuple[subprocess.CompletedProcess[str], Path]") -> None:
-    done, folder = like_it
-    assert folder.name.startswith("comparison-2")
-    assert f"Report:  runs/{folder.name}/report.html" in done.stderr
 
 
 def test_other_work_than_the_saved_comparison_s_is_refused(
@@ -252,13 +246,8 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     python = interpreter(tmp_path / "python", f"sleep 1000 & echo $! > {note}; wait")
     folder = tmp_path / "out"
     arguments = ["building-blocks", *ON_NUMPY, "--backends", backends, "--python", f"torch={python}"]
-    run = subprocess.Popen(
-        [*COMPARE, *arguments, "--out", str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    command, pipe = [*COMPARE, *arguments, "--out", str(folder)], subprocess.PIPE
+    run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     while run.poll() is None and not (note.exists() and note.read_text().endswith("\n")):
         time.sleep(0.1)
     run.send_signal(number)
@@ -282,37 +271,6 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
         time.sleep(0.05)
     else:
         pytest.fail("a process was left behind")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nonsense"], "unknown experiment 'nonsense' (known: async, barriers, "),
-        (["--backends", "nonsense"], "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
-        (["--backends", "torch,torch"], "'torch,torch' names one backend twice"),
-        (["--engines", "lazy"], "unknown engine 'lazy' (known: async, sync)"),
-        (["--rounds", "0"], "0 is not in the range 1<=x"),
-        (["--deadline", "soon"], "'soon' is not a positive number"),
-        (["--minutes", "0"], "'0' is not a positive number"),
-        (["--device-kind", "tpu"], "unknown device kind 'tpu' (known: auto, cpu, gpu)"),
-        (["--python", "torch"], "'torch' is not of the form NAME=PATH"),
-        (["--python", "torch=/nowhere/python"], "'/nowhere/python' is not a program that can be run"),
-        (["--python", "numpy=python3"], "--python names 'numpy', which is not compared"),
-        (["--python", "torch=/bin/false"], "/bin/false cannot run parallel-core (it said nothing)"),
-        (["--out", "/dev/null/x"], "cannot make the folder /dev/null/x"),
-        (["--like", "/nowhere"], "cannot read /nowhere: No such file or directory"),
-        (["--like", "/dev/null"], "/dev/null is not a comparison that parallel-core compare wrote"),
-        (["--json", "/nowhere/x.json"], "cannot write to /nowhere/x.json"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(
-    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = program("compare", *arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_results_is_left_alone(program: RunProgram, tmp_path: Path) -> None:

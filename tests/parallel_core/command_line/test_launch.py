@@ -3,16 +3,15 @@
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 import pytest
 
 from backends import ComputationError
+from backends.process_groups.addresses import free_port
 from parallel_core.command_line.launch import launch
 from parallel_core.errors import RequestError
-from parallel_core.jobs.addresses import free_port
-from parallel_core.jobs.job import Host, Job
+from parallel_core.jobs.job import Job
 
 MODULE = "parallel_core.command_line.launch"
 RUN = ("--", "run", "data-parallel")
@@ -42,8 +41,7 @@ def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Ask
     job = asked("--processes", "3", "--backend", "torch", *RUN, "--epochs", "2")
     program = (sys.executable, "-P", "-m", "parallel_core")
     assert job.command == (*program, "run", "data-parallel", "--epochs", "2", "--backend", "torch")
-    assert (job.hosts, job.backend, job.servers, job.timeout) == ((Host(None, 3),), "torch", 0, 30.0)
-    assert job.address == job.bind == "127.0.0.1"
+    assert (job.processes, job.backend, job.servers, job.timeout) == (3, "torch", 0, 30.0)
     assert job.port > 0
     given_there = asked("--processes", "3", *RUN, "--backend=torch")
     assert given_there.command == (*program, "run", "data-parallel", "--backend=torch")
@@ -52,36 +50,6 @@ def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Ask
 def test_only_mxnet_has_servers(asked: Asked) -> None:
     assert asked("--processes", "2", "--backend", "mxnet", *RUN).servers == 1
     assert asked("--processes", "2", "--servers", "3", *RUN, "--backend", "mxnet").servers == 3
-
-
-def test_hosts_are_read_from_a_file(asked: Asked, tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("127.0.0.1 slots=2\nsomebody@10.255.0.7 slots=2\n")
-    job = asked("--hosts", str(path), "--bind", "127.0.0.1", "--backend", "torch", *RUN)
-    assert job.hosts == (Host(None, 2), Host("somebody@10.255.0.7", 2))
-    fewer = asked("--hosts", str(path), "--bind", "127.0.0.1", "--processes", "3", "--backend", "torch", *RUN)
-    assert [host.slots for host in fewer.hosts] == [2, 1]
-    path.write_text("somebody@10.255.0.7\n")
-    elsewhere = asked("--hosts", str(path), "--python", "/there/python", "--backend", "torch", *RUN)
-    assert (elsewhere.address, elsewhere.python) == ("10.255.0.7", "/there/python")
-
-
-def test_a_wildcard_is_listened_at_only_on_a_trusted_network(asked: Asked) -> None:
-    job = asked("--processes", "2", "--bind", "0.0.0.0", "--trusted-network", "--backend", "torch", *RUN)
-    assert (job.bind, job.address) == ("0.0.0.0", "127.0.0.1")
-
-
-@pytest.mark.parametrize("name", ["0.0.0.0", "0", "0x0", "somebody@0", "everywhere"])
-def test_a_wildcard_is_refused_wherever_it_comes_from(
-    name: str, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(0, 0, 0, "", ("0.0.0.0", 0))])
-    path = tmp_path / "hosts"
-    path.write_text(f"{name}\n")
-    named = ("--bind", name.rpartition("@")[2], "--processes", "2")
-    for arguments in (("--hosts", str(path)), named):
-        with pytest.raises(RequestError, match="say --trusted-network"):
-            asked(*arguments, "--backend", "torch", *RUN)
 
 
 @pytest.mark.parametrize(
@@ -96,16 +64,7 @@ def test_a_wildcard_is_refused_wherever_it_comes_from(
         (("--processes", "2", "--backend", "keras", *RUN), "unknown backend 'keras' (known: jax, mxnet, numpy, torch)"),
         (("--processes", "2", "--servers", "2", "--backend", "torch", *RUN), "--servers are MXNet's"),
         (("--processes", "2", "--restarts", "1", "--backend", "torch", *RUN), "give --checkpoint DIR to the run"),
-        (("--processes", "2", "--bind", "0.0.0.0", "--backend", "torch", *RUN), "say --trusted-network"),
-        (
-            ("--processes", "2", "--bind", "0.0.0.0", "--trusted-network", "--backend", "mxnet", *RUN),
-            "MXNet's scheduler listens at one address alone",
-        ),
-        (("--processes", "2", "--interface", "none0", "--backend", "torch", *RUN), "no network interface 'none0'"),
-        (("--processes", "2", "--remote-shell", "", "--backend", "torch", *RUN), "names no command"),
-        (("--processes", "2", "--remote-shell", "a 'b", "--backend", "torch", *RUN), "cannot be read"),
         (("--backend", "torch", *RUN), "say how many"),
-        (("--hosts", "no-such-file", "--backend", "torch", *RUN), "cannot read no-such-file"),
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_started(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.parallel_core.jobs.own_program.recorded_programs import EXAMPLES
+from tests.parallel_core.own_program.recorded_programs import EXAMPLES
 
 Require = Callable[[str], None]
 

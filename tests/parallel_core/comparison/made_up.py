@@ -14,6 +14,8 @@ from parallel_core.system.machine import describe_machine
 MACHINE = describe_machine()
 TOGETHER = EXPERIMENTS["parallel"].case
 TIMES = {"mxnet async": 1.0, "mxnet sync": 2.0, "torch async": 0.9, "torch sync": 1.8}
+ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
+"""A second, in five processes."""
 NASTY = "<script>alert('</script>')</script> & more"
 
 PLAN = Plan(
@@ -69,6 +71,21 @@ def failed(cell: Cell, reason: str = "torch is not installed") -> CellResults:
     return CellResults(cell, failures=(FailedRun(1, reason, refused=True),))
 
 
+def times(factor: float) -> tuple[float, ...]:
+    """Return so many seconds, in five processes."""
+    return tuple(factor * seconds for seconds in ONE)
+
+
+def changed(results: CellResults, **changes: Any) -> CellResults:
+    """Return a cell's results with other fields."""
+    return replace(results, results=tuple(replace(one, **changes) for one in results.results))
+
+
+def on_other_backend(results: CellResults, **changes: Any) -> CellResults:
+    """Return a cell's results with another description of its backend."""
+    return changed(results, backend={**results.results[0].backend, **changes})
+
+
 def comparison(*cells: CellResults) -> Comparison:
     """Return a comparison of some cells."""
     return Comparison(
@@ -101,7 +118,7 @@ def every_chart() -> Comparison:
 def with_details(one: CellResults) -> CellResults:
     if one.cell.experiment == "data-parallel":
         series = {"loss": tuple(2.3 - step / 100 for step in range(60)), "test_accuracy": (0.1, 0.5)}
-        return replace(one, results=tuple(replace(one_result, series=series, data=NASTY) for one_result in one.results))
+        return changed(one, series=series, data=NASTY)
     if one.cell.experiment == "allreduce":
         curves = {
             "bytes": (4096.0, 2.0**22),
@@ -111,7 +128,7 @@ def with_details(one: CellResults) -> CellResults:
             "share_of_copy_bound star": (0.5, 0.1),
             "share_of_copy_bound native": (0.75, 0.75),
         }
-        return replace(one, results=tuple(replace(one_result, series=curves) for one_result in one.results))
+        return changed(one, series=curves)
     if one.cell.experiment == "async":
         model = {
             "dispatch_fraction": 0.01,

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from parallel_core.comparison.account import account_of, systematic_errors, time_difference
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
-from tests.parallel_core.comparison.made_up import TOGETHER, comparison, measured, parallel
+from tests.parallel_core.comparison.made_up import ONE, TOGETHER, comparison, measured, parallel
 
-ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
 PARTS = {"operations": 0.6, "overhead": 0.2, "transfer": 0.1}
 

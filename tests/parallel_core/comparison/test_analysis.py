@@ -15,14 +15,17 @@ from parallel_core.measurement import confidence_intervals
 from parallel_core.measurement.answer import Answer
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
-from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
+from tests.parallel_core.comparison.made_up import (
+    ONE,
+    changed,
+    comparison,
+    every_chart,
+    failed,
+    measured,
+    parallel,
+    times,
+)
 from tests.parallel_core.report.pages import with_bare_times
-
-ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
-
-
-def times(factor: float) -> tuple[float, ...]:
-    return tuple(factor * seconds for seconds in ONE)
 
 
 def cells_of(compared: Comparison) -> tuple[CellAnalysis, ...]:
@@ -63,13 +66,10 @@ def test_invalid_results_are_not_counted() -> None:
 
 
 def test_a_cell_of_which_nothing_is_valid_is_invalid() -> None:
-    one = measured(parallel("torch"), ONE[:1])
-    wrong = replace(one, results=(replace(one.results[0], problems=("differs from NumPy",)),))
+    wrong = changed(measured(parallel("torch"), ONE[:1]), problems=("differs from NumPy",))
     (cell,) = cells_of(comparison(wrong))
     assert (cell.state, cell.reason) == ("invalid", "0 of 1 runs are valid: differs from NumPy")
-
-
-def test_a_cell_of_which_half_is_invalid_is_not_judged_by_the_rest() -> None:
+    # One of which half is invalid is not judged by the rest.
     good = measured(parallel("torch"), (*ONE, *ONE))
     wrong = tuple(replace(result, problems=("too fast",)) for result in good.results[:5])
     (cell,) = cells_of(comparison(replace(good, results=(*wrong, *good.results[5:]))))
@@ -127,8 +127,7 @@ def test_a_point_of_a_curve_is_of_the_processes_that_have_it_as_a_number() -> No
 
 def test_side_by_side_each_side_answers_and_once_it_is_said_what_would_change_it() -> None:
     def answered(results: CellResults, change: str) -> CellResults:
-        answer = Answer((f"It ran on {results.cell.backend}.",), change)
-        return replace(results, results=tuple(replace(result, answer=answer) for result in results.results))
+        return changed(results, answer=Answer((f"It ran on {results.cell.backend}.",), change))
 
     mxnet, torch = (measured(Cell("parallel", name, "async"), [1.0, 1.1, 1.2]) for name in ("mxnet", "torch"))
     assert analyse(comparison(mxnet, torch)).side_by_side is None

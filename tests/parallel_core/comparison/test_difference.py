@@ -9,15 +9,19 @@ import pytest
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import compare_with_old
 from tests.conftest import RunProgram
-from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel
+from tests.parallel_core.comparison.made_up import (
+    ONE,
+    changed,
+    comparison,
+    failed,
+    measured,
+    on_other_backend,
+    parallel,
+    times,
+)
 
 HINT = "(compare --like OLD does the work of OLD)"
-ONE = (1.0, 1.002, 0.998, 1.001, 0.999)
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
-
-
-def times(factor: float) -> tuple[float, ...]:
-    return tuple(factor * seconds for seconds in ONE)
 
 
 def save(found: Comparison, folder: Path) -> str:
@@ -36,10 +40,9 @@ def test_every_case_is_held_against_what_it_was() -> None:
 
 
 def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
-    other_size = measured(TORCH, ONE)
-    results = tuple(replace(result, parameters={"size": 104, "rounds": 3}) for result in other_size.results)
+    other_size = changed(measured(TORCH, ONE), parameters={"size": 104, "rounds": 3})
     old = comparison(measured(MXNET, ONE), measured(TORCH, ONE), measured(parallel("numpy"), ONE))
-    new = comparison(failed(MXNET), replace(other_size, results=results), measured(parallel("jax"), ONE))
+    new = comparison(failed(MXNET), other_size, measured(parallel("jax"), ONE))
     found = compare_with_old(old, new)
     assert found.changes == ()
     assert found.left_out == (
@@ -53,28 +56,26 @@ def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
 def test_variants_are_other_work_and_old_results_had_none() -> None:
     old, new = measured(MXNET, ONE), measured(MXNET, times(1.1))
 
-    def with_variants(variants: list[str]) -> Comparison:
-        results = (replace(one, backend={**one.backend, "variants": variants}) for one in new.results)
-        return comparison(replace(new, results=tuple(results)))
-
-    assert compare_with_old(comparison(old), with_variants([])).changes
-    found = compare_with_old(comparison(old), with_variants(["bulk-on", "temporary-space-low"]))
+    assert compare_with_old(comparison(old), comparison(on_other_backend(new, variants=[]))).changes
+    variants = comparison(on_other_backend(new, variants=["bulk-on", "temporary-space-low"]))
+    found = compare_with_old(comparison(old), variants)
     assert found.changes == ()
     assert found.left_out == (
         f"{MXNET}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}",
     )
 
 
-def test_how_often_something_was_timed_may_differ() -> None:
-    again = measured(TORCH, ONE)
-    results = tuple(replace(result, parameters={"size": 100, "rounds": 5}) for result in again.results)
-    assert compare_with_old(comparison(measured(TORCH, ONE)), comparison(replace(again, results=results))).changes
+def test_how_often_something_was_timed_may_differ_and_images_may_not() -> None:
+    one = measured(TORCH, ONE)
+    again = changed(one, parameters={"size": 100, "rounds": 5})
+    assert compare_with_old(comparison(one), comparison(again)).changes
+    real, made_up = (comparison(changed(one, data=data)) for data in ("Fashion-MNIST from /data", "synthetic images"))
+    (reason,) = compare_with_old(real, made_up).left_out
+    assert "data was real and is synthetic" in reason
 
 
 def test_other_versions_and_machines_are_named() -> None:
-    new = measured(TORCH, ONE)
-    results = tuple(replace(result, backend={**result.backend, "version": "2.0"}) for result in new.results)
-    after = comparison(replace(new, results=results))
+    after = comparison(on_other_backend(measured(TORCH, ONE), version="2.0"))
     after = replace(after, machine={**after.machine, "processor": "another"})
     changes = compare_with_old(comparison(measured(TORCH, ONE)), after).environment_changes
     assert changes[0].endswith(" → another")
@@ -84,9 +85,7 @@ def test_other_versions_and_machines_are_named() -> None:
 def test_other_kernels_are_named_where_both_comparisons_know_theirs() -> None:
     def with_kernels(core_type: str) -> Comparison:
         library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": core_type, "threads": 1}
-        same = measured(TORCH, ONE)
-        results = (replace(result, backend={**result.backend, "kernels": [library]}) for result in same.results)
-        return comparison(replace(same, results=tuple(results)))
+        return comparison(on_other_backend(measured(TORCH, ONE), kernels=[library]))
 
     old, new = with_kernels("Prescott"), with_kernels("Haswell")
     assert compare_with_old(old, new).environment_changes == (
@@ -113,13 +112,6 @@ def test_the_check_fails_where_a_larger_slow_down_is_shown(
             "most of all parallel on torch async: on all together (× 1.10)\n"
         )
     assert program("diff", old, new).returncode == 0
-
-
-def test_json_has_standard_output_to_itself(program: RunProgram, tmp_path: Path) -> None:
-    old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
-    new = save(comparison(measured(MXNET, times(2))), tmp_path / "new")
-    (change,) = json.loads(program("diff", old, new, "--json", "-").stdout)["changes"]
-    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
 
 
 @pytest.mark.parametrize("command", ["diff", "report"])
@@ -151,8 +143,13 @@ def test_what_is_no_comparison_is_one_line_and_status_2(
     assert str(bad) in done.stderr
 
 
-def test_comparisons_with_nothing_in_common_are_one_line_and_status_2(program: RunProgram, tmp_path: Path) -> None:
+def test_json_has_standard_output_to_itself_and_nothing_in_common_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path
+) -> None:
     old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
+    slow = save(comparison(measured(MXNET, times(2))), tmp_path / "slow")
+    (change,) = json.loads(program("diff", old, slow, "--json", "-").stdout)["changes"]
+    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
     new = save(comparison(measured(TORCH, ONE)), tmp_path / "new")
     done = program("diff", old, new)
     assert done.returncode == 2
@@ -168,16 +165,6 @@ def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp
     done = program("diff", old, new, "--fail-if-slower", "5")
     assert done.returncode == 1
     assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
-
-
-def test_made_up_images_are_not_the_same_work_as_real_ones() -> None:
-    trained = measured(TORCH, ONE)
-    real, made_up = (
-        replace(trained, results=tuple(replace(result, data=data) for result in trained.results))
-        for data in ("Fashion-MNIST from /data", "synthetic images")
-    )
-    (reason,) = compare_with_old(comparison(real), comparison(made_up)).left_out
-    assert "data was real and is synthetic" in reason
 
 
 @pytest.mark.parametrize("limit", ["-1", "nan", "inf", "much"])

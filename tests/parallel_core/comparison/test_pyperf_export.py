@@ -6,7 +6,7 @@ import pytest
 
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.pyperf_export import suites
-from tests.parallel_core.comparison.made_up import comparison, failed, measured, parallel, result
+from tests.parallel_core.comparison.made_up import comparison, failed, measured, on_other_backend, parallel, result
 
 TORCH = parallel("torch")
 
@@ -22,9 +22,7 @@ def test_a_suite_holds_values_and_warm_ups_of_every_process() -> None:
 
 
 def test_devices_that_keep_to_no_core_have_suites_too() -> None:
-    found = result(TORCH, {"on all together": 1.0})
-    on_gpu = replace(found, backend={**found.backend, "cores": []})
-    one = replace(measured(TORCH, (1.0,)), results=(on_gpu,))
+    one = on_other_backend(measured(TORCH, (1.0,)), cores=[])
     assert "device_cores" not in suites(comparison(one))["torch-async"].get_benchmarks()[0].get_metadata()
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["BLOCKS", "DIES", "HIDDEN", "MakeStub", "make_plug_in", "make_stub"]
-
 BLOCKS = "import time\ntime.sleep(600)\n"
 DIES = "import os, sys\nsys.stderr.write({said!r})\nsys.stderr.flush()\nos.abort()\n"
 # Python imports this module first of all, in every process.
@@ -18,9 +16,10 @@ MakeStub = Callable[[str, str], None]
 
 
 DECLARES = """
-from backends.installation.diagnosis import Diagnosis
-from backends.installation.frameworks import Installation
+from backends.installation.frameworks import Diagnosis, Installation
+from backends.registry import Offer
 
+OFFER = Offer("own:Own", installation="own_installation:INSTALLATION")
 INSTALLATION = Installation(
     module={module!r},
     distributions="own",
@@ -38,11 +37,11 @@ def make_plug_in(make_stub: MakeStub, module: str = "", code: str = "") -> None:
     """
     make_stub("own", f"{code}\nfrom backends.numpy.backend import NumPyBackend as Own")
     make_stub("own-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
-    declared = "[parallel_core.installations]\nown = own_installation:INSTALLATION\n" if module else ""
     # Another test's has the same name.
     sys.modules.pop("own_installation", None)
     make_stub("own_installation", DECLARES.format(module=module))
-    make_stub("own-1.0.dist-info/entry_points.txt", f"[parallel_core.backends]\nown = own:Own\n{declared}")
+    entry = "own_installation:OFFER" if module else "own:Own"
+    make_stub("own-1.0.dist-info/entry_points.txt", f"[parallel_core.backends]\nown = {entry}\n")
 
 
 @pytest.fixture

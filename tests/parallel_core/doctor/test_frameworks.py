@@ -1,13 +1,24 @@
-"""Frameworks that fail, or block, are tried in a process of their own, and the failure is diagnosed."""
+"""Frameworks that fail, or block, are tried in a process of their own; what follows for kernels and comparisons."""
 
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from parallel_core.doctor.finding import Diagnosis, Finding
-from parallel_core.doctor.frameworks import examine_frameworks, try_backend
+from backends.installation.frameworks import Diagnosis
+from backends.installation.kernels import Kernels, Product
+from backends.installation.probe import Probe
+from parallel_core.doctor.finding import Finding
+from parallel_core.doctor.frameworks import (
+    Attempt,
+    examine_comparing,
+    examine_frameworks,
+    examine_kernels,
+    try_backend,
+)
+from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, cause, found
 from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, HIDDEN, MakeStub, make_plug_in
 
 DEADLINE = 60.0
@@ -15,34 +26,44 @@ DEADLINE = 60.0
 
 def examine(framework: str, deadline: float = DEADLINE) -> Finding:
     """Try one framework and return the doctor's first finding about it."""
-    return examine_frameworks([try_backend(framework, deadline)]).findings[0]
-
-
-def diagnosis(finding: Finding) -> Diagnosis:
-    assert finding.diagnosis is not None
-    return finding.diagnosis
+    return next(examine_frameworks([try_backend(framework, deadline)]))
 
 
 RAISED = "raise {error}"
 NO_FILE = "OSError('{}: cannot open shared object file: No such file or directory')"
+NO_ENGINE = "F engine.cc:48: Check failed: Cannot find Engine NaivEngine\n"
 
 
 # The messages that are known: tests/backends/installation/test_frameworks.py.
 @pytest.mark.parametrize(
-    ("framework", "error", "cause", "command"),
+    ("framework", "code", "causes", "command"),
     [
-        ("mxnet", NO_FILE.format("libcudnn.so.8"), "libcudnn.so.8", "pip install 'parallel-core[mxnet-cu112]'"),
-        ("torch", "ImportError('libtorch_cuda.so: undefined symbol: ncclCommRegister')", "NCCL", "torch-alone"),
+        (
+            "mxnet",
+            RAISED.format(error=NO_FILE.format("libcudnn.so.8")),
+            ("libcudnn.so.8",),
+            "pip install 'parallel-core[mxnet-cu112]'",
+        ),
+        # What is not known comes with a command that shows it.
+        (
+            "mxnet",
+            RAISED.format(error="ImportError('it went wrong\\nin two lines')"),
+            ("it went wrong in two lines",),
+            "backends.load('\"'\"'mxnet'\"'\"'",
+        ),
+        ("mxnet", DIES.format(said=NO_ENGINE), ("MXNET_ENGINE_TYPE=NaivEngine is none",), "unset MXNET_ENGINE_TYPE"),
+        ("torch", DIES.format(said="MKL FATAL ERROR\n"), (signal.SIGABRT.name, "MKL FATAL ERROR"), "backends.load("),
     ],
 )
-def test_an_import_that_fails_is_explained(
-    make_stub: MakeStub, framework: str, error: str, cause: str, command: str
+def test_a_framework_that_fails_is_explained(
+    make_stub: MakeStub, framework: str, code: str, causes: tuple[str, ...], command: str
 ) -> None:
-    make_stub(framework, RAISED.format(error=error))
-    finding = examine(framework)
-    assert finding.state == "broken"
-    assert cause in diagnosis(finding).cause
-    assert command in diagnosis(finding).command
+    make_stub(framework, code)
+    findings = list(examine_frameworks([try_backend(framework, DEADLINE)]))
+    # Once, and not for each engine.
+    assert [(one.name, one.state) for one in findings] == [(framework, "broken"), ("frameworks", "broken")]
+    assert all(said in cause(findings[0]) for said in causes)
+    assert command in str(found(findings)[framework][1])
 
 
 def test_a_failure_of_the_real_mxnet_is_explained(require: Callable[[str], None], make_stub: MakeStub) -> None:
@@ -50,94 +71,115 @@ def test_a_failure_of_the_real_mxnet_is_explained(require: Callable[[str], None]
     # As in Python 3.12.
     make_stub("sitecustomize", HIDDEN.format(names=["distutils"]))
     finding = examine("mxnet")
-    assert finding.state == "broken"
-    assert "which Python 3.12 removed" in diagnosis(finding).cause
+    assert (finding.state, "which Python 3.12 removed" in cause(finding)) == ("broken", True)
 
 
-def test_a_failure_is_reported_once_and_not_for_each_engine(make_stub: MakeStub) -> None:
-    make_stub("mxnet", DIES.format(said="broken"))
-    findings = examine_frameworks([try_backend("mxnet", DEADLINE)]).findings
-    assert [finding.name for finding in findings] == ["mxnet", "frameworks"]
-
-
-def test_an_unknown_failure_comes_with_a_command_that_shows_it(make_stub: MakeStub) -> None:
-    make_stub("mxnet", RAISED.format(error="ImportError('it went wrong\\nin two lines')"))
-    known = diagnosis(examine("mxnet"))
-    assert "it went wrong in two lines" in known.cause
-    assert "backends.load('\"'\"'mxnet'\"'\"'" in known.command
-
-
-def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub) -> None:
+def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
     make_stub("mxnet", BLOCKS)
     attempt = try_backend("mxnet", 2.0)
     # What blocks once would block again.
     assert len(attempt.probes) == 1
-    known = diagnosis(examine_frameworks([attempt]).findings[0])
-    assert "gave no result within 2 s and was killed" in known.cause
-    assert "faulthandler.dump_traceback_later" in known.command
-
-
-def test_a_role_that_makes_the_import_block_is_named(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_stub("mxnet", BLOCKS)
+    finding, _ = examine_frameworks([attempt])
+    assert "gave no result within 2 s and was killed" in cause(finding)
+    assert "faulthandler.dump_traceback_later" in str(found([finding])["mxnet"][1])
+    # A role would make the real one block, too.
     monkeypatch.setenv("DMLC_ROLE", "server")
-    known = diagnosis(examine("mxnet"))
-    assert "DMLC_ROLE=server" in known.cause
-    assert known.command.startswith("unset DMLC_ROLE ")
-
-
-def test_a_killed_process_is_reported_with_its_signal_and_last_line(make_stub: MakeStub) -> None:
-    make_stub("torch", DIES.format(said="Intel MKL FATAL ERROR\n"))
-    known = diagnosis(examine("torch"))
-    assert signal.SIGABRT.name in known.cause
-    assert "Intel MKL FATAL ERROR" in known.cause
-
-
-def test_an_abort_is_explained_by_what_was_said(make_stub: MakeStub) -> None:
-    make_stub("mxnet", DIES.format(said="F engine.cc:48: Check failed: Cannot find Engine NaivEngine\n"))
-    known = diagnosis(examine("mxnet"))
-    assert "MXNET_ENGINE_TYPE=NaivEngine is none of MXNet's engines" in known.cause
-    assert known.command == "unset MXNET_ENGINE_TYPE"
+    finding = examine("mxnet", 2.0)
+    assert "DMLC_ROLE=server" in cause(finding)
+    assert str(found([finding])["mxnet"][1]).startswith("unset DMLC_ROLE ")
 
 
 def test_what_is_not_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    finding = examine("torch")
-    assert finding.state == "absent"
-    assert diagnosis(finding) == Diagnosis("torch is not installed", "pip install 'parallel-core[torch]'")
+    assert found([examine("torch")]) == {"torch": ("absent", "pip install 'parallel-core[torch]'")}
 
 
 def test_without_any_framework_nothing_can_be_done() -> None:
-    section = examine_frameworks([try_backend("numpy", DEADLINE)])
-    assert [(one.name, one.state) for one in section.findings] == [("numpy", "fine"), ("frameworks", "broken")]
+    findings = found(examine_frameworks([try_backend("numpy", DEADLINE)]))
+    assert findings == {"numpy": FINE, "frameworks": ("broken", "pip install 'parallel-core[torch]'")}
 
 
-def test_a_plug_in_is_tried_with_its_own_first_engine(make_stub: MakeStub) -> None:
-    make_plug_in(make_stub)
+@pytest.mark.parametrize(("module", "text"), [("", "; its sync engine works"), ("own", " from own, built for CPUs; ")])
+def test_a_plug_in_is_tried_as_it_declares_or_with_its_own_first_engine(
+    make_stub: MakeStub, module: str, text: str
+) -> None:
+    make_plug_in(make_stub, module)
     finding = examine("own")
     assert (finding.name, finding.state, finding.figures["engines"]) == ("own", "fine", ["sync"])
-    assert finding.text.endswith("; its sync engine works")
+    assert finding.figures["distributions"] == (["own 1.0"] if module else [])
+    assert text in finding.text
 
 
-def test_a_plug_in_that_declares_its_installation_is_looked_for_as_it_says(make_stub: MakeStub) -> None:
-    make_plug_in(make_stub, module="own")
+@pytest.mark.parametrize(
+    ("module", "code", "state", "diagnosis"),
+    [
+        ("nowhere", "", "absent", Diagnosis("own is nowhere", "make own")),
+        ("own", "raise RuntimeError('it is rusty')", "broken", Diagnosis("own is rusty", "mend own")),
+    ],
+)
+def test_a_plug_in_s_failure_is_explained_as_it_declares(
+    make_stub: MakeStub, module: str, code: str, state: str, diagnosis: Diagnosis
+) -> None:
+    make_plug_in(make_stub, module, code)
     finding = examine("own")
-    assert (finding.state, finding.figures["distributions"]) == ("fine", ["own 1.0"])
-    assert finding.text.endswith(" from own, built for CPUs; its sync engine works")
-
-
-def test_a_plug_in_s_framework_that_is_not_installed_is_said_as_it_declares(make_stub: MakeStub) -> None:
-    make_plug_in(make_stub, module="nowhere")
-    finding = examine("own")
-    assert (finding.state, diagnosis(finding)) == ("absent", Diagnosis("own is nowhere", "make own"))
-
-
-def test_a_plug_in_s_failure_is_explained_as_it_says(make_stub: MakeStub) -> None:
-    make_plug_in(make_stub, module="own", code="raise RuntimeError('it is rusty')")
-    finding = examine("own")
-    assert (finding.state, diagnosis(finding)) == ("broken", Diagnosis("own is rusty", "mend own"))
+    assert (finding.state, finding.diagnosis) == (state, diagnosis)
 
 
 def test_the_engines_of_a_real_framework_work(require: Callable[[str], None]) -> None:
     require("torch")
     finding = examine("torch")
     assert (finding.state, finding.figures["engines"]) == ("fine", ["async", "sync"])
+
+
+MODERN = {"avx2", "fma"}
+
+
+def attempt(name: str, rate: float, *libraries: Kernels) -> Attempt:
+    return Attempt(name, (), (Probe(name, "sync", "1.0", kernels=libraries, product=Product(512, rate)),))
+
+
+MKL = attempt("torch", 100.0, Kernels("MKL", "2024.2", None, 1), Kernels("oneDNN", None, "AVX-512", 1))
+
+
+def test_libraries_are_named_with_their_rate_if_that_was_measured() -> None:
+    torch, own = examine_kernels([MKL, attempt("own", 60.0), MXNET, Attempt("jax", (), ())], {}, MODERN)
+    assert (torch.state, own.state, torch.figures["gflop_per_s"]) == ("fine", "fine", 100)
+    assert torch.text == "MKL 2024.2; oneDNN, AVX-512 kernels: products at 100 GFLOP/s on one core"
+    assert own.text == "products at 60 GFLOP/s on one core"
+
+
+@pytest.mark.parametrize(
+    ("core_type", "environment", "processor", "command"),
+    [
+        ("Prescott", {}, MODERN, "export OPENBLAS_CORETYPE=Haswell"),
+        ("Prescott", {"OPENBLAS_CORETYPE": "Prescott"}, MODERN, "unset OPENBLAS_CORETYPE"),
+        ("Prescott", {}, set(), "parallel-core compare parallel --quick"),
+        ("Haswell", {}, MODERN, "parallel-core compare parallel --quick"),
+    ],
+)
+def test_less_than_half_of_another_s_rate_is_doubtful(
+    core_type: str, environment: dict[str, str], processor: set[str], command: str
+) -> None:
+    slow = attempt("mxnet", 14.5, Kernels("OpenBLAS", "0.3.13", core_type, 1))
+    findings = list(examine_kernels([MKL, slow], environment, processor))
+    assert found(findings) == {"torch": FINE, "mxnet": ("doubtful", command)}
+    assert cause(findings[1]).startswith("torch multiplies matrices 6.9 × as fast (100 GFLOP/s on one core)")
+
+
+OTHER = Attempt("own", (), (Probe("own", "sync", "1.0"),))
+NUMPY = Attempt("numpy", (), (Probe("numpy", "sync", "2.0"),))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "cells"),
+    [
+        ([MXNET, TORCH], FINE),
+        ([TORCH], ("absent", "parallel-core compare --backends torch")),
+        ([OTHER, NUMPY], ("absent", "parallel-core compare --backends own")),
+        ([OTHER, TORCH, NUMPY], ("absent", "parallel-core compare --backends torch")),
+        ([Attempt("mxnet", (), ()), NUMPY], ("absent", None)),
+    ],
+)
+def test_what_could_be_compared(attempts: list[Attempt], cells: tuple[str, str | None], tmp_path: Path) -> None:
+    assert found(examine_comparing(attempts, tmp_path)) == {"cells": cells, "results": FINE}
+    assert found(examine_comparing(attempts, Path("/proc/nothing")))["results"][0] == "doubtful"

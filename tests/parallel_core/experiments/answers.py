@@ -6,12 +6,10 @@ import click
 
 from parallel_core.command_line.run import run
 from parallel_core.measurement.result import Result
-from tests.parallel_core.experiments.bounds import without_bounds
-
-__all__ = ["check_answer"]
 
 LONGEST = 220
 """Characters of a sentence, without the bounds of its figures."""
+BOUNDS = re.compile(r" \(−?[\d.,]+(?:–| … )−?[\d.,]+%?\)")
 
 
 def check_answer(result: Result) -> None:
@@ -29,7 +27,7 @@ def check_answer(result: Result) -> None:
     for sentence in sentences:
         assert re.search(r"\d", sentence), sentence
     for sentence in (*sentences, change):
-        assert len(without_bounds(sentence)) <= LONGEST, sentence
+        assert len(BOUNDS.sub("", sentence)) <= LONGEST, sentence
 
 
 def options_in(text: str) -> set[str]:

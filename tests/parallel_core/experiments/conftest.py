@@ -1,5 +1,7 @@
 """What experiments say must not depend on what else the machine does while the tests run."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,14 @@ def _unwatched_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def queueing(monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """Return a backend of one CPU device that says it queues, for what is said of engines."""
-    backend = backends.load("numpy", 1, threads_per_device=1)
+def load() -> Callable[[int], Backend]:
+    """NumPy: what an experiment does with its backend is the same on all, and `test_experiments.py` runs it on each."""
+    return partial(backends.load, "numpy", threads_per_device=1)
+
+
+@pytest.fixture
+def queueing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """Return a backend that says it queues, for what depends on that."""
     monkeypatch.setattr(backend, "name", "torch")
     monkeypatch.setattr(backend, "engine", "async")
     return backend

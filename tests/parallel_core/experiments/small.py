@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
-from parallel_core.experiments import EXPERIMENTS
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 
@@ -34,14 +32,10 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "batch-scaling": {"data": made_up(), "batch_size": 8, "steps": 2, **QUICKLY},
     "learning-rates": {"data": made_up(), "rates": (0.1, 0.2), "settings": Settings(1, 8, limit=4), "rounds": 1},
     # Shards of 4 on 3 devices: the last ones are of other lengths, and one of them is empty.
-    "evaluate": {"data": made_up(train=2000, test=27), "batch_size": 4, "train_steps": 12, "rounds": 2},
+    "evaluate": {"data": made_up(train=2000, test=27), "batch_size": 4, "train_steps": 12, "images": 27, **QUICKLY},
 }
 
 
 def small(name: str) -> dict[str, Any]:
-    """Return an experiment's options; those of one with a test module of its own stand there."""
-    if name in SMALL:
-        return dict(SMALL[name])
-    package, _, module = EXPERIMENTS[name].program.__module__.rpartition(".")
-    options: dict[str, Any] = import_module(f"tests.{package}.test_{module}").SMALL
-    return dict(options)
+    """Return an experiment's options."""
+    return dict(SMALL[name])

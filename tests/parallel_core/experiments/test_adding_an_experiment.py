@@ -101,9 +101,7 @@ def test_it_runs_from_the_command_line_and_from_python(tmp_path: Path) -> None:
 def test_it_explains_itself() -> None:
     assert "Prediction A few microseconds." in output_of("run", "one-sum", "--explain")
     assert parallel_core.explain("one-sum").question == "One sum: how long does adding two vectors take?"
-
-
-def test_a_comparison_knows_it() -> None:
+    # A comparison knows it.
     assert known_experiments(("one-sum",), with_exercises=False) == ("one-sum",)
     assert "one-sum" in known_experiments((), with_exercises=True)
 

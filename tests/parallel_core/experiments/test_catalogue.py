@@ -1,7 +1,12 @@
-"""The catalogue is true: every experiment has a command that takes the options a comparison gives it."""
+"""The catalogue is true: every experiment has a command with the options that a comparison and its text name."""
 
+import ast
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from io import StringIO
+from pathlib import Path
 
 import click
 import pytest
@@ -9,46 +14,56 @@ from rich.console import Console
 
 import parallel_core
 from parallel_core.command_line.compare import known_experiments
+from parallel_core.command_line.launch import launch
 from parallel_core.command_line.run import run
 from parallel_core.comparison.time_budget import smallest
-from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
-from parallel_core.terminal.catalogue import show_catalogue
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.terminal.explanation import show_catalogue
 from tests.parallel_core.comparison.made_up import PLAN
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 
 
+def options_of(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
 @ALL
-def test_it_has_a_command_that_takes_a_comparison_s_options(experiment: Experiment) -> None:
+def test_its_command_takes_the_options_of_a_comparison_and_of_its_sounding(experiment: Experiment) -> None:
     command = run.get_command(click.Context(run), experiment.name)
     assert command is not None
     assert command.help == experiment.question
-    known = {option for parameter in command.params for option in parameter.opts}
-    for options in experiment.options.values():
-        assert {f"--{name}" for name in (*options, *experiment.calibrated)} <= known
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        # Parsed and not run: a value that a command refuses would fail here.
-        command.make_context(experiment.name, ["--backend", "numpy", *words])
+    for mode, options in experiment.options.items():
+        assert {f"--{name}" for name in (*options, *experiment.calibrated)} <= options_of(command)
+        for given in (options, {**options, **smallest(experiment, mode)}):
+            words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+            # Parsed and not run: a value that a command refuses would fail here.
+            parsed = command.make_context(experiment.name, ["--backend", "numpy", *words]).params
+            assert given is options or parsed.get("rounds", 1) == 1
+
+
+def texts_of(experiment: Experiment) -> Iterator[str]:
+    """Yield the strings of an experiment's module, or of all files of its folder."""
+    path = Path(import_module(experiment.program.__module__).__file__ or "")
+    for file in path.parent.rglob("*.py") if path.name == "__init__.py" else [path]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
 
 
 @ALL
-@pytest.mark.parametrize("mode", ["full", "quick"])
-def test_its_command_takes_the_options_of_a_sounding(experiment: Experiment, mode: Mode) -> None:
+def test_an_option_that_its_text_names_is_one_of_its_command_or_of_launch(experiment: Experiment) -> None:
     command = run.get_command(click.Context(run), experiment.name)
     assert command is not None
-    options = {**experiment.options[mode], **smallest(experiment, mode)}
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    given = command.make_context(experiment.name, ["--backend", "numpy", *words]).params
-    assert given.get("rounds", 1) == 1
+    named = {option for text in texts_of(experiment) for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+    assert named <= options_of(command) | options_of(launch)
 
 
 @ALL
-def test_it_can_be_run_from_python(experiment: Experiment) -> None:
+def test_it_can_be_run_from_python_and_a_comparison_gives_it_as_many_devices_as_it_needs(
+    experiment: Experiment,
+) -> None:
     assert callable(getattr(parallel_core, f"run_{experiment.name.replace('-', '_')}"))
-
-
-@ALL
-def test_a_comparison_gives_it_as_many_devices_as_it_needs(experiment: Experiment) -> None:
     plan = replace(PLAN, experiments=(experiment,), devices=1)
     words = plan.command(plan.cells[:1], {}, turn=1)[-1].split()
     assert int(words[words.index("--devices") + 1]) >= experiment.devices

@@ -10,35 +10,35 @@ from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
 from parallel_core.command_line.run import chosen
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
 from parallel_core.terminal.explanation import Chosen
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_every_experiment_explains_all_parts(experiment: Experiment) -> None:
-    told = explanation(experiment)
-    assert told.question.endswith("?")
-    assert tuple(heading for heading, _ in told.parts) == HEADINGS
-    assert experiment.chapter in dict(told.parts)["Book"][0]
-    titles = [exercise.title for exercise in experiment.exercises] or [experiment.remark]
-    assert [title for title in titles if title not in dict(told.parts)["Book"][0]] == []
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_the_command_prints_them_and_needs_no_backend(experiment: Experiment) -> None:
-    done = CliRunner().invoke(cli, ["run", experiment.name, "--explain"])
-    assert done.exit_code == 0
-    for heading in HEADINGS:
-        assert f"\n{heading}\n" in done.output
-    assert explanation(experiment).question.split()[-1] in done.output
+def told_by(experiment: str, *options: str) -> str:
+    done = CliRunner().invoke(cli, ["run", experiment, "--explain", *options])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def variants_of(experiment: str, *options: str) -> str:
     """Return what --explain says of variants."""
-    done = CliRunner().invoke(cli, ["run", experiment, "--explain", *options])
-    assert done.exit_code == 0, done.output
-    return done.output.split("\nVariants")[1]
+    return told_by(experiment, *options).split("\nVariants")[1]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_every_experiment_explains_all_parts_and_the_command_prints_them_without_a_backend(
+    experiment: Experiment,
+) -> None:
+    told, printed = explanation(experiment), told_by(experiment.name)
+    assert told.question.endswith("?")
+    assert told.question.split()[-1] in printed
+    assert tuple(heading for heading, _ in told.parts) == HEADINGS
+    assert [heading for heading in HEADINGS if f"\n{heading}\n" not in printed] == []
+    titles = [exercise.title for exercise in experiment.exercises] or [experiment.remark]
+    assert [part for part in (experiment.chapter, *titles) if part not in dict(told.parts)["Book"][0]] == []
+    assert set(experiment.settings or ()) <= {variant.setting for variant in all_variants()}
 
 
 BOTH = ("--backend", "mxnet,torch")
@@ -104,24 +104,14 @@ def test_what_is_not_known_is_refused_in_a_line(options: tuple[str, ...], messag
         CliRunner().invoke(cli, ["run", "overlap", "--explain", *options], catch_exceptions=False)
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_an_experiment_declares_settings_that_there_are(experiment: Experiment) -> None:
-    assert set(experiment.settings or ()) <= {variant.setting for variant in all_variants()}
-
-
-def test_a_docstring_of_another_form_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "parallel_core.experiments.automatic_parallelism.overlap.__doc__", "Overlap?\n\nMethod: none.\n\nBook: none."
-    )
+def test_a_docstring_of_another_form_is_an_error_and_a_paragraph_without_a_heading_belongs_to_the_part_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(overlap, "__doc__", "Overlap?\n\nMethod: none.\n\nBook: none.")
     with pytest.raises(ValueError, match=r"overlap explains Method, Book, and not Book"):
         explanation(EXPERIMENTS["overlap"])
-
-
-def test_a_paragraph_without_a_heading_belongs_to_the_part_above(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = "\n\n".join(f"{heading}: of {heading}." for heading in HEADINGS)
-    monkeypatch.setattr(
-        "parallel_core.experiments.automatic_parallelism.overlap.__doc__", f"Overlap?\n\n{parts}\n\nAnd: more\nof it."
-    )
+    monkeypatch.setattr(overlap, "__doc__", f"Overlap?\n\n{parts}\n\nAnd: more\nof it.")
     assert dict(explanation(EXPERIMENTS["overlap"]).parts)["Read"] == ("of Read.", "And: more of it.")
 
 

@@ -12,18 +12,9 @@ from parallel_core.experiments import EXPERIMENTS, works
 from parallel_core.experiments.runner.parameters import Chosen, choose
 from parallel_core.experiments.runner.trial import Trial
 from tests.parallel_core.experiments.runner.pretended import case, trial
+from tests.parallel_core.experiments.small import small
 
 COPYING = [one for one in EXPERIMENTS["overlap"].parameters if isinstance(one, Chosen)]
-
-SMALL: dict[str, dict[str, Any]] = {
-    "parallel": {"size": 32, "rounds": 2},
-    "overlap": {"size": 32, "products": 3, "copies": 2, "rounds": 2},
-}
-
-
-@pytest.fixture
-def numpy() -> Backend:
-    return backends.load("numpy", 2)
 
 
 def chosen(
@@ -54,14 +45,14 @@ def chosen(
     ],
 )
 def test_what_is_multiplied_and_copied_is_chosen_by_one_rule(
-    numpy: Backend,
+    backend: Backend,
     monkeypatch: pytest.MonkeyPatch,
     machine: dict[str, float],
     size: int,
     products: int,
     rules: tuple[str, str],
 ) -> None:
-    values, by = chosen(numpy, monkeypatch, **machine)
+    values, by = chosen(backend, monkeypatch, **machine)
     assert (values["size"], values["products"]) == (size, products)
     assert by == {**dict(zip(("size", "products"), rules, strict=True)), "copies": "equal-parts"}
     copying = 4 * size**2 / machine.get("bandwidth", 1e10)
@@ -70,10 +61,10 @@ def test_what_is_multiplied_and_copied_is_chosen_by_one_rule(
 
 @pytest.mark.parametrize(("budget", "rule"), [(30.0, "time"), (2.0, "budget")])
 def test_three_rounds_of_parallel_fit_the_budget(
-    numpy: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str
 ) -> None:
     monkeypatch.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / 1e11)
-    size, by = works.size_for_run(Trial(numpy, {}, budget=budget), 6)
+    size, by = works.size_for_run(Trial(backend, {}, budget=budget), 6)
     of_all = works.MULTIPLICATIONS * 2 * size**3 / 1e11
     assert by == rule
     assert works.FEWEST_TIMINGS * 6 * of_all < budget
@@ -93,14 +84,17 @@ def test_a_copy_that_is_bound_by_issuing_is_said_not_to_be_a_copy_s_time(
     assert not made.notes
 
 
-def test_a_sweep_tells_at_each_size_what_hides_and_what_issuing_takes(load: Any) -> None:
-    backend = load(2)
+@pytest.mark.parametrize("engine", ["async", "sync"])
+def test_a_sweep_tells_at_each_size_what_hides_and_what_issuing_takes(
+    backend: Backend, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "engine", engine)
     result = parallel_core.run_overlap(backend, sizes=(24, 16, 32), products=3, copies=2, rounds=2, budget=600.0)
     assert (result.parameters["size"], result.parameters["sizes"]) == (32, "16,24,32")
     assert result.series["size"] == (16, 24, 32)
     assert len(result.series["copies"]) == 3
     assert result.series["share hidden"][-1] == pytest.approx(result.metrics["overlap_efficiency"])
-    assert ("share issuing" in result.series) == (backend.engine == "async")
+    assert ("share issuing" in result.series) == (engine == "async")
     run, copy, together = (one for one in result.cases if one.name.endswith("size 16"))
     saved = run.median + copy.median - together.median
     assert result.series["share hidden"][0] == pytest.approx(saved / min(run.median, copy.median))
@@ -108,10 +102,14 @@ def test_a_sweep_tells_at_each_size_what_hides_and_what_issuing_takes(load: Any)
     assert "sizes" in parallel_core.run_overlap(backend, size=8, products=2, copies=1, rounds=1).parameters
 
 
+@pytest.mark.parametrize("engine", ["async", "sync"])
 @pytest.mark.parametrize("experiment", ["parallel", "overlap"])
-def test_the_price_of_overlap_is_had_where_there_is_a_queue(load: Any, experiment: str) -> None:
-    result = EXPERIMENTS[experiment].run(load(2), **SMALL[experiment])
+def test_the_price_of_overlap_is_had_where_there_is_a_queue(
+    backend: Backend, experiment: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "engine", engine)
+    result = EXPERIMENTS[experiment].run(backend, **small(experiment))
     beside = [one.median for one in result.cases if one.name == works.BESIDE]
-    assert len(beside) == ("price_of_overlap" in result.metrics) == (result.backend["engine"] == "async")
+    assert len(beside) == ("price_of_overlap" in result.metrics) == (engine == "async")
     for seconds in beside:
         assert result.metrics["price_of_overlap"] == pytest.approx(seconds / result.cases[0].median - 1)

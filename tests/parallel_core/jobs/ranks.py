@@ -3,10 +3,9 @@
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from parallel_core.jobs.job import Host, Job
+from parallel_core.jobs.job import Job
 
 __all__ = ["is_gone", "job_of", "start_launcher", "wait_for_lines"]
 
@@ -17,7 +16,7 @@ rank, reports = int(os.environ["RANK"]), int(os.environ["PARALLEL_CORE_REPORTS"]
 def report(kind, **fields):
     os.write(reports, json.dumps({"type": kind, **fields}).encode() + b"\\n")
 def join():
-    report("Joined", host=f"host-{rank}")
+    report("Progress")
 def step(number, images=8):
     report("Progress", exchanges=number, epoch=1, step=number, images=images)
 def fail(message, by_others=False, status=1):
@@ -28,10 +27,10 @@ def note(text):
         file.write(f"{text}\\n")
 def wait():
     time.sleep(1000)
-def leave_with_the_agent():
+def leave_with_the_launcher():
     os.read(0, 1)
-    os._exit(9)
-threading.Thread(target=leave_with_the_agent, daemon=True).start()
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=leave_with_the_launcher, daemon=True).start()
 """
 LAUNCHER = """
 import sys
@@ -41,10 +40,9 @@ sys.exit(launch_job(job_of(*sys.argv[1:])))
 """
 
 
-def job_of(code: str, *arguments: str, hosts: Sequence[Host] = (Host(None, 2),), timeout: float = 20) -> Job:
+def job_of(code: str, *arguments: str, processes: int = 2, timeout: float = 20) -> Job:
     """Return a job whose ranks run this code, after `BEGIN`."""
-    command = (sys.executable, "-c", BEGIN + code, *arguments)
-    return Job(command, tuple(hosts), "torch", 0, "127.0.0.1", "127.0.0.1", 1, None, timeout)
+    return Job((sys.executable, "-c", BEGIN + code, *arguments), processes, "torch", 0, 1, timeout)
 
 
 def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":

@@ -1,7 +1,9 @@
 """Training on two hosts, each with an address of its own: network namespaces that are joined by a link."""
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,20 +18,55 @@ from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
 
+PROGRAM = (sys.executable, "-m", "parallel_core", "run", "data-parallel", "--epochs", "1")
+
+
+def trained(command: tuple[str, ...], root: Path, result: Path) -> dict[str, object]:
+    # The remote shell is a module of this folder.
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    written = json.loads(result.read_text())
+    np.testing.assert_allclose(written["series"]["loss"], numpy_losses(24, steps=STEPS), rtol=1e-4)
+    return dict(written["backend"])
+
+
+def program(framework: str, result: Path) -> tuple[str, ...]:
+    return (
+        *PROGRAM,
+        *("--backend", framework, "--limit", str(STEPS), "--batch-size", "24", "--json", str(result)),
+    )
+
 
 @pytest.mark.parametrize("framework", ["jax", "mxnet", "torch"])
-def test_a_job_of_two_hosts_trains_as_one_process_does(
+def test_ranks_that_are_started_by_hand_train_as_one_process_does(
     framework: str, hosts: TwoHosts, require: Callable[[str], None], root: Path, tmp_path: Path
 ) -> None:
     require(framework)
-    listed, result = tmp_path / "hosts", tmp_path / "result.json"
-    listed.write_text("".join(f"{name}\n" for name in hosts.names))
-    where = ["--hosts", str(listed), "--remote-shell", shlex.join(hosts.shell), "--backend", framework]
-    run = ["run", "data-parallel", "--epochs", "1", "--limit", str(STEPS), "--batch-size", "24", "--json", str(result)]
-    command = [sys.executable, "-m", "parallel_core", "launch", *where, "--", *run]
-    # The remote shell is a module of this folder.
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert done.returncode == 0, done.stderr
-    written = json.loads(result.read_text())
-    assert written["backend"]["hosts"] == list(hosts.names)
-    np.testing.assert_allclose(written["series"]["loss"], numpy_losses(24, steps=STEPS), rtol=1e-4)
+    result = tmp_path / "result.json"
+    backend = trained(hosts.ranks(framework, *program(framework, result)), root, result)
+    assert backend["hosts"] == list(hosts.names)
+
+
+def mpirun(hosts: TwoHosts, *options: str) -> tuple[str, ...]:
+    """Return the beginning of a command of mpirun's, which reaches the other host by our shell as by ssh."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed: apt-get install openmpi-bin")
+    network = [word for use in ("oob_tcp", "btl_tcp") for word in ("--mca", f"{use}_if_include", hosts.interface)]
+    return (
+        *hosts.on(0),
+        *("mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", shlex.join(hosts.shell), *network),
+        *("--host", ",".join(f"{name}:1" for name in hosts.names), "-n", "2", "--bind-to", "none"),
+        *("-x", f"MASTER_ADDR={hosts.names[0]}", "-x", "MASTER_PORT=29512", "-x", "PYTHONPATH", *options),
+    )
+
+
+def test_ranks_that_mpirun_starts_train_as_one_process_does(
+    hosts: TwoHosts, require: Callable[[str], None], root: Path, tmp_path: Path
+) -> None:
+    require("torch")
+    result = tmp_path / "result.json"
+    backend = trained((*mpirun(hosts), *program("torch", result)), root, result)
+    assert (backend["processes"], backend["hosts"]) == (2, list(hosts.names))

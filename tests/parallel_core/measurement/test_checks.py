@@ -1,4 +1,4 @@
-"""What exceeds its limit is marked within the noise, and impossible beyond it."""
+"""What exceeds its limit is marked within the noise, and impossible beyond it; series become curves by their names."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from parallel_core.measurement.checks import Limit, about_excess, why_impossible
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
+from parallel_core.measurement.sweep import labelled
 from parallel_core.measurement.verdicts import over_rounds
 
 SECONDS = st.floats(0.01, 100)
@@ -43,3 +44,18 @@ def test_an_excess_is_told_in_figures() -> None:
         "parallel_speedup is 2.50 (2.20–2.80) of at most 2, which is beyond the noise: the machine was disturbed, "
         "measure again"
     )
+
+
+def test_curves_stand_by_label() -> None:
+    names = (
+        "bytes",
+        "algbw_gb_per_s star",
+        "algbw_gb_per_s plain copy",
+        "busbw_gb_per_s star",
+        "speedup",
+        "speedup wide",
+    )
+    series = {name: (float(place),) for place, name in enumerate(names)}
+    assert labelled(series, "algbw_gb_per_s") == {"star": (1.0,), "plain copy": (2.0,)}
+    assert labelled(series, "speedup") == {"": (4.0,), "wide": (5.0,)}
+    assert labelled(series, "algbw") == {}

@@ -7,25 +7,21 @@ import pytest
 
 from backends.protocol import VERBS
 from backends.registry import class_of
-from parallel_core.report.verbs import _source_of, _tree_of, source_of_verb, verbs
+from parallel_core.report.verbs import _read, source_of_verb, verbs
 
-
-def ran(name: str, engine: str, *devices: str) -> dict[str, Any]:
-    return {"name": name, "engine": engine, "devices": list(devices)}
+RAN = (
+    ("mxnet", "async", "cpu:1", "cpu:2"),
+    ("torch", "async", "cpu:1"),
+    ("torch", "sync", "cpu:1"),
+    ("torch", "async", "cpu:1", "gpu:0/1"),
+    ("torch", "async", "gpu:0"),
+    ("numpy", "sync", "cpu:1"),
+    ("missing", "sync", "cpu:1"),
+)
 
 
 def test_the_verbs_are_the_protocol_s_with_the_code_of_each_class_that_ran() -> None:
-    shown = verbs(
-        [
-            ran("mxnet", "async", "cpu:1", "cpu:2"),
-            ran("torch", "async", "cpu:1"),
-            ran("torch", "sync", "cpu:1"),
-            ran("torch", "async", "cpu:1", "gpu:0/1"),
-            ran("torch", "async", "gpu:0"),
-            ran("numpy", "sync", "cpu:1"),
-            ran("missing", "sync", "cpu:1"),
-        ]
-    )
+    shown = verbs({"name": name, "engine": engine, "devices": devices} for name, engine, *devices in RAN)
     assert tuple(verb.name for verb in shown) == VERBS
     for verb in shown:
         assert list(verb.code) == [
@@ -57,25 +53,18 @@ def test_functions_of_the_framework_s_folder_stand_below_the_verb_that_calls_the
     assert source.count("def _add_terms(") <= 1
 
 
-def test_a_verb_that_all_share_is_shown_as_well() -> None:
-    assert source_of_verb(class_of("numpy", "sync", ["cpu"]), "split_and_load").startswith("def split_and_load(")
-
-
 @pytest.mark.parametrize("base", ["dict", "Elsewhere"])
 def test_a_class_of_another_package_may_inherit_from_what_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str
 ) -> None:
-    own = "class Mine({}):\n    def launch(self):\n        return 1\n"
-    (tmp_path / "one_more_backend.py").write_text(f"from one_more_package import Elsewhere\n\n{own.format(base)}")
+    own = f"class Mine({base}):\n    def launch(self):\n        return 1\n"
+    (tmp_path / "one_more_backend.py").write_text(f"from one_more_package import Elsewhere\n\n{own}")
     (tmp_path / "one_more_package.py").write_text("class Another:\n    def wait(self):\n        return 2\n")
     monkeypatch.syspath_prepend(tmp_path)
-    _source_of.cache_clear()
-    _tree_of.cache_clear()
-    assert source_of_verb("one_more_backend:Mine", "launch") == "def launch(self):\n    return 1"
-    assert source_of_verb("one_more_backend:make", "launch") == "def launch(self):\n    return 1"
-    # The other package has no such class.
-    assert source_of_verb("one_more_backend:Mine", "wait") == ""
-
-
-def test_code_that_cannot_be_read_is_no_code() -> None:
+    _read.cache_clear()
+    launch = "def launch(self):\n    return 1"
+    for path, verb, source in (("Mine", "launch", launch), ("make", "launch", launch), ("Mine", "wait", "")):
+        assert source_of_verb(f"one_more_backend:{path}", verb) == source
     assert source_of_verb("no_such_package.module:Class", "launch") == ""
+    # What all share is shown, too.
+    assert source_of_verb(class_of("numpy", "sync", ["cpu"]), "split_and_load").startswith("def split_and_load(")

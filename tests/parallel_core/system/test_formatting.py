@@ -18,38 +18,23 @@ from parallel_core.system.formatting import (
 
 
 @pytest.mark.parametrize(
-    ("share", "written"),
+    ("found", "written"),
     [
-        (0.5, "50 %"),
-        (-0.5, "−50 %"),
-        (-0.0001, "0 %"),
-        (0.0, "0 %"),
-        (1.234, "123 %"),
-        (0.0142, "1.4 %"),
-        (0.05, "5 %"),
-        (0.0996, "10 %"),
+        *((percent(0.5), "50 %"), (percent(-0.5), "−50 %"), (percent(-0.0001), "0 %"), (percent(0.0), "0 %")),
+        *((percent(1.234), "123 %"), (percent(0.0142), "1.4 %"), (percent(0.05), "5 %"), (percent(0.0996), "10 %")),
+        *((percent(0.5, "+"), "+50 %"), (percent(-0.5, "+"), "−50 %"), (percent(-0.0001, "+"), "+0 %")),
+        *((seconds(0.0), "0 ms"), (seconds(0.02), "20.0 ms"), (seconds(-2e-6), "−2.00 μs"), (seconds(1.5), "1.50 s")),
+        *(
+            (engine_in_words({"engine": "a"}), "a engine"),
+            (engine_in_words({"engine": "a", "variants": []}), "a engine"),
+        ),
+        (engine_in_words({"engine": "async", "variants": ["a", "b"]}), "async engine with a and b"),
+        *((write_size(4194304), "4 MiB"), (write_size(10**8), "100 MB"), (write_size(1001), "1001 B")),
+        (write_size(12288), "12 KiB"),
     ],
 )
-def test_percent_has_a_sign_if_it_is_negative(share: float, written: str) -> None:
-    assert percent(share) == written
-
-
-@pytest.mark.parametrize(("value", "written"), [(0.0, "0 ms"), (0.02, "20.0 ms"), (-2e-6, "−2.00 μs"), (1.5, "1.50 s")])
-def test_a_time_has_three_digits_and_a_unit(value: float, written: str) -> None:
-    assert seconds(value) == written
-
-
-@pytest.mark.parametrize(("share", "written"), [(0.5, "+50 %"), (-0.5, "−50 %"), (-0.0001, "+0 %")])
-def test_a_difference_has_a_sign(share: float, written: str) -> None:
-    assert percent(share, "+") == written
-
-
-@pytest.mark.parametrize(
-    ("variants", "written"),
-    [({}, ""), ({"variants": []}, ""), ({"variants": ["a"]}, " with a"), ({"variants": ["a", "b"]}, " with a and b")],
-)
-def test_an_engine_is_written_with_its_variants(variants: dict[str, list[str]], written: str) -> None:
-    assert engine_in_words({"engine": "async", **variants}) == f"async engine{written}"
+def test_what_is_written(found: str, written: str) -> None:
+    assert found == written
 
 
 @pytest.mark.parametrize(
@@ -67,28 +52,20 @@ def test_kernels_are_written_as_far_as_they_are_known(
     kernels = [{"library": library, "version": version, "instruction_set": instructions}] if library else []
     product = {"size": 592, "gflop_per_s": 48.71}
     assert kernels_in_words({"devices": [device], "kernels": kernels, "product": product}) == written
-
-
-def test_results_from_before_say_nothing_of_kernels() -> None:
-    assert kernels_in_words({"devices": ["cpu:1"]}) == ""
+    # Results from before say nothing of kernels.
+    assert kernels_in_words({"devices": [device]}) == ""
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("text", "sizes"),
     [
-        ("4096", 4096),
-        ("17 B", 17),
-        ("4KiB", 4096),
-        (" 4 kib ", 4096),
-        ("1.5MiB", 3 * 2**19),
-        ("0.5kB", 500),
-        ("100MB", 10**8),
-        ("2GB", 2 * 10**9),
-        ("1GiB", 2**30),
+        *(("4096", 4096), ("17 B", 17), ("4KiB", 4096), (" 4 kib ", 4096), ("1.5MiB", 3 * 2**19), ("0.5kB", 500)),
+        *(("100MB", 10**8), ("2GB", 2 * 10**9), ("1GiB", 2**30)),
     ],
 )
-def test_units_are_binary_or_decimal_by_name(text: str, size: int) -> None:
-    assert parse_size(text) == size
+def test_units_are_binary_or_decimal_by_name(text: str, sizes: int) -> None:
+    assert parse_size(text) == sizes
+    assert parse_sizes(f"1KiB, 4KiB..70KiB ,{text}") == (1024, 4096, 16384, 65536, sizes)
 
 
 BAD = ["", " ", "MiB", "0", "0 KiB", "-4KiB", "+1", "1.5", "0.3kiB", "4 Mb it", "4KiB4", "1e6", "٤", "inf", "1_000"]
@@ -101,12 +78,8 @@ def test_other_texts_are_refused_by_name(text: str) -> None:
     assert repr(text) in str(raised.value)
 
 
-whole = st.builds(lambda count, unit: count * unit, st.integers(1, 10**6), st.sampled_from([1, 1000, 1024, 2**30]))
-
-
-@given(size=whole)
+@given(st.builds(lambda count, unit: count * unit, st.integers(1, 10**6), st.sampled_from([1, 1000, 1024, 2**30])))
 def test_what_is_written_is_read(size: int) -> None:
-    assert parse_size(write_size(size)) == size
     assert parse_sizes(f"{write_size(size)},{size}") == (size, size)
 
 
@@ -129,12 +102,3 @@ def test_a_range_goes_in_factors_of_four(low: int, high: int) -> None:
     assert sizes[0] == low
     assert all(later == 4 * earlier for earlier, later in pairwise(sizes))
     assert sizes[-1] <= high < 4 * sizes[-1]
-
-
-def test_lists_hold_sizes_and_ranges() -> None:
-    assert parse_sizes("1KiB, 4KiB..70KiB ,100MB") == (1024, 4096, 16384, 65536, 10**8)
-
-
-@pytest.mark.parametrize(("size", "text"), [(4194304, "4 MiB"), (10**8, "100 MB"), (1001, "1001 B"), (12288, "12 KiB")])
-def test_sizes_are_written_exactly(size: int, text: str) -> None:
-    assert write_size(size) == text

@@ -15,6 +15,7 @@ cpu1 1 2 3 4 5 6 7 8 0 0
 cpu10 1000 0 0 0 0 0 0 500 0 0
 intr 1 2 3
 """
+FILES = {"STATISTICS": "stat", "PRESSURE": "pressure", "PROCESSORS": "cpuinfo", "FREQUENCIES": "none"}
 
 
 @pytest.fixture(autouse=True)
@@ -28,10 +29,8 @@ def test_only_the_cores_of_this_process_are_counted(tmp_path: Path, monkeypatch:
     (tmp_path / "stat").write_text(STAT)
     (tmp_path / "pressure").write_text("some avg10=9 avg60=8 avg300=7 total=2500000\nfull avg10=0 total=0\n")
     (tmp_path / "cpuinfo").write_text("cpu MHz\t\t: 2100.5\nmodel name : a\ncpu MHz\t\t: 3000.0\n")
-    monkeypatch.setattr(machine_watch, "STATISTICS", tmp_path / "stat")
-    monkeypatch.setattr(machine_watch, "PRESSURE", tmp_path / "pressure")
-    monkeypatch.setattr(machine_watch, "PROCESSORS", tmp_path / "cpuinfo")
-    monkeypatch.setattr(machine_watch, "FREQUENCIES", tmp_path / "none")
+    for name, file in FILES.items():
+        monkeypatch.setattr(machine_watch, name, tmp_path / file)
     sample = sample_machine()
     assert sample.worked == pytest.approx((100 + 20 + 30 + 6 + 7 + 1 + 2 + 3 + 6 + 7) / 100)
     assert (sample.stolen, sample.waited) == (0.16, 2.5)
@@ -44,7 +43,7 @@ def test_only_the_cores_of_this_process_are_counted(tmp_path: Path, monkeypatch:
 
 
 def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STATISTICS", "PRESSURE", "PROCESSORS", "FREQUENCIES"):
+    for name in FILES:
         monkeypatch.setattr(machine_watch, name, Path("/nowhere"))
     watch = watched(sample_machine(), sample_machine())
     assert (watch.others_share, watch.stolen_share, watch.waiting_share, watch.fastest_mhz) == (None,) * 4

@@ -2,29 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
-from parallel_core.comparison.analysis import Analysis, analyse
-from parallel_core.comparison.cells import Cell, Comparison
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.screen import screen_of
-from parallel_core.terminal.comparison import show_comparison, show_screen
-from parallel_core.terminal.difference import show_difference
-from tests.parallel_core.comparison.made_up import comparison, every_chart, failed, measured, parallel
-from tests.parallel_core.comparison.test_account import ONE, scaled
-
-WIDTHS = (80, 100)
+from parallel_core.terminal.comparison import show_comparison, show_difference, show_screen
+from tests.parallel_core.comparison.made_up import ONE, comparison, every_chart, failed, measured, parallel
+from tests.parallel_core.comparison.test_account import scaled
+from tests.parallel_core.terminal.printed import in_words, printed
 
 
-def shown(
-    compared: Comparison, width: int = 100, show: Callable[[Analysis, Console], None] = show_comparison
-) -> list[str]:
-    stream = StringIO()
-    show(analyse(compared), Console(file=stream, width=width))
-    return stream.getvalue().splitlines()
+def shown(compared: Comparison, width: int = 100, show: Callable[..., None] = show_comparison) -> list[str]:
+    return printed(show, analyse(compared), width=width).splitlines()
 
 
 def row_of(lines: list[str], side: str) -> list[str]:
@@ -56,18 +48,15 @@ def test_more_than_two_frameworks_are_a_row_each() -> None:
     assert [line.split()[0] for line in lines if " of 2" in line] == ["MXNet", "PyTorch", "JAX"]
 
 
+def with_speedups(speedups: tuple[float, ...]) -> CellResults:
+    cell = measured(parallel("mxnet"), ONE)
+    results = (replace(one, metrics={"parallel_speedup": of}) for one, of in zip(cell.results, speedups, strict=True))
+    return replace(cell, results=tuple(results))
+
+
 def test_a_figure_that_touches_two_bands_is_marked() -> None:
-    cells = [
-        replace(
-            cell,
-            results=tuple(
-                replace(one, metrics={"parallel_speedup": speedup})
-                for one, speedup in zip(cell.results, (1.9, 1.3, 1.8, 1.4, 1.6), strict=True)
-            ),
-        )
-        for cell in (measured(parallel("mxnet"), ONE), measured(parallel("torch"), ONE))
-    ]
-    lines = shown(comparison(cells[0], measured(parallel("torch"), ONE)), 80, show_screen)
+    doubted = with_speedups((1.9, 1.3, 1.8, 1.4, 1.6))
+    lines = shown(comparison(doubted, measured(parallel("torch"), ONE)), 80, show_screen)
     (row,) = (line for line in lines if "Devices at once" in line)
     assert row.count("?") == 1
     assert "touches two bands" in " ".join(lines)
@@ -78,13 +67,11 @@ def test_a_figure_that_touches_two_bands_is_marked() -> None:
     [((2.05, 1.95, 2.1, 2.2, 1.9), "2.05 of 2 !"), ((2.5, 2.51, 2.49, 2.5, 2.5), "impossible")],
 )
 def test_what_is_more_than_possible_is_marked_or_withheld(speedups: tuple[float, ...], written: str) -> None:
-    cell = measured(parallel("mxnet"), ONE)
-    results = (replace(one, metrics={"parallel_speedup": of}) for one, of in zip(cell.results, speedups, strict=True))
-    ((_, figures),) = screen_of(analyse(comparison(replace(cell, results=tuple(results))))).rows
+    ((_, figures),) = screen_of(analyse(comparison(with_speedups(speedups)))).rows
     assert figures == (written,)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [80, 100])
 def test_tables_fit(width: int) -> None:
     compared = every_chart()
     assert all(len(line) <= width for line in shown(compared, width))
@@ -94,12 +81,10 @@ def test_tables_fit(width: int) -> None:
 
 def test_a_change_is_shown_with_its_reason() -> None:
     old, new = (comparison(scaled(parallel("mxnet"), *times)) for times in ((1, 0.8), (1.1, 0.9)))
-    stream = StringIO()
-    show_difference(compare_with_old(old, new), Console(file=stream, width=100))
-    assert "operations 100 ms" in stream.getvalue()
+    assert "operations 100 ms" in printed(show_difference, compare_with_old(old, new))
 
 
 def test_a_unit_that_is_slower_than_its_case_is_pointed_out() -> None:
-    doubtful = " ".join(" ".join(shown(comparison(scaled(parallel("mxnet"), 1, 1.2)))).split())
+    doubtful = in_words(" ".join(shown(comparison(scaled(parallel("mxnet"), 1, 1.2)))))
     assert "as one unit its operations took 1.20 × as long" in doubtful
     assert "as one unit" not in " ".join(shown(comparison(scaled(parallel("mxnet"), 1, 1.0))))

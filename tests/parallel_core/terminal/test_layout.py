@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.style import Style
@@ -17,23 +16,23 @@ import backends
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import read_comparison
-from parallel_core.doctor import Finding, Section
+from parallel_core.doctor.examination import Examination
+from parallel_core.doctor.finding import Finding
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
-from parallel_core.terminal.catalogue import show_catalogue
-from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison
+from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison, show_difference
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
-from parallel_core.terminal.difference import show_difference
-from parallel_core.terminal.doctor import show_section
+from parallel_core.terminal.doctor import show_examination
+from parallel_core.terminal.explanation import show_catalogue
 from parallel_core.terminal.layout import show_sentence, show_table
-from parallel_core.terminal.ranks import show_ranks
 from parallel_core.terminal.result import show
 from parallel_core.terminal.timeline import show_figures
-from parallel_core.terminal.timeline_details import show_details
+from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, read_timeline
-from tests.parallel_core.experiments.test_experiments import RUNS
+from tests.parallel_core.experiments.small import small
+from tests.parallel_core.terminal import printed as printing
 
 SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
 TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
@@ -46,9 +45,7 @@ Show = Callable[[Console], None]
 
 
 def printed(show_it: Show, width: int) -> str:
-    stream = StringIO()
-    show_it(Console(file=stream, width=width, highlight=False))
-    return BOX.sub(" ", stream.getvalue())
+    return BOX.sub(" ", printing.printed(show_it, width=width))
 
 
 def words(text: str) -> set[str]:
@@ -75,16 +72,13 @@ def results() -> dict[str, Result]:
     """Small results on NumPy of each kind of table: times, metrics, curves, bandwidths."""
     backend = backends.load("numpy", 2, "cpu", None, 1)
     names = ("async", "cost-model", "parallel", "allreduce", "partitioning", "data-parallel")
-    return {name: RUNS[name](backend) for name in names}
+    return {name: EXPERIMENTS[name].run(backend, **small(name)) for name in names}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_results(results: dict[str, Result], width: int) -> None:
+def test_results_and_once_where_the_data_came_from(results: dict[str, Result], width: int) -> None:
     for result in results.values():
         assert_nothing_is_lost(partial(show, result), width)
-
-
-def test_where_the_data_came_from_is_said_once(results: dict[str, Result]) -> None:
     assert printed(partial(show, results["data-parallel"]), 80).count("data: ") == 1
     assert printed(partial(show_comparison, analyse(read_comparison(SAVED))), 80).count("data: ") == 1
 
@@ -109,12 +103,10 @@ def test_traces_and_ranks(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_catalogue_and_what_doctor_finds(width: int) -> None:
-    names = partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch"))
-    assert_nothing_is_lost(names, width)
+def test_what_doctor_finds(width: int) -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
-    section = Section("Python", (Finding("interpreter", "fine", f"CPython 3.11.7: {path}"),))
-    assert_nothing_is_lost(partial(show_section, section), width)
+    found = Examination({"Python": (Finding("interpreter", "fine", f"CPython 3.11.7: {path}"),)})
+    assert_nothing_is_lost(partial(show_examination, found, everything=True), width)
 
 
 CELLS = st.text(st.sampled_from("ab1 [±"), max_size=12).map(str.strip)
@@ -133,8 +125,9 @@ def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int)
 
 
 @given(st.lists(st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"]), min_size=1))
+@example(["5.0 ms", "word", "± 3%", "word"])
 def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
-    lines = printed(lambda console: show_sentence(", ".join(parts), console, bullet="· "), 20).splitlines()
+    lines = printed(partial(show_sentence, ", ".join(parts), bullet="· "), 20).splitlines()
     assert all(len(line) <= 20 for line in lines)
     assert " ".join(line.strip() for line in lines) == "· " + ", ".join(parts)
     for part in parts:
@@ -142,9 +135,7 @@ def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
 
 
 def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
-    stream = StringIO()
-    show_catalogue(EXPERIMENTS.values(), ("numpy", "torch"), Console(file=stream, width=80))
-    lines = stream.getvalue().splitlines()
+    lines = printed(partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch")), 80).splitlines()
     assert len(lines) == len(EXPERIMENTS) + 5
     assert all(len(one.summary) <= 45 for one in EXPERIMENTS.values())
 

@@ -1,31 +1,44 @@
-"""A result ends in its answer."""
+"""A result ends in its answer; how far a measurement is stands on a terminal alone, from two seconds on."""
 
+import io
+import threading
 from dataclasses import replace
-from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.progress import tell
+from parallel_core.terminal import progress
 from parallel_core.terminal.result import show
 from tests.parallel_core.plots.synthetic_results import TIMED
-
-
-def shown(result: Result) -> str:
-    out = StringIO()
-    show(result, Console(file=out, width=200))
-    return out.getvalue()
+from tests.parallel_core.terminal.printed import printed
 
 
 def test_the_answer_comes_last_and_says_nothing_twice() -> None:
     answer = Answer(("Verdict [1].", "It took 2 s."), "More cores than 2.")
-    told = shown(replace(TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",)))
+    result = replace(TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",))
+    told = printed(show, result)
     assert told.endswith("\nAnswer\nVerdict [1].\nIt took 2 s.\nWhat would change it: More cores than 2.\n")
     assert told.count("Verdict [1].") == 1
     assert told.index("Noted.") < told.index("INVALID: Wrong") < told.index("Answer")
-
-
-def test_a_result_without_an_answer_is_explained() -> None:
-    told = shown(replace(TIMED, explanation="Verdict [1].", notes=("Noted.",)))
+    told = printed(show, replace(result, answer=None))
     assert "\nVerdict [1].\n· Noted.\n" in told
     assert "Answer" not in told
+
+
+@pytest.mark.parametrize(("terminal", "from_second", "seen"), [(True, 0, True), (False, 0, False), (True, 60, False)])
+def test_what_is_measured_is_shown_on_a_terminal_if_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, from_second: float, seen: bool
+) -> None:
+    monkeypatch.setattr(progress, "SHOWN_FROM", from_second)
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
+    threads = threading.active_count()
+    with progress.measurement_progress(console, "overlap"):
+        tell("run and copy together", 0.25)
+        # A thread that draws would take time from what is measured.
+        assert threading.active_count() == threads
+    tell("after the end", 1.0)
+    assert ("overlap: run and copy together" in stream.getvalue()) == bool(stream.getvalue()) == seen
+    assert "after the end" not in stream.getvalue()

@@ -1,35 +1,30 @@
 """What is printed of a timeline: all that was computed, readable in 80 columns, and short where cases are many."""
 
-import io
 import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement, overhead
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from tests.backends.profiling.events import ns
+from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
 
 
 def shown(found: tuple[CaseFigures, ...], main: str | None = None, width: int = 100) -> str:
-    stream = io.StringIO()
-    show_figures(found, Console(file=stream, width=width), main)
-    return stream.getvalue()
-
-
-def in_words(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+    return printed(show_figures, found, main=main, width=width)
 
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
-    text = in_words(shown(timeline_figures(overlap_timeline()), JOINT, width))
+    text = shown(timeline_figures(overlap_timeline()), JOINT, width)
+    assert all(len(line) <= width for line in text.splitlines())
+    text = in_words(text)
     assert "cpu:1 compute 50 98 % 0 – –" in text
     assert "host Python 101 1 %, waits 99 % 0 – –" in text
     assert "98 % of the copying (196 ms of 200 ms) lay under computation" in text
@@ -44,10 +39,6 @@ def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divide
     assert "slowed down by the profiler: 4.1 × the time" in text
     assert not re.search("overlap:|critical path:", text)
     assert "slowed down" not in shown(timeline_figures(replace(timeline, timed={JOINT: 0.2})), JOINT)
-
-
-def test_nothing_is_wider_than_the_terminal() -> None:
-    assert all(len(line) <= 80 for line in shown(timeline_figures(overlap_timeline()), width=80).splitlines())
 
 
 def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
@@ -92,30 +83,19 @@ def test_a_case_that_the_profiler_saw_nothing_of_is_said_to_be_empty() -> None:
 
 def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
     result = overlap_result(0.2, 0.2, 0.3)
-    stream = io.StringIO()
-    show_agreements(held(result, stretch=1.5), overhead(result, {"run": 0.21}), Console(file=stream, width=100))
-    text = in_words(stream.getvalue())
+    text = in_words(printed(show_agreements, held(result, stretch=1.5), overhead(result, {"run": 0.21})))
     assert "run and copy together overlap_efficiency 0.98 0.5 ± " in text
     assert "Computations took 1.5 × as long as alone" in text
     assert "6 of 6 agree" in text
-    assert text.endswith("Under the profiler it took 1.05 × as long (one case). ")
+    assert text.endswith("Under the profiler it took 1.05 × as long (one case).")
 
 
 def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
     one = Agreement("case", DISPATCH, 0.9, 0.1, 0.05, "This is why.")
     cases = [replace(one, case=f"case {number}", by_clock=0.9 if number == 4 else 0.1) for number in range(5)]
-    stream = io.StringIO()
-    show_agreements(cases, None, Console(file=stream, width=100), main="case 2", asked=DISPATCH)
-    text = stream.getvalue()
+    text = printed(show_agreements, cases, None, main="case 2", asked=DISPATCH)
     assert text.count("differ") == 1
     assert "“case 2”: This is why." in text
     assert "1 of 4 agree" in text
-    stream = io.StringIO()
-    show_agreements(cases, None, Console(file=stream, width=100), main="case 2", asked="overlap_efficiency")
-    assert "case 2" not in stream.getvalue()
-
-
-def test_where_nothing_was_compared_nothing_is_printed() -> None:
-    stream = io.StringIO()
-    show_agreements((), None, Console(file=stream, width=100))
-    assert stream.getvalue() == ""
+    assert "case 2" not in printed(show_agreements, cases, None, main="case 2", asked="overlap_efficiency")
+    assert printed(show_agreements, (), None) == ""

@@ -12,7 +12,7 @@ from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula
-from parallel_core.measurement.checks import MIN_NOISE
+from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.trace_analysis.clock_agreement import (
     COMPARED,
     DISPATCH,

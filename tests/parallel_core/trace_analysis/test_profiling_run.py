@@ -1,6 +1,7 @@
 """A result's cases are repeated under the profiler when all has been timed, whatever the experiment."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ from parallel_core.trace_analysis.profiling_run import MAX_PROFILED_CASES, profi
 from parallel_core.training.dataset import synthetic
 from tests.backends.profiling.tracks import overlapping
 from tests.parallel_core.comparison.made_up import result as made_up
-from tests.parallel_core.experiments.test_experiments import RUNS
+from tests.parallel_core.experiments.small import small
 
 TAKING_ODD_ONES = (("mxnet", "async"), ("torch", "sync"))
 """The other two take the even ones: each experiment is profiled on both frameworks, with one engine or the other."""
@@ -54,16 +55,16 @@ def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
     return load_profiled(2)
 
 
-@pytest.mark.parametrize("experiment", sorted(RUNS))
+@pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
 def test_every_experiment_can_be_seen(
     load_profiled: Callable[[int], Backend], experiment: str, backend_name: str, engine: str
 ) -> None:
-    is_odd = sorted(RUNS).index(experiment) % 2 == 1
+    is_odd = sorted(EXPERIMENTS).index(experiment) % 2 == 1
     if is_odd != ((backend_name, engine) in TAKING_ODD_ONES):
         pytest.skip(f"on {backend_name} it is profiled with the other engine")
     profiled = load_profiled(min(3, EXPERIMENTS[experiment].devices))
     with repeatable():
-        result = SMALL_RUNS.get(experiment, RUNS[experiment])(profiled)
+        result = SMALL_RUNS.get(experiment, partial(EXPERIMENTS[experiment].run, **small(experiment)))(profiled)
     before = result.as_json()
     found = profile(profiled, result)
     assert result.as_json() == before
@@ -106,7 +107,7 @@ def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> No
 
 def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Backend) -> None:
     with repeatable():
-        result = RUNS["barriers"](profiled)
+        result = EXPERIMENTS["barriers"].run(profiled, **small("barriers"))
     found = profile(profiled, result)
     described = EXPERIMENTS["barriers"]
     if described.case in {case.name for case in result.cases}:
@@ -122,5 +123,5 @@ def test_a_result_whose_cases_cannot_be_repeated_is_refused_in_one_line(profiled
 
 
 def test_a_result_keeps_no_arrays_where_nobody_is_going_to_repeat_it(profiled: Backend) -> None:
-    for run in (RUNS["overlap"], SMALL_RUNS["data-parallel"]):
+    for run in (partial(EXPERIMENTS["overlap"].run, **small("overlap")), SMALL_RUNS["data-parallel"]):
         assert {case.again for case in run(profiled).cases} == {None}

@@ -3,7 +3,7 @@
 import gzip
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.training import dataset
-from parallel_core.training.dataset import (
-    DEBIAN,
-    FILES,
-    DataError,
-    load_fashion_mnist,
-    parse_idx,
-    read_directory,
-    synthetic,
-)
+from parallel_core.training.dataset import DEBIAN, FILES, DataError, load_fashion_mnist, parse_idx, read_directory
 
 needs_data = pytest.mark.skipif(
     not all(dataset.locate(DEBIAN, name) for name in FILES), reason=f"Fashion-MNIST is not in {DEBIAN}"
@@ -34,12 +26,9 @@ def _no_other_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     """A copy of the real files that a test may damage."""
-    copy = tmp_path / "copy"
-    shutil.copytree(DEBIAN, copy)
-    yield copy
-    shutil.rmtree(copy)
+    return Path(shutil.copytree(DEBIAN, tmp_path / "copy"))
 
 
 @given(shape=st.lists(st.integers(0, 6), min_size=0, max_size=3), seed=st.integers(0, 2**32 - 1))
@@ -59,55 +48,47 @@ def test_idx_of_anything_is_an_array_or_a_value_error(content: bytes) -> None:
 
 
 @needs_data
-def test_the_real_files() -> None:
-    data = load_fashion_mnist()
-    assert data.source == f"Fashion-MNIST from {DEBIAN}"
-    assert data.train_images.shape == (60_000, 28, 28)
-    assert data.test_images.shape == (10_000, 28, 28)
-    assert np.bincount(data.train_labels).tolist() == [6000] * 10
-    assert np.bincount(data.test_labels).tolist() == [1000] * 10
-
-
-@needs_data
-def test_files_may_be_unpacked(folder: Path) -> None:
-    for name in FILES:
-        packed = folder / f"{name}.gz"
-        (folder / name).write_bytes(gzip.decompress(packed.read_bytes()))
-        packed.unlink()
-    assert read_directory(folder).train_labels.shape == (60_000,)
-
-
-@needs_data
-def test_the_named_directory_comes_before_the_variable_and_that_before_the_rest(
+def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A named directory comes before the variable, that before the cache, and that before Debian's package."""
+    data = load_fashion_mnist()
+    assert data.source == f"Fashion-MNIST from {DEBIAN}"
+    assert (data.train_images.shape, data.test_images.shape) == ((60_000, 28, 28), (10_000, 28, 28))
+    assert np.bincount(data.train_labels).tolist() == [6000] * 10
+    assert np.bincount(data.test_labels).tolist() == [1000] * 10
+    for packed in folder.glob("*.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
+    cache = shutil.copytree(folder, tmp_path / "cache" / "parallel-core" / "fashion-mnist")
+    assert load_fashion_mnist().source == f"Fashion-MNIST from {cache}"
     monkeypatch.setenv("PARALLEL_CORE_DATA", str(folder))
     assert load_fashion_mnist().source == f"Fashion-MNIST from {folder}"
     assert load_fashion_mnist(DEBIAN).source == f"Fashion-MNIST from {DEBIAN}"
-    cache = tmp_path / "cache" / "parallel-core" / "fashion-mnist"
-    shutil.copytree(folder, cache)
-    assert load_fashion_mnist().source == f"Fashion-MNIST from {folder}"
-    monkeypatch.delenv("PARALLEL_CORE_DATA")
-    assert load_fashion_mnist().source == f"Fashion-MNIST from {cache}"
 
 
-@needs_data
-@pytest.mark.parametrize("name", FILES)
-def test_a_truncated_file_is_refused_by_name(folder: Path, name: str) -> None:
-    path = folder / f"{name}.gz"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match=f"{name}.gz cannot be read, it may be truncated"):
-        read_directory(folder)
+def cut(packed: bytes) -> bytes:
+    return packed[:-100]
 
 
-@needs_data
-@pytest.mark.parametrize("name", FILES)
-def test_an_altered_file_is_refused_by_name(folder: Path, name: str) -> None:
-    path = folder / f"{name}.gz"
-    content = bytearray(gzip.decompress(path.read_bytes()))
+def altered(packed: bytes) -> bytes:
+    content = bytearray(gzip.decompress(packed))
     content[-1] ^= 1
-    path.write_bytes(gzip.compress(bytes(content), compresslevel=1))
-    with pytest.raises(DataError, match=f"{name}.gz is not the original {name}"):
+    return gzip.compress(bytes(content), compresslevel=1)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [(cut, "{0}.gz cannot be read, it may be truncated"), (altered, "{0}.gz is not the original {0}")],
+)
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_refused_by_name(
+    folder: Path, damage: Callable[[bytes], bytes], told: str, name: str
+) -> None:
+    path = folder / f"{name}.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=told.format(name)):
         read_directory(folder)
 
 
@@ -126,16 +107,7 @@ def test_without_files_and_network_a_synthetic_set_says_what_it_is(
     # Nothing listens there: the download fails as it does without a network.
     monkeypatch.setattr(dataset, "ORIGIN", "http://127.0.0.1:9/")
     data = load_fashion_mnist()
-    assert data.source.startswith(
-        "synthetic images, since Fashion-MNIST is not on this machine and cannot be downloaded"
-    )
-    assert data.train_images.shape == (60_000, 28, 28)
-    assert data.test_labels.shape == (10_000,)
-
-
-def test_the_synthetic_set_is_always_the_same() -> None:
-    first, second = synthetic("x", 50, 10), synthetic("x", 50, 10)
-    np.testing.assert_array_equal(first.train_images, second.train_images)
-    np.testing.assert_array_equal(first.test_labels, second.test_labels)
-    assert first.train_images.dtype == np.uint8
-    assert first.train_labels.dtype == np.int32
+    reason = "synthetic images, since Fashion-MNIST is not on this machine and cannot be downloaded"
+    assert data.source.startswith(reason)
+    assert (data.train_images.shape, data.train_images.dtype) == ((60_000, 28, 28), np.uint8)
+    assert (data.test_labels.shape, data.test_labels.dtype) == ((10_000,), np.int32)

@@ -12,15 +12,22 @@ import pytest
 import backends
 from backends import Array, Backend, Device, Ops
 from backends.arrays import tree_map
+from backends.process_groups import Group, GroupedBackend
 from parallel_core.training import step as training_step
-from parallel_core.training.batches import Settings, as_input, batches
+from parallel_core.training.batches import Epoch, Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
-from parallel_core.training.divergence import GradientsAreNotFiniteError, LossIsNotFiniteError
-from parallel_core.training.gradient_exchange import buckets_of, count_reduced_early
-from parallel_core.training.lenet import shapes
-from parallel_core.training.loop import evaluate, train
-from parallel_core.training.progress import Epoch
-from parallel_core.training.step import get_params, guards, launch_gradients, split_batch, train_batch
+from parallel_core.training.lenet import initial_parameters, shapes
+from parallel_core.training.loop import GradientsAreNotFiniteError, LossIsNotFiniteError, evaluate, train
+from parallel_core.training.step import (
+    buckets_of,
+    count_reduced_early,
+    guards,
+    largest_replica_difference,
+    launch_gradients,
+    split_batch,
+    train_batch,
+)
+from tests.backends.process_groups.threads import together
 
 STEPS = 20
 REFERENCE = backends.load("numpy", devices=1, threads_per_device=1)
@@ -37,13 +44,23 @@ def real_data() -> Dataset:
     return replace(data, test_images=data.test_images[:7], test_labels=data.test_labels[:7])
 
 
+def loaded(backend: Backend, start: Sequence[np.ndarray] | None = None, width: int = 1) -> list[Array]:
+    """Load parameters on every device: the initial ones, unless others are given."""
+    start = initial_parameters(0, width) if start is None else start
+    return [backend.asarray(start, device) for device in backend.devices]
+
+
+def learning() -> tuple[np.ndarray, ...]:
+    """From the book's weights the loss leaves its plateau late; larger ones learn a few images at once."""
+    return tuple(8 * p for p in initial_parameters())
+
+
 def first_epoch(backend: Backend, data: Dataset, settings: Settings) -> Epoch:
-    params = [get_params(backend, device, settings.seed) for device in backend.devices]
-    return next(train(backend, params, data, settings))
+    return next(train(backend, loaded(backend, initial_parameters(settings.seed)), data, settings))
 
 
 def first_step(backend: Backend, images: np.ndarray, labels: np.ndarray) -> tuple[list[Array], list[Array]]:
-    params = [get_params(backend, device) for device in backend.devices]
+    params = loaded(backend)
     updated, _, losses = train_batch(backend, params, images, labels, 0.2, guards(backend, params))
     return updated, losses
 
@@ -84,7 +101,7 @@ def test_a_step_on_fewer_or_uneven_rows_equals_numpy_s(backend: Backend, rows: i
 
 
 def test_replicas_have_memory_of_their_own_and_stay_equal(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
+    params = loaded(backend)
     next(train(backend, params, FEW, Settings(1, 16)))
     replicas = [backend.to_numpy(p) for p in params]
     for replica in replicas[1:]:
@@ -96,20 +113,19 @@ def test_replicas_have_memory_of_their_own_and_stay_equal(backend: Backend) -> N
 
 
 def test_training_learns_and_is_evaluated_as_numpy_would(backend: Backend) -> None:
-    # From the book's weights the loss leaves its plateau late; larger ones learn a few images at once.
-    start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
-    params = [backend.asarray(start, device) for device in backend.devices]
+    start = learning()
+    params = loaded(backend, start)
     data = synthetic("a test needs no more", train=160, test=60)
     *_, last = train(backend, params, data, Settings(4, 16, 0.1))
     assert last.accuracy > 0.9
     assert last.losses[-1] < 0.5
     for trained in (start, backend.to_numpy(params[0])):
-        here = evaluate(backend, [backend.asarray(trained, device) for device in backend.devices], data)
-        assert here == evaluate(REFERENCE, [REFERENCE.asarray(trained, REFERENCE.devices[0])], data)
+        here = evaluate(backend, loaded(backend, trained), data)
+        assert here == evaluate(REFERENCE, loaded(REFERENCE, trained), data)
 
 
 def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
+    params = loaded(backend)
     broken = backend.to_numpy(params[1])
     broken[-1][0] = math.nan
     params[1] = backend.asarray(broken, backend.devices[1])
@@ -150,9 +166,9 @@ def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, times: int, message: str
 ) -> None:
     settings = Settings(1, 29, limit=4)
-    expected = [get_params(backend, device) for device in backend.devices]
+    expected = loaded(backend)
     next(train(backend, expected, SYNTHETIC, replace(settings, limit=2)))
-    params = [get_params(backend, device) for device in backend.devices]
+    params = loaded(backend)
     spoilt(backend, 2, times, monkeypatch)
     with pytest.raises(GradientsAreNotFiniteError, match=message) as caught:
         next(train(backend, params, SYNTHETIC, settings))
@@ -188,9 +204,8 @@ def test_losses_and_accuracy_are_of_all_processes_rows(backend: Backend) -> None
         **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 40, axis=0) for name in ("train_images", "train_labels")},
         **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 10, axis=0) for name in ("test_images", "test_labels")},
     )
-    start = tuple(8 * p for p in backend.to_numpy(get_params(backend, backend.devices[0])))
     alone, in_group = (
-        list(train(where, [where.asarray(start, device) for device in where.devices], alike, Settings(3, 10)))
+        list(train(where, loaded(where, learning()), alike, Settings(3, 10)))
         for where in (backend, cast(Backend, OneOfTwo(backend)))
     )
     for mine, expected in zip(in_group, alone, strict=True):
@@ -214,10 +229,9 @@ def test_a_guard_stays_broken_and_keeps_the_parameters(backend: Backend, worst: 
         assert_alike(backend.to_numpy(params), stepped)
 
 
-def test_progress_is_reported_batch_by_batch(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
+def test_progress_is_reported_batch_by_batch() -> None:
     reported: list[tuple[int, int]] = []
-    list(train(backend, params, FEW, Settings(2, 32, limit=3), lambda *done: reported.append(done)))
+    list(train(REFERENCE, loaded(REFERENCE), FEW, Settings(2, 32, limit=3), lambda *done: reported.append(done)))
     assert reported == [(1, 32), (1, 32), (1, 11), (2, 32), (2, 32), (2, 11)]
 
 
@@ -246,7 +260,7 @@ def test_split_batch_keeps_images_with_their_labels(backend: Backend) -> None:
 def test_exchanging_in_buckets_changes_no_number(backend: Backend, width: int) -> None:
     trained = []
     for exchange in ("after", "during"):
-        params = [get_params(backend, device, width=width) for device in backend.devices]
+        params = loaded(backend, width=width)
         settings = Settings(1, 20, limit=3, exchange=exchange, width=width)
         losses = next(train(backend, params, FEW, settings)).losses
         trained.append((losses, [backend.to_numpy(p) for p in params]))
@@ -256,24 +270,19 @@ def test_exchanging_in_buckets_changes_no_number(backend: Backend, width: int) -
         assert_alike(replica, replicas[0])
 
 
-def test_buckets_hold_every_parameter_once_and_the_last_layer_first() -> None:
-    assert buckets_of("after", 8) == ((0, 1, 2, 3, 4, 5, 6, 7),)
-    assert buckets_of("during", 8) == ((6, 7), (4, 5), (2, 3), (0, 1))
-
-
 RESULTS_TOGETHER = ("jax",)
 """Backends whose launches give all gradients at once, at their end."""
 
 
 def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(backend: Backend) -> None:
-    params = [get_params(backend, device) for device in backend.devices]
+    params = loaded(backend)
     # Without a queue nothing can be overtaken, and a short pass is enough.
     rows = slice(None if backend.engine == "async" else 60)
     images, labels = as_input(SYNTHETIC.train_images[rows]), SYNTHETIC.train_labels[rows]
 
     def early(exchange: Literal["after", "during"]) -> int:
         steps = launch_gradients(backend, params, images, labels)
-        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange, 8))
+        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange))
 
     assert early("after") == 0
     if backend.engine == "sync" or backend.name in RESULTS_TOGETHER:
@@ -284,6 +293,31 @@ def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(back
         assert 1 <= next(filter(None, (early("during") for _ in range(10))), 0) <= 3
 
 
-def test_a_wider_network_has_more_of_everything_but_classes() -> None:
+def test_a_wider_network_has_more_of_everything_but_classes_and_buckets_begin_with_its_last_layer() -> None:
+    assert buckets_of("after") == ((0, 1, 2, 3, 4, 5, 6, 7),)
+    assert buckets_of("during") == ((6, 7), (4, 5), (2, 3), (0, 1))
     assert shapes(1) == ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
     assert shapes(3)[2:] == ((150, 60, 5, 5), (150,), (2400, 384), (384,), (384, 10), (10,))
+
+
+COUNTS = (2, 1)
+
+
+def difference(changed: tuple[int, int] | None) -> list[float]:
+    """Return what each rank finds where the device `changed`, a rank and a place in it, holds other parameters."""
+
+    def program(group: Group) -> float:
+        local = backends.load("numpy", COUNTS[group.rank], threads_per_device=1)
+        backend = GroupedBackend(local, group, COUNTS, lambda _: None)
+        params = [
+            backend.asarray((np.full(3, 2 if (group.rank, place) == changed else 1, np.float32),), device)
+            for place, device in enumerate(backend.devices)
+        ]
+        return largest_replica_difference(backend, params)
+
+    return together(len(COUNTS), program)
+
+
+def test_every_rank_finds_a_device_that_differs() -> None:
+    assert difference(None) == [0, 0]
+    assert all(found > 0 for changed in ((0, 0), (0, 1), (1, 0)) for found in difference(changed))

@@ -40,8 +40,6 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms im
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import parse_sizes
 
-__all__ = ["EXPERIMENT", "program"]
-
 ALGORITHM_NAMES = Parameter(
     f"One or more of {', '.join(ALGORITHMS)}. Default: all; between processes native.",
     option="algorithm",
@@ -95,7 +93,7 @@ def is_between(found: Found) -> bool:
 def about_hosts(found: Found) -> str:
     if found.result.parameters["hosts"] > 1:
         return "A faster network (launch --interface), or fewer bytes: a smaller network to be trained."
-    return "Separate hosts for the processes (launch --hosts), whose cores then add up nothing for each other."
+    return "Separate hosts for the processes, whose cores then add up nothing for each other."
 
 
 EXPERIMENT = Experiment(

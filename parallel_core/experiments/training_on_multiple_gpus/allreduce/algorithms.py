@@ -26,8 +26,6 @@ from typing import TypeAlias
 from backends import Array, Backend, Ops
 from backends.arrays import row_ranges
 
-__all__ = ["ALGORITHMS", "Allreduce", "added", "joined", "native", "on_one_root", "parts_of", "sharded", "star"]
-
 Allreduce: TypeAlias = Callable[[Backend, Sequence[Array]], tuple[Array, ...]]
 
 

@@ -23,8 +23,6 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms im
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
 
-__all__ = ["Carry", "other_end", "program", "stream_between"]
-
 PAIR = struct.Struct("!dd")
 NATIVE = "native"
 

@@ -31,23 +31,6 @@ from parallel_core.measurement.timing import Timing
 from parallel_core.system.formatting import parse_sizes, write_size
 from parallel_core.system.machine import describe_machine
 
-__all__ = [
-    "ALGBW",
-    "ALL_SIZES",
-    "additions",
-    "algorithm_bandwidth",
-    "check_sums",
-    "find_bandwidths",
-    "measure_each",
-    "sizes_to_time",
-    "summing",
-    "swept_sizes",
-    "time_parts",
-    "time_repeated",
-    "time_size",
-    "zeros",
-]
-
 ALL_SIZES = "4KiB..256MiB"
 """Those that are timed by default, as far as memory and budget last."""
 ITEM = 4

@@ -9,8 +9,6 @@ import socket
 from contextlib import suppress
 from time import monotonic, perf_counter
 
-__all__ = ["accepted", "answer_round_trip", "connected", "listening", "own_address", "round_trip"]
-
 AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 """Lets small messages leave at once."""
 SECRET_SECONDS = 1.0

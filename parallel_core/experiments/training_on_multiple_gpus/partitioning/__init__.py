@@ -49,8 +49,6 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
 
-__all__ = ["EXPERIMENT", "program"]
-
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
 STEPS = 3

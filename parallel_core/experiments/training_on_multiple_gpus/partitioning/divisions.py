@@ -30,20 +30,7 @@ import numpy as np
 
 from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
-from parallel_core.experiments.layers import dense, pull_back
-
-__all__ = [
-    "CHANNELS",
-    "DATA_PARALLELISM",
-    "LAYER_WISE",
-    "ONE_DEVICE",
-    "Batch",
-    "Parameters",
-    "Strategy",
-    "initial_parameters",
-    "network_partitioning",
-    "synthetic_batch",
-]
+from parallel_core.experiments.works import dense, hidden, pull_back
 
 Parameters: TypeAlias = "tuple[np.ndarray, ...]"
 Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
@@ -93,11 +80,7 @@ def _features(ops: Ops, parameters: Array, images: Array) -> Array:
     return ops.flatten(ops.avg_pool2d(ops.relu(ops.conv2d(images, weight, bias)), POOL))
 
 
-def _hidden(ops: Ops, parameters: Array, x: Array) -> Array:
-    return ops.relu(dense(ops, parameters, x))
-
-
-LAYERS: Layers = (_features, _hidden, dense)
+LAYERS: Layers = (_features, hidden, dense)
 
 
 def _forward(ops: Ops, layers: Layers) -> Callable[[Array, Array], Array]:

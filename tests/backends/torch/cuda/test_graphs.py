@@ -184,19 +184,3 @@ def test_gradients_share_memory_with_nothing(on_made_up_gpus: Load, names: str, 
     for kept, number in ((w, 1), (x, 2), (new, 9)):
         np.testing.assert_array_equal(backend.to_numpy(kept), np.full((2, 2), number))
     assert cuda.races == []
-
-
-@GPUS
-def test_replayed_updates_share_memory_with_nothing(on_made_up_gpus: Load, names: str) -> None:
-    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
-    device = backend.devices[-1]
-    updated = []
-    for step in range(ISSUED_AS_USUAL + 2):
-        p, g = (backend.asarray(np.full(3, k, dtype=np.float32), device) for k in (step, 1))
-        updated.append(backend.launch(backend.ops.sgd, (p,), (g,), 1.0)[0])
-    for step, p in enumerate(updated):
-        np.testing.assert_array_equal(backend.to_numpy(p), np.full(3, step - 1))
-    overwritten = backend.copy_to(updated[0], device, out=updated[-1])
-    for step, p in enumerate([*updated[:-1], overwritten]):
-        np.testing.assert_array_equal(backend.to_numpy(p), np.full(3, -1 if p is overwritten else step - 1))
-    assert cuda.races == []

@@ -30,7 +30,7 @@ def torch_is_there() -> None:
 def test_arrays_of_any_shape_arrive_and_come_back(copies: list[tuple[list[int], str, bool, bool]], seed: int) -> None:
     import torch as real
 
-    from backends.torch.cuda.staging import Staging
+    from backends.torch.cuda.copies import _Staging as Staging
     from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
 
     torch = MadeUpTorch(1, seed)

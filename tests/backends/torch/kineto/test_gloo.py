@@ -3,7 +3,7 @@
 from backends.profiling.chrome_trace.reading import read_trace
 from backends.profiling.chrome_trace.slices import Slice
 from backends.torch.kineto.gloo import exchanges, without_exchanges
-from tests.parallel_core.jobs.own_program.recorded_programs import TRACES
+from tests.parallel_core.own_program.recorded_programs import TRACES
 
 CALLING, GLOO, OTHER_GLOO = 1, 2, 3
 

@@ -6,15 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from backends import BackendError
-from backends.devices import Device
 from backends.torch.streams.future import Announcing, Failure, Future, completed_future, device_of, resolve
-from backends.torch.streams.worker import WorkerStream
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-
-
-def stream(device: Device = FIRST) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
+from tests.backends.torch.streams.made import FIRST, SECOND, stream
 
 
 def test_items_of_a_future_of_a_tuple_are_futures() -> None:

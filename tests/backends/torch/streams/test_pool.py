@@ -11,21 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.devices import Device
-from backends.torch.streams.future import Failure, Future, resolve
-from backends.torch.streams.pool import PooledStream
-from backends.torch.streams.worker import WorkerStream, submit_collective
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-SHORTLY = 0.05
-"""Seconds in which what nothing holds back would happen."""
-
-
-def pool(device: Device = FIRST, workers: int = 2) -> PooledStream:
-    return PooledStream(device, f"{device} pool", set(), lambda: None, workers)
-
-
-def stream(device: Device = SECOND) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
+from backends.torch.streams.future import Future, resolve
+from backends.torch.streams.worker import submit_collective
+from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
 
 
 def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
@@ -44,14 +32,6 @@ def test_tasks_begin_in_order() -> None:
     blocked.result()
 
 
-def test_a_task_waits_for_the_result_of_the_one_before() -> None:
-    worker, gate = pool(), threading.Event()
-    late = worker.submit(lambda: gate.wait() and 20)
-    total = worker.submit(lambda x: x + 1, late)
-    gate.set()
-    assert total.result() == 21
-
-
 @pytest.mark.parametrize("consumer", ["the same stream", "another", "another pool"])
 @pytest.mark.parametrize("item", [False, True])
 def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, item: bool) -> None:
@@ -60,46 +40,13 @@ def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, it
     read = value[0] if item else value
     slow = worker.submit(lambda x: gate.wait() and list(x if item else x[0]), read)
     worker.submit(lambda _: None, read).result()
-    writer = {"the same stream": worker, "another": stream(), "another pool": pool(SECOND)}[consumer]
+    writer = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}[consumer]
     overwritten = writer.submit_consuming(lambda x: x[0].append(3), value)
     time.sleep(SHORTLY)
     gate.set()
     assert slow.result() == [1]
     overwritten.result()
     assert resolve(value[0]) == [1, 3]
-
-
-def test_a_consumer_in_a_pool_comes_after_readers_on_other_streams() -> None:
-    worker, reader, gate, memory = pool(), stream(), threading.Event(), [1]
-    value = worker.submit(lambda: memory)
-    copy = reader.submit(lambda cell: gate.wait() and list(cell), value)
-    overwritten = worker.submit_consuming(lambda cell: cell.append(2), value)
-    time.sleep(SHORTLY)
-    gate.set()
-    overwritten.result()
-    assert (copy.result(), memory) == ([1], [1, 2])
-
-
-def test_a_consumer_comes_after_readers_of_what_shares_its_memory() -> None:
-    # `split` gives parts that share the vector's memory; a queue's order would protect the vector's readers too.
-    torch = pytest.importorskip("torch")
-    worker, gate = pool(), threading.Event()
-    whole = worker.submit(torch.zeros, 4)
-    slow = worker.submit(lambda x: gate.wait() and x.tolist(), whole)
-    part = worker.submit(lambda x: x.split(2), whole)[0]
-    overwritten = worker.submit_consuming(lambda x: x.fill_(1), part)
-    time.sleep(SHORTLY)
-    gate.set()
-    overwritten.result()
-    assert slow.result() == [0, 0, 0, 0]
-
-
-def test_who_consumes_one_after_the_other_writes_in_that_order() -> None:
-    worker = pool()
-    value: Future = worker.submit(list)
-    for number in range(200):
-        value = worker.submit_consuming(lambda cell, n: [cell.append(n), cell][1], value, number)
-    assert value.result() == list(range(200))
 
 
 def test_a_collective_comes_after_all_readers_in_a_pool() -> None:
@@ -129,20 +76,6 @@ def test_the_barrier_waits_for_all_tasks_before_it_and_none_behind() -> None:
     assert slow.result() is True
     assert "pending" in repr(blocked)
     later.set()
-
-
-def test_the_barrier_of_an_idle_pool_is_open() -> None:
-    pool().barrier()()
-
-
-def test_an_error_is_kept_and_the_barrier_opens() -> None:
-    worker = pool()
-    broken = worker.submit(lambda: 1 // 0)
-    dependent = worker.submit_consuming(lambda x: x, broken)
-    worker.barrier()()
-    assert worker.failure is not None
-    with pytest.raises(Failure, match="ZeroDivisionError"):
-        dependent.result()
 
 
 def test_many_threads_may_submit_to_one_pool() -> None:
@@ -181,7 +114,7 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=60))
 def test_random_programs_give_what_they_would_one_after_the_other(steps: list[tuple[str, int, int, float]]) -> None:
-    streams: list[Any] = [pool(FIRST), pool(SECOND, workers=3), stream()]
+    streams: list[Any] = [pool(FIRST), pool(SECOND, workers=3), stream(SECOND)]
     expected: list[list[int]] = []
     cells: list[Future] = []
     reads: list[tuple[Future, list[int]]] = []
@@ -196,7 +129,7 @@ def test_random_programs_give_what_they_would_one_after_the_other(steps: list[tu
         else:
             cells[index] = streams[place].submit_consuming(after(seconds, append), cells[index], number)
             expected[index].append(number)
-    for wait_until_done in [stream.barrier() for stream in streams]:
+    for wait_until_done in [each.barrier() for each in streams]:
         wait_until_done()
     assert not any("pending" in repr(future) for future in (*cells, *(read for read, _ in reads)))
     assert [read.result() for read, _ in reads] == [wanted for _, wanted in reads]

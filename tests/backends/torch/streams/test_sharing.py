@@ -1,6 +1,5 @@
 """Who overwrites memory comes after those that read it earlier, by whatever name, and waits for nobody else."""
 
-import gc
 import threading
 import time
 import weakref
@@ -9,25 +8,12 @@ from typing import Any
 
 import pytest
 
-from backends.devices import Device
 from backends.torch.streams.future import Failure, Future, completed_future
-from backends.torch.streams.pool import PooledStream
 from backends.torch.streams.sharing import check_apart, extent
 from backends.torch.streams.worker import WorkerStream, submit_collective
+from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
 
 torch = pytest.importorskip("torch")
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-SHORTLY = 0.05
-"""Seconds in which what nothing holds back would happen."""
-
-
-def stream(device: Device = FIRST) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
-
-
-def pool() -> PooledStream:
-    return PooledStream(FIRST, "pool", set(), lambda: None, 3)
 
 
 def halves(x: Any) -> Any:
@@ -76,18 +62,6 @@ def test_a_writer_comes_after_earlier_readers_by_any_name(
     gate.set()
     written.result()
     assert 7 not in torch.tensor(copy.result())
-
-
-def test_a_name_that_is_gone_still_leads_to_its_views(gate: threading.Event) -> None:
-    owner, reader = stream(), stream(SECOND)
-    x = owner.submit(torch.zeros, 4)
-    copy = reader.submit(reading(gate), owner.submit(lambda y: y.view(1, 2), owner.submit(halves, x)[0]))
-    gc.collect()
-    written = owner.submit_consuming(fill, x)
-    time.sleep(SHORTLY)
-    gate.set()
-    written.result()
-    assert copy.result() == [[0, 0]]
 
 
 def test_two_items_of_one_array_are_one_memory(gate: threading.Event) -> None:

@@ -9,13 +9,8 @@ import pytest
 
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future
-from backends.torch.streams.worker import WorkerStream, submit_collective
-
-FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-
-
-def stream(device: Device = FIRST) -> WorkerStream:
-    return WorkerStream(device, f"{device} test", set(), lambda: None)
+from backends.torch.streams.worker import submit_collective
+from tests.backends.torch.streams.made import FIRST, SECOND, stream
 
 
 def test_submit_returns_before_the_task_ran() -> None:
@@ -34,14 +29,6 @@ def test_tasks_run_in_order() -> None:
     assert ran == list(range(100))
 
 
-def test_streams_do_not_wait_for_each_other() -> None:
-    gate = threading.Event()
-    blocked = stream(FIRST).submit(gate.wait)
-    assert stream(SECOND).submit(lambda: "done").result() == "done"
-    gate.set()
-    blocked.result()
-
-
 def test_futures_among_the_arguments_are_waited_for_in_the_worker() -> None:
     gate = threading.Event()
     first, second = stream(FIRST), stream(SECOND)
@@ -49,22 +36,6 @@ def test_futures_among_the_arguments_are_waited_for_in_the_worker() -> None:
     total = second.submit(lambda pair, z: sum(pair) + z, (late, 1), 2)
     gate.set()
     assert total.result() == 23
-
-
-def test_a_consumer_comes_after_the_readers_on_other_streams() -> None:
-    gate = threading.Event()
-    owner, reader, memory = stream(FIRST), stream(SECOND), [1]
-    value = owner.submit(lambda: memory)
-    gated = reader.submit(gate.wait)
-    copy = reader.submit(lambda cell: list(cell), value)
-    overwritten = owner.submit_consuming(lambda cell: cell.__setitem__(0, 2), value)
-    # Long enough for the owner to overwrite what the reader has yet to see, if nothing held it back.
-    time.sleep(0.1)
-    gate.set()
-    assert gated.result()
-    assert copy.result() == [1]
-    overwritten.result()
-    assert memory == [2]
 
 
 def test_an_error_reaches_everything_that_depends_on_it() -> None:

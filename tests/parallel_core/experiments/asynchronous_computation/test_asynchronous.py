@@ -2,11 +2,10 @@
 
 import pytest
 
-import backends
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import asynchrony, waiting
+from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.confidence_intervals import Interval
@@ -42,8 +41,8 @@ def test_values_that_are_wrong_make_the_result_invalid(
     assert wrong == {"async": {"products", "increments"}, "cost-model": {"increments"}}.get(name, {"products"})
 
 
-def test_steps_and_size_are_chosen_to_suit_the_budget() -> None:
-    parameters = parallel_core.run_async(backends.load("numpy", 1), rounds=1, budget=1e-9).parameters
+def test_steps_and_size_are_chosen_to_suit_the_budget(backend: Backend) -> None:
+    parameters = parallel_core.run_async(backend, rounds=1, budget=1e-9).parameters
     assert (parameters["size"], parameters["steps"]) == (8, 100)
 
 
@@ -59,6 +58,6 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
 
 @pytest.mark.parametrize(("fraction", "code"), [(0.1, "selective"), (1.0, "not-selective")])
 def test_waiting_for_one_is_shorter_than_for_all_or_not(fraction: float, code: str) -> None:
-    band = waiting.WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
+    band = asynchrony.WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
     assert band is not None
     assert band.code == code

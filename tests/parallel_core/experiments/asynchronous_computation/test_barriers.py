@@ -11,14 +11,7 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import barriers
-from parallel_core.experiments.asynchronous_computation.barriers import (
-    OTHER,
-    SAME,
-    added_by,
-    added_fraction,
-    depths,
-    named,
-)
+from parallel_core.experiments.asynchronous_computation.barriers import OTHER, SAME, added_by, added_fraction, depths
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.measurement.timing import Timing
@@ -84,15 +77,11 @@ def test_a_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pyte
     assert parallel_core.run_barriers(backend, deepest=1, rounds=1, budget=600.0).parameters["size"] % 8 == 0
 
 
-def test_a_comparison_times_the_depth_that_it_names() -> None:
-    described = EXPERIMENTS["barriers"]
-    assert 64 in depths(64)
-    assert (described.case, described.timeline_case) == (named("wait", 64, SAME), named("waitall", 64, SAME))
-    assert all("deepest" not in options for options in described.options.values())
-
-
 @given(st.integers(1, 1000))
-def test_depths_are_powers_of_two_and_the_deepest(deepest: int) -> None:
+def test_depths_are_powers_of_two_and_the_deepest_which_a_comparison_names(deepest: int) -> None:
+    described = EXPERIMENTS["barriers"]
+    assert {described.case, described.timeline_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
+    assert all("deepest" not in options for options in described.options.values())
     found = depths(deepest)
     assert found[0] == 0
     assert found[-1] == deepest
@@ -106,7 +95,7 @@ def test_what_one_adds_is_the_slope_of_the_curve(to_one: float, to_all: float, b
         name: case(name, *(drift * (base + count * slope) for drift in (1.0, 1.1, 0.9)))
         for wait, slope in (("wait", to_one), ("waitall", to_all))
         for count in depths(deepest)
-        for name in (named(wait, count, SAME),)
+        for name in (barriers.named(wait, count, SAME),)
     }
     slope, fraction = (
         interval_of(formula, cases) for formula in (added_by("wait", SAME, deepest), added_fraction(SAME, deepest))

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments.asynchronous_computation.cost_model import (
-    CostModel,
-    Point,
-    crossing,
-    disturbance,
-    floor_left,
-    sizes_up_to,
-)
+from parallel_core.experiments.asynchronous_computation import cost_model as module
+from parallel_core.experiments.asynchronous_computation.cost_model import CostModel, Point, crossing, disturbance
 from tests.parallel_core.experiments.runner.pretended import case
 
 
@@ -33,7 +27,7 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
 
 @given(st.integers(1, 2**40))
 def test_sizes_grow_by_four_up_to_the_largest(largest: int) -> None:
-    sizes = sizes_up_to(largest)
+    sizes = module.sizes_up_to(largest)
     assert sizes[0] == 2
     assert all(later == 4 * size for size, later in pairwise(sizes))
     assert len(sizes) == 1 or sizes[-1] <= largest < 4 * sizes[-1]
@@ -47,10 +41,10 @@ def point(elements: int, t1: float, t2: float, measured: float | None = None, sp
 
 @given(st.floats(2.001, 2**19 - 1), st.floats(1e-7, 1e-3))
 def test_the_regimes_meet_where_both_take_equally_long(met: float, t1: float) -> None:
-    points = [point(size, t1, t1 * size / met) for size in sizes_up_to(2**19)]
+    points = [point(size, t1, t1 * size / met) for size in module.sizes_up_to(2**19)]
     assert crossing(points) == pytest.approx(met, rel=1e-6)
     # Measured is the longer of both, so a straight line between logarithms is at its most wrong near the bend.
-    left = floor_left(points)
+    left = module.floor_left(points)
     assert left is None or met / 4 < left < met * 2
 
 
@@ -65,11 +59,6 @@ def test_after_the_crossing_the_device_is_always_slower(ratios: list[float]) -> 
         assert points[0].elements <= met * 1.000001 <= points[-1].elements * 1.00001
 
 
-def test_predictions_are_per_increment_and_follow_the_slower_side() -> None:
-    assert point(2, 3e-6, 1e-6).predicted == pytest.approx(3e-6, rel=1e-3)
-    assert point(2, 1e-6, 3e-6).predicted == pytest.approx(3e-6, rel=1e-3)
-
-
 def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_regime() -> None:
     points = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 2.0, 6.1), point(32, 4.0, 8.0, 7.0), point(128, 4.0, 32.0, 31.0)]
     assert disturbance(points, points[0]) == pytest.approx(2.1, abs=0.01)
@@ -81,7 +70,9 @@ def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_r
     assert [one.elements for one in grows if one.misses(disturbance(grows, one))] == [32]
 
 
-def test_a_prediction_is_as_uncertain_as_its_time_and_its_parts() -> None:
+def test_a_prediction_is_per_increment_and_as_uncertain_as_its_time_and_its_parts() -> None:
+    for t1, t2 in ((3e-6, 1e-6), (1e-6, 3e-6)):
+        assert point(2, t1, t2).predicted == pytest.approx(3e-6, rel=1e-3)
     sure = point(2, 4.0, 2.0, 5.0)
     assert sure.misses()
     assert not replace(sure, model=replace(sure.model, issued=case("t1", 2.5, 4.0, 5.5))).misses()

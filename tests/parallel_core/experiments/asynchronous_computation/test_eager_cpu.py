@@ -17,7 +17,8 @@ from tests.parallel_core.comparison import made_up
 PAIRS = {(name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")}
 
 
-def test_others_are_all_that_are_registered_but_the_backend_itself() -> None:
+def test_others_are_all_that_are_registered_but_the_backend_itself_and_a_comparison_has_none() -> None:
+    assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
     assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == PAIRS - {("torch", "sync")}
     assert eager_cpu.contrasts("none", ("torch", "sync")) == ()
     named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", ("torch", "sync"))
@@ -76,7 +77,3 @@ def test_a_contrast_runs_in_a_separate_process(backend: Backend, monkeypatch: py
     result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0)
     assert [case.name for case in result.cases] == ["10 products", "10 products, numpy sync"]
     assert [len(case.seconds) for case in result.cases] == [2, 2]
-
-
-def test_a_comparison_runs_it_without_contrasts() -> None:
-    assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}

@@ -1,7 +1,5 @@
 """Graphs of dependent tasks: right on every backend, for any graph; recorded as they were drawn; judged by numbers."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -85,12 +83,6 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     assert fraction == pytest.approx(found.bounds.seconds / free.median)
 
 
-def test_a_single_device_computes_the_graphs_too(load: Callable[[int], Backend]) -> None:
-    result = parallel_core.run_dependencies(load(1), size=SIZE, rounds=2, budget=600.0)
-    assert result.problems == ()
-    assert result.metrics["work_per_device_seconds"] >= result.metrics["critical_path_seconds"] * (1 - 1e-9)
-
-
 def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_the_last_operand(backend: Backend, nodes: tuple[Node, ...], matrices: list[object]) -> object:
         return launch_graph(backend, [Node(node.device, node.after[:-1], node.products) for node in nodes], matrices)
@@ -127,12 +119,9 @@ def test_the_largest_bound_counts(
     assert name in found.name
 
 
-def test_a_device_with_two_workers_bounds_half_as_much() -> None:
+def test_a_device_with_two_workers_bounds_half_as_much_and_copies_are_work_without_engines_for_them() -> None:
     tasks = [Task("t", "cpu:1", "compute", (), 1), Task("t", "cpu:1", "compute", (), 3)]
     assert (bounds_of(tasks, 2).busiest_device, bounds_of(tasks, 2, workers=2).busiest_device) == (4, 2)
-
-
-def test_copies_are_work_where_devices_have_no_engines_for_them() -> None:
     on_cpu = [Task("t", "cpu:1", "compute", (), 1), Task("copy", "cpu:2", "copy", (), 3)]
     on_gpu = [Task("t", "gpu:0", "compute", (), 1), Task("copy", "gpu:1", "copy", (), 3)]
     assert bounds_of(on_cpu, 2).work_per_device == 2

@@ -46,8 +46,7 @@ def test_the_step_has_the_book_s_dependencies(backend: Backend) -> None:
     batch = BATCH // 2 * 785
     assert moved == {"copy batch": batch, "copy ∇1": first, "copy ∇2": second, "copy W1": first, "copy W2": second}
 
-
-def test_new_parameters_wait_for_all_that_read_the_old_ones(backend: Backend) -> None:
+    # New parameters wait for all that read the old ones.
     tasks = record(backend, mlp(BATCH))
     for copy in (task for task in tasks if task.name == "copy W2"):
         readers = {tasks[earlier].name for earlier in copy.after if tasks[earlier].device == copy.device}
@@ -65,15 +64,12 @@ def test_the_step_is_that_of_a_single_device(backend: Backend, batch: int) -> No
     assert all(task.seconds > 0 for task in result.tasks)
 
 
-def test_the_mlp_needs_a_keeper_and_two_others(load: Callable[[int], Backend]) -> None:
-    with pytest.raises(RequestError, match=r"--devices 3"):
-        parallel_core.run_graph(load(2))
-
-
 def test_the_chain_of_two_runs_on_one_device_and_is_drawn_with_its_inputs(
     load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parallel_core.experiments.automatic_parallelism.graph.XY_SIZE", 5)
+    with pytest.raises(RequestError, match=r"--devices 3"):
+        parallel_core.run_graph(load(2))
+    monkeypatch.setattr(graph, "XY_SIZE", 5)
     result = parallel_core.run_graph(load(1), of="xy", rounds=1, budget=600.0)
     tasks = [(task.name, task.after) for task in result.tasks]
     assert tasks == [("x", ()), ("y", ()), ("x · y", (0, 1)), ("z = … + 2", (2,))]

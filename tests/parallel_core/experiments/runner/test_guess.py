@@ -1,11 +1,11 @@
-"""A guess is held against a figure's interval: it is judged, or left open, and told in words."""
+"""A guess is compared with a figure's interval: it is judged, or left open, and told in words."""
 
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core import RequestError, Result
@@ -16,10 +16,9 @@ from parallel_core.system.machine_watch import MachineWatch
 from tests.parallel_core.plots.synthetic_results import TIMED
 
 ANY = (-math.inf, math.inf)
-SHARE = (0.0, 1.0)
-BUSY = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
 NUMBERS = st.floats(-1e6, 1e6)
 POSITIVE = st.floats(1e-6, 1e6)
+SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
 
 
 def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> Result:
@@ -28,15 +27,12 @@ def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> 
     return replace(middle, **changed)
 
 
-def metric(name: str, limits: tuple[float, float] = ANY) -> Metric:
+def metric(name: str = "speedup", limits: tuple[float, float] = ANY) -> Metric:
     return Metric(name, limits=limits)
 
 
-def judged(guess: float, low: float, high: float, limits: tuple[float, float] = ANY) -> Guess:
-    return judge(guess, metric("speedup", limits), measured(low, high))
-
-
-SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
+def judged(guess: float, low: float, high: float, name: str = "speedup", **changed: Any) -> Guess:
+    return judge(guess, metric(name), measured(low, high, name, **changed))
 
 
 @pytest.mark.parametrize(
@@ -57,29 +53,17 @@ def test_a_guess_of_a_figure_with_bands_is_right_if_it_means_the_same(
     assert judge(guess, SPEEDUP, measured(low, high, SPEEDUP.name)).judgement == judgement
 
 
-@given(NUMBERS, NUMBERS, NUMBERS)
-def test_a_guess_within_the_interval_is_never_said_to_be_outside(one: float, other: float, guess: float) -> None:
+@given(NUMBERS, NUMBERS, NUMBERS, POSITIVE)
+def test_the_interval_decides_and_the_mirrored_guess_is_judged_the_other_way(
+    one: float, other: float, guess: float, distance: float
+) -> None:
     low, high = sorted((one, other))
-    assume(low <= guess <= high)
-    assert judged(guess, low, high).judgement in ("within", "open")
-
-
-@given(NUMBERS, POSITIVE, POSITIVE)
-def test_a_guess_far_outside_is_judged_however_wide_the_interval(low: float, width: float, distance: float) -> None:
-    high, far = low + width, 1e-2 * max(1.0, abs(low) + width) + distance
-    assert judged(low - far, low, high).judgement == "too low"
-    assert judged(high + far, low, high).judgement == "too high"
-
-
-@given(NUMBERS, NUMBERS, NUMBERS)
-def test_the_mirrored_guess_is_judged_the_other_way(one: float, other: float, guess: float) -> None:
-    low, high = sorted((one, other))
-    mirrored = {"too low": "too high", "too high": "too low"}
-    there, back = (
-        judge(sign * guess, metric("speedup", SHARE), measured(*bounds))
-        for sign, bounds in ((1, (low, high)), (-1, (-high, -low)))
-    )
-    assert back.judgement == mirrored.get(there.judgement, there.judgement)
+    there, back = judged(guess, low, high).judgement, judged(-guess, -high, -low).judgement
+    assert back == {"too low": "too high", "too high": "too low"}.get(there, there)
+    assert (there in ("within", "open")) == (low <= guess <= high)
+    # Far outside it is judged however wide the interval is.
+    far = 1e-2 * max(1.0, abs(low) + high - low) + distance
+    assert [judged(at, low, high).judgement for at in (low - far, high + far)] == ["too low", "too high"]
 
 
 def test_a_guess_within_a_wide_interval_stays_open() -> None:
@@ -88,50 +72,44 @@ def test_a_guess_within_a_wide_interval_stays_open() -> None:
     assert judged(0.5, -0.1, 3.0).judgement == "open"
 
 
-def test_nothing_is_said_without_an_interval_or_of_an_invalid_result() -> None:
-    for result, why in (
-        (measured(1.0, 1.2, metric_intervals={}), "one run does not say how well this is known"),
-        (measured(1.0, 1.2, problems=("sums differ",)), "sums differ"),
-        (measured(1.0, 1.2, metrics={"speedup": math.nan}), "did not find this figure"),
-    ):
-        guess = judge(5.0, metric("speedup"), result)
-        assert guess.judgement == "open"
-        assert why in guess.sentence
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"metric_intervals": {}}, "one run does not say how well this is known"),
+        ({"problems": ("sums differ",)}, "sums differ"),
+        ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
+    ],
+)
+def test_nothing_is_said_without_an_interval_or_of_an_invalid_result(changed: dict[str, Any], why: str) -> None:
+    guess = judged(5.0, 1.0, 1.2, **changed)
+    assert guess.judgement == "open"
+    assert why in guess.sentence
 
 
-def test_the_interval_decides_on_a_busy_machine_too() -> None:
-    assert judge(5.0, metric("speedup"), measured(1.0, 1.2, machine_watch=BUSY)).judgement == "too high"
-    counted = measured(6.0, 6.0, "layer_waits", machine_watch=BUSY)
-    assert judge(6, metric("layer_waits"), counted).sentence == "You guessed 6; measured 6: your guess is right."
-    assert judge(5, metric("layer_waits"), counted).sentence == "You guessed 5; measured 6: your guess is too low."
-
-
-def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit() -> None:
+def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit_on_a_busy_machine_too() -> None:
     assert judged(0.5, 0.9, 0.96).sentence == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
-    slow = judge(1e-6, metric("sum_seconds"), measured(2e-4, 4e-4, "sum_seconds"))
+    slow = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
     assert slow.sentence == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
-    assert slow.as_json() == {
-        "metric": "sum_seconds",
-        "value": 1e-6,
-        "judgement": "too low",
-        "reason": "your guess is too low",
-    }
+    as_json = {"metric": "sum_seconds", "value": 1e-6, "judgement": "too low", "reason": "your guess is too low"}
+    assert slow.as_json() == as_json
+    busy = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
+    assert judged(5.0, 1.0, 1.2, machine_watch=busy).judgement == "too high"
+    for guess, reason in ((6, "right"), (5, "too low")):
+        sentence = judged(guess, 6.0, 6.0, "layer_waits", machine_watch=busy).sentence
+        assert sentence == f"You guessed {guess}; measured 6: your guess is {reason}."
 
 
 @pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])
 def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
     with pytest.raises(RequestError, match=r"^a guess of speedup is a number, and not "):
-        check_guess(value, metric("speedup", ANY))
+        check_guess(value, metric())
 
 
-def test_an_impossible_guess_gets_one_line_that_says_what_is_possible() -> None:
+def test_an_impossible_guess_and_an_unknown_metric_get_one_line_that_says_what_is_possible() -> None:
     with pytest.raises(RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"):
-        check_guess(1.4, metric("share", SHARE))
+        check_guess(1.4, metric("share", (0.0, 1.0)))
     with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
-        check_guess(-2, metric("speedup", (0.0, math.inf)))
-    assert check_guess(1, metric("share", SHARE)) == 1.0
-
-
-def test_an_unknown_metric_is_refused_with_those_that_are_there() -> None:
+        check_guess(-2, metric(limits=(0.0, math.inf)))
+    assert check_guess(1, metric("share", (0.0, 1.0))) == 1.0
     with pytest.raises(RequestError, match=r"^unknown metric of .+ 'share' \(known: speedup\)$"):
         judge(1.0, metric("share"), measured(1.0, 1.2))

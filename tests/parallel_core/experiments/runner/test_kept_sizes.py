@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backends
@@ -17,7 +17,7 @@ from parallel_core.command_line.run import run
 from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import declaration, parameters
-from parallel_core.experiments.runner.kept_sizes import KeptSizes, SpoiltSizesError, keep_sizes, kept_sizes, place_of
+from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.machine_watch import MachineWatch
@@ -35,23 +35,41 @@ def numpy() -> Backend:
 
 
 def run_once(backend: Backend, **options: Any) -> Result:
-    return run_parallel(backend, rounds=2, budget=0.5, **options)
+    return run_parallel(backend, rounds=2, **{"budget": 0.5, **options})
+
+
+def keep(backend: Backend, values: dict[str, Any], budget: float = 0.5, chosen_on: str = "numpy sync") -> None:
+    keep_sizes("parallel", place_of(backend, budget), values, chosen_on)
+
+
+def kept(backend: Backend, *names: str, budget: float = 0.5) -> dict[str, Any] | None:
+    found = kept_sizes("parallel", place_of(backend, budget), names or ["size"])
+    return None if found is None else dict(found.values)
+
+
+def change(file: Path, **changed: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+
+
+def run_command(file: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """Run an experiment's command on NumPy; return what it printed, and its result."""
+    path = file.parent / "run.json"
+    done = CliRunner().invoke(run, [*arguments, "--backend", "numpy", "--budget", "0.5", "--json", str(path)])
+    assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
+    return " ".join(done.stdout.split()), json.loads(path.read_text())
 
 
 def test_what_one_framework_chose_another_takes(file: Path, numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parallel_core.experiments.works.RUN_SECONDS", 0.001)
     first = run_once(numpy, work="kept")
     assert first.sizes == ""
-    if not first.problems:
-        kept = kept_sizes("parallel", place_of(numpy, 0.5), ["size"])
-        assert kept is not None
-        assert (kept.values, kept.chosen_on) == ({"size": first.parameters["size"]}, "numpy sync")
-    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 24}, "torch async")
+    assert first.problems or kept(numpy) == {"size": first.parameters["size"]}
+    keep(numpy, {"size": 24}, chosen_on="torch async")
     second = run_once(numpy, work="kept")
     assert second.parameters["size"] == 24
     assert "torch async" in second.sizes
-    assert Result.from_json(second.as_json()).sizes == second.sizes
-    assert Result.from_json(second.as_json()).chosen_by == {"size": "kept"}
+    read = Result.from_json(second.as_json())
+    assert (read.sizes, read.chosen_by) == (second.sizes, {"size": "kept"})
     assert run_once(numpy, work="kept", size=16).parameters["size"] == 16
     # Other devices are other work.
     assert kept_sizes("parallel", "cpu:1; 2 threads, 1 workers", ["size"]) is None
@@ -73,23 +91,21 @@ def test_what_was_not_chosen_by_a_valid_run_is_not_kept(
 def test_a_file_that_says_nothing_of_this_machine_is_replaced(file: Path, numpy: Backend, content: str) -> None:
     file.parent.mkdir()
     file.write_text(content)
-    place = place_of(numpy, 0.5)
-    assert kept_sizes("parallel", place, ["size"]) is None
-    keep_sizes("parallel", place, {"size": 8, "sizes": (1, 2)}, "numpy sync")
-    kept = kept_sizes("parallel", place, ["size", "sizes"])
-    assert isinstance(kept, KeptSizes)
-    assert kept.values == {"size": 8, "sizes": (1, 2)}
-    assert kept_sizes("parallel", place, ["size", "copies"]) is None
+    assert kept(numpy) is None
+    keep(numpy, {"size": 8, "sizes": (1, 2)})
+    assert kept(numpy, "size", "sizes") == {"size": 8, "sizes": (1, 2)}
+    assert kept(numpy, "size", "copies") is None
 
 
 @pytest.mark.parametrize("other", [{"machine": {"processor": "another"}}, {"rule": 1}, {"rule": None}])
-def test_sizes_of_another_machine_rule_or_budget_are_none_here(file: Path, numpy: Backend, other: object) -> None:
-    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 8}, "numpy sync")
-    document = json.loads(file.read_text())
-    assert kept_sizes("parallel", place_of(numpy, 0.5), ["size"]) is not None
-    assert kept_sizes("parallel", place_of(numpy, 5.0), ["size"]) is None
-    file.write_text(json.dumps({**document, **other}))  # type: ignore[dict-item]
-    assert kept_sizes("parallel", place_of(numpy, 0.5), ["size"]) is None
+def test_sizes_of_another_machine_rule_or_budget_are_none_here(
+    file: Path, numpy: Backend, other: dict[str, Any]
+) -> None:
+    keep(numpy, {"size": 8})
+    assert kept(numpy) == {"size": 8}
+    assert kept(numpy, budget=5.0) is None
+    change(file, **other)
+    assert kept(numpy) is None
 
 
 def test_what_was_chosen_while_others_worked_is_chosen_again_and_not_kept(
@@ -118,20 +134,17 @@ def test_a_run_of_too_few_rounds_takes_a_size_with_which_three_fit(
 
 @pytest.mark.usefixtures("file")
 def test_a_run_that_was_too_large_is_repeated_with_less(numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_sizes("parallel", place_of(numpy, 600.0), {"size": 24}, "numpy sync")
+    keep(numpy, {"size": 24}, budget=600.0)
     monkeypatch.setattr(declaration, "_size_for_rounds", lambda trial: min(16, trial.parameters["size"]))
-    found = run_parallel(numpy, rounds=2, budget=600.0, work="kept")
+    found = run_once(numpy, budget=600.0, work="kept")
     assert (found.parameters["size"], found.chosen_by, found.sizes) == (16, {"size": "rounds"}, "")
-    if not found.problems:
-        kept = kept_sizes("parallel", place_of(numpy, 600.0), ["size"])
-        assert kept is not None
-        assert kept.values == {"size": 16}
+    assert found.problems or kept(numpy, budget=600.0) == {"size": 16}
 
 
 def test_nothing_is_kept_if_the_variable_is_empty(monkeypatch: pytest.MonkeyPatch, numpy: Backend) -> None:
     monkeypatch.setenv("PARALLEL_CORE_SIZES", "")
-    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 8}, "numpy sync")
-    assert kept_sizes("parallel", place_of(numpy, 0.5), ["size"]) is None
+    keep(numpy, {"size": 8})
+    assert kept(numpy) is None
 
 
 CALIBRATED = [name for name, one in EXPERIMENTS.items() if one.calibrated]
@@ -142,15 +155,11 @@ CALIBRATED = [name for name, one in EXPERIMENTS.items() if one.calibrated]
     "name", [name if name == "small-ops" else pytest.param(name, marks=pytest.mark.long) for name in CALIBRATED]
 )
 def test_what_a_run_chose_the_next_one_takes_of_every_experiment(file: Path, name: str) -> None:
-    path = file.parent / "run.json"
-    path.parent.mkdir()
+    file.parent.mkdir()
 
     def sizes(*more: str) -> dict[str, object]:
-        arguments = [name, "--backend", "numpy", "--budget", "0.5", "--rounds", "1", "--json", str(path), *more]
-        done = CliRunner().invoke(run, arguments)
-        assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
-        parameters = json.loads(path.read_text())["parameters"]
-        return {one: parameters[one] for one in EXPERIMENTS[name].calibrated}
+        _, result = run_command(file, name, "--rounds", "1", *more)
+        return {one: result["parameters"][one] for one in EXPERIMENTS[name].calibrated}
 
     chosen = sizes("--work", "own")
     keep_sizes(name, place_of(backends.load("numpy", EXPERIMENTS[name].devices), 0.5), chosen, "numpy sync")
@@ -159,12 +168,10 @@ def test_what_a_run_chose_the_next_one_takes_of_every_experiment(file: Path, nam
 
 
 def test_a_run_says_that_its_sizes_were_kept(file: Path, numpy: Backend) -> None:
-    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 16}, "numpy sync")
-    done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", "--rounds", "2", "--budget", "0.5"])
-    printed = " ".join(done.output.split())
+    keep(numpy, {"size": 16})
+    printed, _ = run_command(file, "parallel", "--rounds", "2")
     assert "size = 16" in printed
     assert "kept for this machine, as chosen on numpy sync" in printed
-    assert file.exists()
 
 
 JSON = st.recursive(
@@ -179,48 +186,38 @@ NEAR = st.fixed_dictionaries(
 
 
 @given(document=JSON, places=JSON, entry=ENTRIES | NEAR, level=st.sampled_from(["sizes", "places", "entry"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+@settings(max_examples=60)
 def test_whatever_stands_in_the_file_a_run_has_right_sizes_or_none(
     file: Path, numpy: Backend, document: object, places: object, entry: object, level: str
 ) -> None:
-    place = place_of(numpy, 0.5)
-    keep_sizes("parallel", place, {"size": 8}, "numpy sync")
-    whole = json.loads(file.read_text())
-    spoilt = {"sizes": document, "places": {"parallel": places}, "entry": {"parallel": {place: entry}}}
-    file.write_text(json.dumps({**whole, "sizes": spoilt[level]}))
-    said = "one line"
+    keep(numpy, {"size": 8})
+    spoilt = {"sizes": document, "places": {"parallel": places}, "entry": {"parallel": {place_of(numpy, 0.5): entry}}}
+    change(file, sizes=spoilt[level])
     try:
-        kept = kept_sizes("parallel", place, ["size"])
-        if kept is not None:
-            assert type(kept.values["size"]) in (int, tuple)
-            assert kept.values["size"] != 0
+        size = (kept(numpy) or {"size": 8})["size"]
+        assert type(size) in (int, tuple)
+        assert size != 0
     except SpoiltSizesError as error:
-        said = str(error)
-    assert len(said.splitlines()) == 1
-    keep_sizes("parallel", place, {"size": 16}, "numpy sync")
-    kept = kept_sizes("parallel", place, ["size"])
-    assert kept is not None
-    assert kept.values == {"size": 16}
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
+    keep(numpy, {"size": 16})
+    assert kept(numpy) == {"size": 16}
 
 
 @pytest.mark.parametrize(
     "entry",
     [
         7,
-        {"values": {"size": "many"}, "chosen_on": "numpy sync", "day": "2026-01-01"},
-        {"values": {"size": -3}, "chosen_on": "numpy sync", "day": "2026-01-01"},
-        # More than any memory holds: the run itself cannot do it.
-        {"values": {"size": 10**8}, "chosen_on": "numpy sync", "day": "2026-01-01"},
+        *(
+            {"values": {"size": size}, "chosen_on": "numpy sync", "day": "2026-01-01"}
+            # More than any memory holds: the run itself cannot do it.
+            for size in ("many", -3, 10**8)
+        ),
     ],
 )
 def test_spoilt_sizes_are_not_taken_and_a_line_says_so(file: Path, numpy: Backend, entry: object) -> None:
-    keep_sizes("parallel", place_of(numpy, 0.5), {"size": 16}, "numpy sync")
-    whole = json.loads(file.read_text())
-    file.write_text(json.dumps({**whole, "sizes": {"parallel": {place_of(numpy, 0.5): entry}}}))
-    arguments = ["--rounds", "1", "--budget", "0.5", "--json", str(file.parent / "run.json")]
-    done = CliRunner().invoke(run, ["parallel", "--backend", "numpy", *arguments])
-    assert done.exception is None or isinstance(done.exception, MeasurementError), done.output
-    result = json.loads((file.parent / "run.json").read_text())
+    keep(numpy, {"size": 16})
+    change(file, sizes={"parallel": {place_of(numpy, 0.5): entry}})
+    printed, result = run_command(file, "parallel", "--rounds", "1")
     assert result["parameters"]["size"] not in (-3, 10**8)
     assert result["sizes"].startswith("new, ")
-    assert "sizes: new, " in done.stdout
+    assert "sizes: new, " in printed

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.barriers import SAME, added_fraction, depths, named
 from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST, CostModel
-from parallel_core.experiments.runner.metrics import Metric, interval_of, ratio
+from parallel_core.experiments.runner.metrics import Metric, ratio
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import times_as_long
@@ -31,6 +31,11 @@ def measured(metric: Metric, *cases: Case) -> Interval:
     found = metric.measured({case.name: case for case in cases})
     assert found is not None
     return found
+
+
+def code_of(metric: Metric, interval: Interval) -> str:
+    band = metric.place(interval, on())
+    return band.code if band else ""
 
 
 SECONDS, SHARES = st.floats(0.5, 2.0), st.floats(0.0, 1.0)
@@ -66,29 +71,20 @@ def test_a_speed_up_does_not_fall_and_what_was_not_disturbed_is_not_widened() ->
     assert little == quiet
     assert (loaded.estimate, loaded.low) == pytest.approx((quiet.estimate, quiet.low))
     assert loaded.high == pytest.approx(quiet.high + quiet.estimate * (1 / 0.7 - 1))
-    band = PARALLEL.place(speedup(0.3), on())
-    assert band is not None
-    assert band.code == "parallel"
+    assert code_of(PARALLEL, speedup(0.3)) == "parallel"
 
 
 @pytest.mark.parametrize(("sent", "code"), [(0.004, "queued"), (0.999, "not-queued")])
 def test_the_time_until_control_returned_is_a_part_of_all(sent: float, code: str) -> None:
     found = measured(DISPATCH, timed(DISPATCHED, 1.0, 0.5, sent=sent))
-    band = DISPATCH.place(found, on())
-    assert band is not None
-    assert band.code == code
+    assert code_of(DISPATCH, found) == code
     assert found.high <= 1.1
 
 
 def test_a_ratio_is_as_wide_as_either_case_may_have_lost() -> None:
     slow, fast = timed("slow", 4.0, 0.5), timed("fast", 1.0, 0.2)
-    cases = {one.name: one for one in (slow, fast)}
-    found = interval_of(ratio("slow", "fast"), cases, is_ratio=True)
-    bare = interval_of(
-        ratio("slow", "fast"), {name: replace(one, watch=None) for name, one in cases.items()}, is_ratio=True
-    )
-    assert found is not None
-    assert bare is not None
+    metric = Metric("ratio", ratio("slow", "fast"), ratio=True)
+    found, bare = measured(metric, slow, fast), measured(metric, *(replace(one, watch=None) for one in (slow, fast)))
     assert (found.low, found.high) == pytest.approx((bare.low * 0.5, bare.high / 0.8))
     assert times_as_long(slow, fast).low == pytest.approx(found.low)
 
@@ -97,15 +93,10 @@ def test_barriers_answer_although_others_hold_half_of_the_cores() -> None:
     deepest, taken = 64, 0.46
     cases = [timed(named("wait", count, SAME), 0.00357, taken) for count in depths(deepest)]
     cases += [timed(named("waitall", count, SAME), 0.00357 + 0.0021 * count, taken) for count in depths(deepest)]
-    found = interval_of(added_fraction(SAME, deepest), {case.name: case for case in cases})
-    assert found is not None
-    band = EXPERIMENTS["barriers"].metrics[0].place(found, on())
-    assert band is not None
-    assert band.code == "selective"
+    metric = replace(EXPERIMENTS["barriers"].metrics[0], formula=added_fraction(SAME, deepest))
+    assert code_of(metric, measured(metric, *cases)) == "selective"
 
 
 def test_the_slower_side_of_an_operation_is_clear_at_a_factor_of_twelve() -> None:
     model = CostModel(timed("t1", 224e-6, 0.46), timed("t2", 18.7e-6, 0.46), 0.0)
-    band = SMALLEST.place(model.t2_over_t1, on())
-    assert band is not None
-    assert band.code == "python"
+    assert code_of(SMALLEST, model.t2_over_t1) == "python"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import backends
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial, Work
 
@@ -98,8 +97,3 @@ def test_values_are_compared_with_numpy_s_and_the_largest_error_counts() -> None
     assert trial.errors["shapes"] == math.inf
     with pytest.raises(ValueError, match="zip"):
         trial.check("fewer", [right], [right, right])
-
-
-def test_a_single_device_is_refused_by_what_needs_two() -> None:
-    with pytest.raises(RequestError, match=r"^the experiment 'any' compares: it needs at least 2 devices"):
-        Trial(backends.load("numpy", 1), {}).refuse_single_device("any", "compares")

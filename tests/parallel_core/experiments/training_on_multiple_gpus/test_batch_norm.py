@@ -13,17 +13,10 @@ import parallel_core
 from backends import Backend
 from parallel_core import RequestError
 from parallel_core.experiments.training_on_multiple_gpus import batch_norm
-from parallel_core.experiments.training_on_multiple_gpus.batch_norm import (
-    change,
-    difference,
-    initial_parameters,
-    per_device,
-    synchronised,
-    synthetic_batch,
-)
+from parallel_core.experiments.training_on_multiple_gpus.batch_norm import change, difference, per_device, synchronised
 from parallel_core.measurement.checks import relative_error
 
-ITEM = 4
+initial_parameters, synthetic_batch = batch_norm.initial_parameters, batch_norm.synthetic_batch
 
 
 def largest_error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
@@ -61,32 +54,33 @@ def test_it_holds_for_any_number_of_devices(load: Callable[[int], Backend], devi
     assert difference(load(devices), synchronised, 2 * devices + 1) < 1e-6
 
 
-def test_statistics_per_device_are_of_the_device_s_rows(backend: Backend) -> None:
+def test_statistics_per_device_are_of_the_device_s_rows_and_differ_by_less_the_more_there_are(backend: Backend) -> None:
     x, labels = synthetic_batch(4)
     found = change(backend, per_device, initial_parameters(), np.tile(x, (3, 1)), np.tile(labels, 3))
     # Every device has the same rows, so its statistics are those of all of them.
     assert largest_error(found, step_of_one_device(x, labels)) < 1e-6
     shuffled = np.repeat(x, 3, axis=0), np.repeat(labels, 3)
     assert largest_error(change(backend, per_device, initial_parameters(), *shuffled), found) > 0.1
-
-
-def test_the_difference_shrinks_with_the_rows(backend: Backend) -> None:
     few, many = (difference(backend, per_device, 3 * rows) for rows in (8, 128))
     assert few > 2 * many > 1e-3
 
 
-def test_synchronising_costs_two_allreduces_of_two_sums(backend: Backend) -> None:
+def test_synchronising_costs_two_allreduces_of_two_sums_and_too_few_rows_are_refused(backend: Backend) -> None:
+    with pytest.raises(RequestError, match="choose at least 8"):
+        parallel_core.run_batch_norm(backend, rows=7)
     result = parallel_core.run_batch_norm(backend, rows=20, rounds=1)
     assert result.series["rows"] == (8, 16)
     assert result.metrics["synchronising_allreduces"] == 2
-    there_and_back, others, units = 2, 2, 128
-    assert result.metrics["synchronising_bytes"] == 2 * there_and_back * others * 2 * units * ITEM
+    there_and_back, others, units, item = 2, 2, 128, 4
+    assert result.metrics["synchronising_bytes"] == 2 * there_and_back * others * 2 * units * item
     assert result.metrics["synchronised_difference_fraction"] < 1e-6 < result.metrics["per_device_difference_fraction"]
     assert result.metrics["per_device_difference_fraction"] == result.series["difference"][-1]
     assert all(len(case.bare_seconds) == len(case.seconds) for case in result.cases)
     medians = {case.name: case.median for case in result.cases}
-    assert result.bands["per_device_difference_fraction"] == "different"
-    assert result.bands["synchronised_difference_fraction"] == "rounding"
+    assert [result.bands[f"{kind}_difference_fraction"] for kind in ("per_device", "synchronised")] == [
+        "different",
+        "rounding",
+    ]
     assert result.metrics["synchronising_cost"] == pytest.approx(
         medians["synchronised statistics, 16 rows"] / medians["statistics per device, 16 rows"]
     )
@@ -103,8 +97,3 @@ def test_a_step_that_is_wrong_makes_the_result_invalid(
     monkeypatch.setattr(batch_norm, "difference", pretended)
     (problem,) = parallel_core.run_batch_norm(backend, rows=8, rounds=1).problems
     assert problem.startswith("changes of the parameters differ from NumPy's by ")
-
-
-def test_too_few_rows_are_refused(backend: Backend) -> None:
-    with pytest.raises(RequestError, match="choose at least 8"):
-        parallel_core.run_batch_norm(backend, rows=7)

@@ -19,7 +19,9 @@ def batch_scaling(backend: Backend) -> Result:
     return parallel_core.run_batch_scaling(backend, **SMALL)
 
 
-def test_batch_scaling_has_a_figure_for_each_number_of_devices(backend: Backend) -> None:
+def test_there_is_a_figure_for_each_number_of_devices_and_too_few_images_are_refused(backend: Backend) -> None:
+    with pytest.raises(RequestError, match=r"10 steps of 3 × 20 images are more than the 300 there are: .*--steps"):
+        parallel_core.run_batch_scaling(backend, data=MADE_UP, batch_size=20, steps=10)
     result = batch_scaling(backend)
     names = ("1 device", "2 devices, fixed batch", "2 devices, scaled batch")
     assert [case.name for case in result.cases] == [*names, "all devices, fixed batch", "all devices, scaled batch"]
@@ -36,11 +38,6 @@ def test_batch_scaling_has_a_figure_for_each_number_of_devices(backend: Backend)
     assert result.series["scaling_efficiency fixed batch"][-1] == pytest.approx(one / fixed / 3)
     assert result.metrics["scaled_batch_speedup"] == pytest.approx(3 * fixed / scaled)
     assert len({len(values) for values in result.series.values()}) == 1
-
-
-def test_batch_scaling_refuses_more_images_than_there_are(backend: Backend) -> None:
-    with pytest.raises(RequestError, match=r"10 steps of 3 × 20 images are more than the 300 there are: .*--steps"):
-        parallel_core.run_batch_scaling(backend, data=MADE_UP, batch_size=20, steps=10)
 
 
 @pytest.mark.parametrize(("budget", "images", "steps"), [(1e-3, 300, 1), (1e6, 12, 4)])

@@ -1,15 +1,16 @@
 """The building blocks show the right values, and a verb that is wrong makes them invalid."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import parallel_core
-from backends import Array, Backend, Device
+from backends import Backend
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import enlarged_start
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import enlarged_start
 
 
 def test_every_building_block_shows_its_values(backend: Backend) -> None:
@@ -28,30 +29,26 @@ def test_every_building_block_shows_its_values(backend: Backend) -> None:
     assert "3 and 2" in uneven
 
 
-def split_backwards(backend: Backend) -> Callable[..., tuple[Array, ...]]:
-    split = backend.split_and_load
-    return lambda x, devices: split(x, devices)[::-1]
-
-
-def copy_of_something_else(backend: Backend) -> Callable[..., Array]:
-    def copy(_: Array, device: Device) -> Array:
-        return backend.asarray(np.ones((1, 2), dtype=np.float32), device)
-
-    return copy
+PAIR = np.ones((1, 2), dtype=np.float32)
 
 
 @pytest.mark.parametrize(
     ("verb", "broken", "wrong"),
     [
-        ("allreduce", lambda _: tuple, ["allreduce of 1s and 2s", "rebinding list items"]),
-        ("split_and_load", split_backwards, ["an even split", "uneven splits"]),
-        ("copy_to", copy_of_something_else, ["shared memory"]),
+        ("allreduce", lambda _, vectors: tuple(vectors), ["allreduce of 1s and 2s", "rebinding list items"]),
+        ("split_and_load", lambda right, *args: right.split_and_load(*args)[::-1], ["an even split", "uneven splits"]),
+        ("copy_to", lambda right, _, device: right.asarray(PAIR, device), ["shared memory"]),
     ],
 )
 def test_a_verb_that_is_wrong_makes_the_building_blocks_invalid(
-    backend: Backend, verb: str, broken: Callable[[Backend], Any], wrong: list[str], monkeypatch: pytest.MonkeyPatch
+    backend: Backend,
+    load: Callable[[int], Backend],
+    verb: str,
+    broken: Callable[..., Any],
+    wrong: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backend, verb, broken(backend))
+    monkeypatch.setattr(backend, verb, partial(broken, load(3)))
     result = parallel_core.run_building_blocks(backend, rounds=1)
     assert len(result.problems) == len(wrong)
     for problem, name in zip(result.problems, wrong, strict=True):

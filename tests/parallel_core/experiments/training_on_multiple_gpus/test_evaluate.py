@@ -14,10 +14,10 @@ from parallel_core import Settings
 from parallel_core.command_line import cli
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.evaluate import compare, trained_briefly
-from parallel_core.training.checkpoints import Checkpoint, checkpoint_of, read_checkpoint, write_checkpoint
+from parallel_core.training.batches import CompletedSteps
+from parallel_core.training.checkpoints import checkpoint_of, read_checkpoint, write_checkpoint
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import evaluate
-from parallel_core.training.progress import CompletedSteps
 from tests.parallel_core.experiments.small import small
 
 SMALL = small("evaluate")
@@ -41,34 +41,30 @@ def test_every_number_of_devices_counts_the_same_images(backend: Backend) -> Non
 
 
 def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Backend) -> None:
-    result = parallel_core.run_evaluate(backend, **{**SMALL, "train_steps": 30}, budget=1e-6)
+    result = parallel_core.run_evaluate(backend, **{**SMALL, "train_steps": 30, "budget": 1e-6, "images": None})
     assert result.parameters["train_steps"] == 10
     assert result.parameters["images"] == 12
     assert ["10 of 30" in note for note in result.notes][:2] == [True, False]
     assert "first 4 images" in result.notes[1]
     # What one framework chose is asked of the next one.
-    asked = parallel_core.run_evaluate(backend, **SMALL, images=7)
+    asked = parallel_core.run_evaluate(backend, **{**SMALL, "images": 7})
     assert asked.parameters["images"] == 7
 
 
-def kept() -> Checkpoint:
-    return checkpoint_of(backends.load("numpy", 1), initial_parameters(3), Settings(), MADE_UP, CompletedSteps())
-
-
-def test_a_checkpoint_is_evaluated_as_it_is(backend: Backend, tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, kept())
-    result = parallel_core.run_evaluate(backend, **SMALL, checkpoint=read_checkpoint(tmp_path))
+def test_a_checkpoint_is_evaluated_as_it_is_and_a_directory_without_one_is_refused_in_a_line(
+    backend: Backend, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(cli, ["run", "evaluate", "--backend", "numpy", "--checkpoint", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "there is no " in " ".join(done.output.split())
     reference = backends.load("numpy", 1)
+    kept = checkpoint_of(reference, initial_parameters(3), Settings(), MADE_UP, CompletedSteps())
+    write_checkpoint(tmp_path, kept)
+    result = parallel_core.run_evaluate(backend, **SMALL, checkpoint=read_checkpoint(tmp_path))
     params = [reference.asarray(initial_parameters(3), reference.devices[0])]
     assert result.metrics["test_accuracy"] == evaluate(reference, params, MADE_UP)
     assert result.parameters["train_steps"] == 0
     assert result.parameters["checkpoint"].startswith("after 0 steps, written by numpy ")
-
-
-def test_a_directory_without_a_checkpoint_is_refused_in_a_line(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["run", "evaluate", "--backend", "numpy", "--checkpoint", str(tmp_path)])
-    assert done.exit_code == 2
-    assert "there is no " in " ".join(done.output.split())
 
 
 def test_training_briefly_changes_the_network_and_is_the_same_every_time(backend: Backend) -> None:
@@ -107,9 +103,7 @@ def test_scores_that_differ_beyond_rounding_and_counts_that_are_not_theirs_are_e
     assert "depend on the number of devices" in described({1: SURE, 2: nearly_tied(0.5)}, {1: 4, 2: 3}).problems[0]
     (problem,) = described({1: SURE, 2: SURE}, {1: 4, 2: 3}).problems
     assert problem == "2 devices counted 3 correct images, and their scores 4"
-
-
-def test_numpy_is_asked_about_the_images_that_it_computed() -> None:
+    # NumPy is asked about the images that it computed.
     found = described({1: SURE}, {1: 4}, numpy=nearly_tied(1e-6)[:3])
     assert found.figures["unequal_images"].estimate == 1
     assert described({1: SURE}, {1: 4}, numpy=nearly_tied(1e-6)[:2]).figures["unequal_images"].estimate == 0

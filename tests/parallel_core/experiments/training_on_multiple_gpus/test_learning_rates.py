@@ -18,16 +18,9 @@ from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import learning_rates as module
-from parallel_core.experiments.training_on_multiple_gpus.learning_rates import (
-    MIN_NOISE,
-    find_figures,
-    noise_of,
-    train_once,
-    with_batch,
-)
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import FIXED, SCALED
-from parallel_core.training.dataset import Dataset
-from parallel_core.training.progress import Epoch
+from parallel_core.experiments.training_on_multiple_gpus.learning_rates import MIN_NOISE, find_figures, noise_of
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED
+from parallel_core.training.batches import Epoch
 from tests.parallel_core.experiments.runner.pretended import pretended
 from tests.parallel_core.experiments.small import small
 
@@ -39,7 +32,7 @@ def learning_rates(backend: Backend, **changed: Any) -> Result:
 
 @given(st.integers(1, 100), st.integers(1, 1000), st.integers(1, 16))
 def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: int) -> None:
-    settings = with_batch(Settings(1, batch_size, limit=limit), times, learning_rate=0.5)
+    settings = module.with_batch(Settings(1, batch_size, limit=limit), times, learning_rate=0.5)
     assert settings.limit is not None
     assert settings.batch_size == times * batch_size
     assert settings.learning_rate == 0.5
@@ -62,10 +55,10 @@ def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) ->
 def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train_and_say_what(
-        backend: Backend, devices: int, data: Dataset, settings: Settings, *rest: Any
-    ) -> tuple[Epoch]:
-        (epoch,) = train_once(backend, devices, data, settings, *rest)
+    right = module.train_once
+
+    def train_and_say_what(*args: Any) -> tuple[Epoch]:
+        (epoch,), settings = right(*args), args[3]
         accuracy = settings.learning_rate + settings.seed / 100 + settings.batch_size / 1000
         return (replace(epoch, accuracy=accuracy),)
 
@@ -75,16 +68,6 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
         expected = [rate + 0.055 + batch / 1000 for rate in (0.1, 0.2)]
         assert result.series[f"test_accuracy {name}"] == pytest.approx(expected)
     assert [len(case.seconds) for case in result.cases] == [4] * 5
-
-
-def test_progress_counts_through_all_trainings(backend: Backend) -> None:
-    seen: list[tuple[int, int]] = []
-    # As many images as any of the batches divides.
-    learning_rates(backend, rates=(0.1,), settings=Settings(1, 8, limit=6), on_batch=lambda *done: seen.append(done))
-    epochs, images = zip(*seen, strict=True)
-    assert list(epochs) == sorted(epochs)
-    assert set(epochs) == {1, 2, 3, 4, 5}
-    assert sum(images) == 5 * 48
 
 
 def test_a_rate_at_which_the_loss_is_not_finite_is_one_more_point(backend: Backend) -> None:
@@ -139,14 +122,14 @@ def test_best_rates_are_sets_and_the_rule_is_compared_with_keeping_the_rate(
     assert result.bands["fixed_batch_difference_over_noise"] == "same"
 
 
-def test_a_gain_is_the_mean_over_the_rates_that_were_tried() -> None:
+def test_a_gain_is_the_mean_over_the_rates_that_were_tried_and_differences_with_the_same_batch_are_told() -> None:
     result = found(LEARNT, {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7})
     assert result.metrics["scaled_rate_gain"] == pytest.approx((0.2 + 0.19 + 0.01) / 3)
     assert result.metrics["lowest_scaled_rate_gain"] == pytest.approx(0.01)
+    # A rate at which one device guesses says nothing.
+    guessed = found({**LEARNT, 0.2: 0.1}, {0.1: 0.3, 0.2: 0.5, 0.4: 0.69, 0.8: 0.7})
+    assert guessed.metrics["scaled_rate_gain"] == pytest.approx((0.2 + 0.01) / 2)
     assert "scaled_rate_gain" not in found(LEARNT, {0.1: 0.3, 0.11: 0.5}).metrics
-
-
-def test_accuracies_that_differ_with_the_same_batch_are_told() -> None:
     result = found(LEARNT, LEARNT, {**LEARNT, 0.2: 0.6})
     assert result.bands["fixed_batch_difference_over_noise"] == "differ"
     assert result.metrics["fixed_batch_difference_over_noise"] == pytest.approx(0.1 / MIN_NOISE)
@@ -209,11 +192,17 @@ def test_differences_of_nothing_but_noise_are_seldom_called_any() -> None:
 
 
 def test_the_budget_shortens_trainings_and_an_explicit_length_is_kept(backend: Backend) -> None:
-    for_little, as_told = (
-        learning_rates(backend, settings=Settings(1, 4, limit=limit), rates=(0.1,), budget=1e-6) for limit in (None, 3)
-    )
-    assert for_little.parameters["limit"] == 20
-    assert as_told.parameters["limit"] == 3
+    seen: list[tuple[int, int]] = []
+    options: dict[str, Any] = {"rates": (0.1,), "budget": 1e-6, "on_batch": lambda *done: seen.append(done)}
+    assert learning_rates(backend, settings=Settings(1, 4), **options).parameters["limit"] == 20
+    seen.clear()
+    # As many images as any of the batches divides.
+    assert learning_rates(backend, settings=Settings(1, 8, limit=6), **options).parameters["limit"] == 6
+    # Progress counts through all trainings.
+    epochs, images = zip(*seen, strict=True)
+    assert list(epochs) == sorted(epochs)
+    assert set(epochs) == {1, 2, 3, 4, 5}
+    assert sum(images) == 5 * 48
 
 
 @pytest.mark.parametrize(

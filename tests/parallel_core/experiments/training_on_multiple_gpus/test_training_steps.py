@@ -1,6 +1,7 @@
-"""A unit is what a step launches on a device, again and as one, without the exchange; a sweep shares out its budget."""
+"""What a step launches on a device as one unit, a sweep's budget, numbers of devices and batches, and first losses."""
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,16 +12,24 @@ import backends
 from backends import Backend, Device
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.on_some_devices import enlarged_start, placed
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import case_of_epochs, swept, works_of_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    FIXED,
+    SCALED,
+    case_of_epochs,
+    device_counts,
+    plans,
+)
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import repeatable
-from parallel_core.training.batches import Settings
+from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.progress import Epoch
 from tests.parallel_core.experiments.runner.pretended import case
+
+MADE_UP = synthetic("a test needs no more", train=300, test=10)
+SETTINGS, START = Settings(1, 10), training_steps.enlarged_start(0, 8)
+first_losses, check_first_losses = training_steps.first_losses, training_steps.check_first_losses
 
 
 def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None:
@@ -36,7 +45,7 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
         sums = backend.allreduce([a, b])
         backend.launch(add, y, sums[1])
 
-    works = works_of_step(recording, step, times=2)
+    works = training_steps.works_of_step(recording, step, times=2)
     assert [work.times for work in works] == [2, 2]
     launched.clear()
     made = [recording.to_numpy(work.launch()) for work in works]
@@ -57,7 +66,7 @@ def test_the_case_of_epochs_has_the_slowest_device_s_steps_and_a_smaller_last_ba
     monkeypatch.setattr(training_steps, "interleave", timed)
     data = synthetic("a test needs no more", train=20, test=1)
     epochs = [Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0,) * 8), Epoch(2, 8.0, 2.0, 20, ())]
-    params = placed(backend, enlarged_start(0, 8), 3)
+    params = training_steps.placed(backend, training_steps.enlarged_start(0, 8), 3)
     with repeatable():
         found = case_of_epochs("epoch", backend, lambda: params, 3, data, Settings(1, batch_size), epochs, None)
     assert (found.seconds, found.dispatch_seconds, found.bare_seconds) == ((9.0, 8.0), (1.0, 2.0), bare)
@@ -71,7 +80,7 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     trial, told, shares = Trial(backends.load("numpy", 1), {}, 1, budget), [], []
     with pytest.MonkeyPatch.context() as patch, listening(lambda _, share: told.append(share)):
         patch.setattr(Trial, "run", lambda _, share: shares.append(share))
-        for place, point in enumerate(swept(trial, "abcde"[: len(weights)], weights, share=0.8)):
+        for place, point in enumerate(training_steps.swept(trial, "abcde"[: len(weights)], weights, share=0.8)):
             # What a body registers is timed when it ends.
             assert ("abcde".index(point), len(shares)) == (place, place)
             tell("begun", 0.0)
@@ -79,3 +88,41 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     assert shares == pytest.approx([0.8 * sum(weights[:count]) / sum(weights) for count in range(1, len(weights) + 1)])
     assert told == pytest.approx(sorted(told))
     assert (told[0], told[-1]) == pytest.approx((0, 1))
+
+
+@given(st.integers(1, 1000))
+def test_devices_double_up_to_all_of_them(loaded: int) -> None:
+    counts = device_counts(loaded)
+    assert (counts[0], counts[-1]) == (1, loaded)
+    assert all(before < after <= 2 * before for before, after in pairwise(counts))
+    assert all(after == 2 * before for before, after in pairwise(counts[:-1]))
+
+
+@given(st.integers(1, 100), st.integers(1, 64))
+def test_every_device_beyond_the_first_has_both_kinds_of_batch(batch_size: int, loaded: int) -> None:
+    planned = plans(batch_size, loaded)
+    counts = device_counts(loaded)
+    assert planned.keys() == {(FIXED, count) for count in counts} | {(SCALED, count) for count in counts[1:]}
+    assert all(batch == batch_size * (count if kind == SCALED else 1) for (kind, count), batch in planned.items())
+    assert len({training_steps.case_name(*plan, loaded) for plan in planned}) == len(planned)
+
+
+def test_training_on_the_first_devices_gives_numpy_s_losses(backend: Backend) -> None:
+    found = [first_losses(backend, devices, MADE_UP, SETTINGS, START) for devices in (1, 2, 3)]
+    trial = Trial(backend, {})
+    check_first_losses(trial, MADE_UP, SETTINGS, START, *found)
+    assert trial.errors["first losses"] < 1e-4
+    assert [len(set(losses)) for losses in found] == [3, 3, 3]
+    # One that differs is enough.
+    check_first_losses(trial, MADE_UP, SETTINGS, START, *found, (*found[0][:2], 7.0))
+    assert trial.errors["first losses"] > 1e-2
+
+
+def test_numpy_ends_early_where_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(backends.load("numpy", 1), {})
+    expected = first_losses(trial.backend, 1, MADE_UP, SETTINGS, START)
+    assert first_losses(trial.backend, 1, MADE_UP, SETTINGS, START, seconds=0.0) == expected[:1]
+    monkeypatch.setattr(training_steps, "NUMPY_SECONDS", 0.0)
+    # What NumPy did not reach is not compared.
+    check_first_losses(trial, MADE_UP, SETTINGS, START, (*expected[:1], 7.0, 7.0))
+    assert trial.errors == {"first losses": 0}

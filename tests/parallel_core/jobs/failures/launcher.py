@@ -1,6 +1,7 @@
 """`python -m tests.parallel_core.jobs.failures.launcher FAULT RANK AT launch …`: parallel-core with faulty ranks."""
 
 import importlib
+import socket
 import sys
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ def main() -> None:
 
     if fault[0] == "finds_its_port_taken":
         # It was free when the launcher looked.
-        command.check_port = lambda *_: None  # type: ignore[attr-defined]
+        command.listen_at = lambda *_: socket.socket()  # type: ignore[attr-defined]
 
     def launch_faulty(job: Job, *arguments: Any, **named: Any) -> int:
         # `python -P -m parallel_core run …`

@@ -21,10 +21,11 @@ import numpy as np
 import parallel_core.__main__
 from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend, joining
+from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.training import step as training_step
 from parallel_core.training.dataset import Dataset, synthetic
 
-__all__ = ["FAULTS", "STRUCK", "hang_here", "synthetic_images"]
+__all__ = ["STRUCK", "hang_here", "synthetic_images"]
 
 STRUCK = "PARALLEL_CORE_TEST_STRUCK"
 MEBIBYTE = 1 << 20
@@ -72,7 +73,7 @@ def only_tells(number: int) -> None:
 
 def never_comes(_: int) -> None:
     strike()
-    time.sleep(1000)
+    hang_here([])
 
 
 def says_other_shapes(number: int) -> None:
@@ -144,6 +145,7 @@ def computes_nan(number: int) -> None:
 
 
 def finds_its_port_taken(_: int) -> None:
+    """The launcher is what does so."""
     strike()
 
 
@@ -172,33 +174,17 @@ def may_write_little(number: int) -> None:
     at_exchange(number, limit)
 
 
-FAULTS: dict[str, Callable[[int], None]] = {
-    fault.__name__: fault
-    for fault in (
-        computes_nan,
-        finds_its_port_taken,
-        fails_on_a_device,
-        hangs,
-        has_other_options,
-        is_killed,
-        is_of_another_version,
-        may_write_little,
-        never_comes,
-        only_tells,
-        runs_out_of_memory,
-        says_other_shapes,
-    )
-}
-
-
 def main() -> None:
     """Be a rank, with the fault if it is meant for this one; the rank of a process that is alone is `alone`."""
     _, fault, rank, exchange, *command = sys.argv
     sys.argv = ["parallel-core", *command]
     load_synthetic()
     # A job that is started again is not disturbed again.
-    if os.environ.get("RANK", "alone") == rank and not Path(os.environ[STRUCK]).exists():
-        FAULTS[fault](int(exchange))
+    if (
+        next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "alone") == rank
+        and not Path(os.environ[STRUCK]).exists()
+    ):
+        globals()[fault](int(exchange))
     parallel_core.__main__.main()
 
 

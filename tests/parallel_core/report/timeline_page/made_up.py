@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, queue_order
-from parallel_core.report.timeline_page.page import render
+from parallel_core.report.timeline_page import render
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.lanes import look
 

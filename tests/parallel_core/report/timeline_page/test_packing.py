@@ -75,10 +75,13 @@ def test_what_follows_on_a_lane_under_one_name_is_one_stretch_of_the_path() -> N
 
 def test_a_path_over_a_thread_without_spans_has_a_lane_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Span("cudaDeviceSynchronize", "host", HOST_DEVICE, "a thread", 3, 9)
-    monkeypatch.setattr(packing, "critical_path", lambda _: (Segment(0, 3, None), Segment(3, 9, call)))
+    # What goes on under the same name on another lane is another stretch.
+    lanes = [(device, "a thread") for device in (HOST_DEVICE, "gpu:0", "gpu:1")]
+    path = [Segment(3 + n, 4 + n, call._replace(device=device)) for n, (device, _) in enumerate(lanes)]
+    monkeypatch.setattr(packing, "critical_path", lambda _: (Segment(0, 3, None), *path))
     unpacked = packed(Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 0, 10),)))
-    assert unpacked.path == [["cudaDeviceSynchronize", 3, 9, HOST_DEVICE, "a thread"]]
-    assert [lane[:2] for lane in unpacked.own] == [[HOST_DEVICE, "a thread"], ["cpu:1", "compute"]]
+    assert unpacked.path == [["cudaDeviceSynchronize", 3 + n, 4 + n, *lane] for n, lane in enumerate(lanes)]
+    assert [lane[:2] for lane in unpacked.own] == [list(lanes[0]), ["cpu:1", "compute"], *map(list, lanes[1:])]
 
 
 def test_an_empty_timeline_and_one_of_empty_cases_are_packed() -> None:
@@ -88,17 +91,11 @@ def test_an_empty_timeline_and_one_of_empty_cases_are_packed() -> None:
 
 
 def test_annotations_in_each_other_get_lanes_below_each_other() -> None:
-    marked = (
-        Window("forward", 10, 50),
-        Window("step", 10, 100),
-        Window("other thread", 40, 120),
-        Window("step", 100, 190),
-    )
-    timeline = Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 0, 10),), annotations=marked)
-    found = {
-        queue: [(name, start, end) for name, _, _, start, end, _ in spans] for _, queue, spans in packed(timeline).own
-    }
-    assert list(found.items()) == [
+    names = (("forward", 10, 50), ("step", 10, 100), ("other thread", 40, 120), ("step", 100, 190))
+    spans = (Span("add", "compute", "cpu:1", "compute", 0, 10),)
+    timeline = Timeline("made up", spans, annotations=tuple(Window(*one) for one in names))
+    found = [(queue, [(one[0], *one[3:5]) for one in spans]) for _, queue, spans in packed(timeline).own]
+    assert found == [
         ("annotations", [("step", 10, 100), ("step", 100, 190)]),
         ("annotations 2", [("forward", 10, 50)]),
         ("annotations 3", [("other thread", 40, 120)]),
@@ -106,19 +103,13 @@ def test_annotations_in_each_other_get_lanes_below_each_other() -> None:
     ]
 
 
-def test_times_count_from_the_origin() -> None:
-    timeline = Timeline("made up", (Span("add", "compute", "cpu:1", "compute", 70, 90, 60),))
-    assert packed(timeline, 50).own == [["cpu:1", "compute", [["add", "", "compute", 20, 40, 10]]]]
+def test_times_count_from_the_origin_and_long_names_lose_their_middle() -> None:
+    name = "a" * 400 + "z"
+    timeline = Timeline("made up", (Span(name, "compute", "cpu:1", "compute", 70, 90, 60),))
+    short = "a" * 150 + "…" + "a" * 148 + "z"
+    assert packed(timeline, 50).own == [["cpu:1", "compute", [[short, "", "compute", 20, 40, 10]]]]
 
 
-def test_long_names_lose_their_middle() -> None:
-    (lane,) = packed(Timeline("made up", (Span("a" * 400 + "z", "compute", "gpu:0", "stream 7", 0, 1),))).own
-    assert lane[2][0][0] == "a" * 150 + "…" + "a" * 148 + "z"
-
-
-def test_a_span_takes_about_ten_bytes() -> None:
+def test_a_span_takes_about_ten_bytes_the_same_each_time() -> None:
     assert len(pack(busy(20_000)).data) < 11 * 20_000
-
-
-def test_the_same_timeline_gives_the_same_bytes() -> None:
     assert pack(torch_sync()) == pack(torch_sync())

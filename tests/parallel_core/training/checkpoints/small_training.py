@@ -1,6 +1,7 @@
 """A small training, and what is needed to stop it anywhere and go on with it elsewhere."""
 
-from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import backends
 from backends import Backend
@@ -10,7 +11,7 @@ from parallel_core.training.batches import Settings
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, from_bytes, to_bytes
 from parallel_core.training.dataset import synthetic
 
-__all__ = ["DATA", "SETTINGS", "StoppedError", "kept", "losses_of", "numpy", "resumed", "stop_after"]
+__all__ = ["DATA", "SETTINGS", "StoppedError", "as_read", "left_by_numpy", "numpy", "train"]
 
 DATA = synthetic("a test needs no more", train=100, test=5)
 SETTINGS = Settings(epochs=2, batch_size=32)
@@ -21,34 +22,39 @@ class StoppedError(Exception):
     """The training is killed here."""
 
 
-def numpy(devices: int = 2) -> Backend:
-    return backends.load("numpy", devices, threads_per_device=1)
+def numpy() -> Backend:
+    return backends.load("numpy", 2, threads_per_device=1)
 
 
-def stop_after(kept_before: int, into: list[bytes]) -> Callable[[Checkpoint], None]:
-    """Keep checkpoints in memory, and end the training at one of them."""
+def as_read(content: bytes) -> Checkpoint:
+    return from_bytes(content, "file")
+
+
+def train(
+    backend: Backend,
+    settings: Settings = SETTINGS,
+    *,
+    every: int | None = None,
+    after: bytes | None = None,
+    stop_after: int | None = None,
+    **options: Any,
+) -> tuple[Result, list[bytes]]:
+    """Train to the end, from the beginning or after a checkpoint; return the result and all checkpoints.
+
+    Raises StoppedError when so many of them were kept.
+    """
+    kept: list[bytes] = []
 
     def keep(checkpoint: Checkpoint) -> None:
-        into.append(to_bytes(checkpoint))
-        if len(into) == kept_before:
-            raise StoppedError
+        kept.append(to_bytes(checkpoint))
+        if len(kept) == stop_after:
+            raise StoppedError(kept)
 
-    return keep
-
-
-def kept(backend: Backend, settings: Settings = SETTINGS, every: int | None = None) -> list[bytes]:
-    """Train to the end; return all checkpoints."""
-    files: list[bytes] = []
-    run_data_parallel(backend, data=DATA, settings=settings, checkpoints=Checkpointing(stop_after(-1, files), every))
-    return files
+    checkpoints = Checkpointing(keep, every, as_read(after) if after else None)
+    return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints, **options), kept
 
 
-def losses_of(result: Result) -> tuple[float, ...]:
-    return tuple(result.series["loss"])
-
-
-def resumed(backend: Backend, content: bytes, settings: Settings = SETTINGS) -> Result:
-    """Go on with a training to its end."""
-    checkpoint = from_bytes(content, "checkpoint")
-    checkpoints = Checkpointing(stop_after(-1, []), None, checkpoint)
-    return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints)
+@cache
+def left_by_numpy(every: int | None = None) -> tuple[bytes, ...]:
+    """Train to the end, once for all tests; return all checkpoints."""
+    return tuple(train(numpy(), every=every)[1])

@@ -1,7 +1,6 @@
 """A training that was stopped and resumed is the one that was not, on whatever framework it goes on."""
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,33 +11,20 @@ from backends import Backend
 from parallel_core import run_data_parallel
 from parallel_core.errors import RequestError
 from parallel_core.measurement.result import Result
-from parallel_core.training.batches import Settings
-from parallel_core.training.checkpoints import Checkpoint, Checkpointing, check_resumable, from_bytes, to_bytes
-from parallel_core.training.checkpoints.checkpoint import Generator
+from parallel_core.training.batches import Exchange, Settings
+from parallel_core.training.checkpoints import Generator, check_resumable, to_bytes
 from parallel_core.training.dataset import synthetic
-from parallel_core.training.gradient_exchange import Exchange
 from tests.parallel_core.training.checkpoints.small_training import (
     DATA,
     SETTINGS,
     StoppedError,
-    kept,
-    losses_of,
+    as_read,
+    left_by_numpy,
     numpy,
-    resumed,
-    stop_after,
+    train,
 )
 
 Undisturbed = tuple[Result, list[bytes]]
-
-
-def as_read(content: bytes) -> Checkpoint:
-    return from_bytes(content, "checkpoint")
-
-
-@cache
-def left_by_numpy(every: int | None = None) -> tuple[bytes, ...]:
-    """Train to the end, once for all tests; return all checkpoints."""
-    return tuple(kept(numpy(), every=every))
 
 
 @pytest.fixture(scope="module")
@@ -50,28 +36,26 @@ def trainings() -> dict[str, Undisturbed]:
 @pytest.fixture
 def undisturbed(backend: Backend, trainings: dict[str, Undisturbed]) -> Undisturbed:
     if backend.name not in trainings:
-        files: list[bytes] = []
-        result = run_data_parallel(
-            backend, data=DATA, settings=SETTINGS, checkpoints=Checkpointing(stop_after(-1, files), 2)
-        )
-        trainings[backend.name] = result, files
+        trainings[backend.name] = train(backend, every=2)
     return trainings[backend.name]
 
 
+def places(files: list[bytes]) -> list[tuple[int, int]]:
+    return [(state.epoch, state.step) for state in (as_read(file).state for file in files)]
+
+
 def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps(undisturbed: Undisturbed) -> None:
-    places = [(as_read(file).state.epoch, as_read(file).state.step) for file in undisturbed[1]]
-    assert places == [(1, 2), (2, 0), (2, 2), (3, 0)]
+    assert places(undisturbed[1]) == [(1, 2), (2, 0), (2, 2), (3, 0)]
 
 
 def test_steps_that_an_epoch_s_end_falls_on_are_kept_once() -> None:
-    assert len(kept(numpy(), replace(SETTINGS, epochs=1), every=4)) == 1
+    assert len(train(numpy(), replace(SETTINGS, epochs=1), every=4)[1]) == 1
 
 
 def test_a_training_can_be_stopped_when_a_checkpoint_is_kept() -> None:
-    files: list[bytes] = []
-    with pytest.raises(StoppedError):
-        run_data_parallel(numpy(), data=DATA, settings=SETTINGS, checkpoints=Checkpointing(stop_after(1, files), 2))
-    assert (as_read(files[-1]).state.epoch, as_read(files[-1]).state.step) == (1, 2)
+    with pytest.raises(StoppedError) as stopped:
+        train(numpy(), every=2, stop_after=1)
+    assert places(stopped.value.args[0]) == [(1, 2)]
 
 
 # How gradients are exchanged changes no number, so it may change when a training is resumed.
@@ -80,51 +64,33 @@ def test_a_resumed_training_equals_an_undisturbed_one(
     backend: Backend, undisturbed: Undisturbed, place: int, exchange: Exchange
 ) -> None:
     expected, files = undisturbed
-    again: list[bytes] = []
-    checkpoints = Checkpointing(stop_after(-1, again), None, as_read(files[place - 1]))
-    result = run_data_parallel(
-        backend, data=DATA, settings=replace(SETTINGS, exchange=exchange), checkpoints=checkpoints
-    )
+    result, again = train(backend, replace(SETTINGS, exchange=exchange), after=files[place - 1])
     # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the last digit.
     rounding = 1e-6 if backend.name == "numpy" else 0
-    np.testing.assert_allclose(losses_of(result), losses_of(expected), rtol=rounding)
+    np.testing.assert_allclose(result.series["loss"], expected.series["loss"], rtol=rounding)
     assert result.series["test_accuracy"] == expected.series["test_accuracy"]
     for mine, other in zip(as_read(again[-1]).parameters, as_read(files[-1]).parameters, strict=True):
         np.testing.assert_allclose(mine, other, rtol=rounding, atol=rounding)
 
 
 def test_any_framework_goes_on_with_what_another_one_left(backend: Backend, undisturbed: Undisturbed) -> None:
-    by_numpy, by_backend = left_by_numpy(every=2)[2], undisturbed[1][2]
-    assert as_read(by_backend).state.written.backend == backend.name
-    assert (as_read(by_backend).state.epoch, as_read(by_backend).state.step) == (2, 2)
-    expected = losses_of(undisturbed[0])
-    np.testing.assert_allclose(losses_of(resumed(backend, by_numpy)), expected, rtol=1e-4)
-    np.testing.assert_allclose(losses_of(resumed(numpy(), by_backend)), expected, rtol=1e-4)
+    expected, files = undisturbed
+    assert as_read(files[2]).state.written.backend == backend.name
+    for there, left in ((backend, left_by_numpy(every=2)[2]), (numpy(), files[2])):
+        np.testing.assert_allclose(train(there, after=left)[0].series["loss"], expected.series["loss"], rtol=1e-4)
 
 
 def test_a_training_that_is_complete_is_reported_and_not_continued(backend: Backend, undisturbed: Undisturbed) -> None:
-    files: list[bytes] = []
-    checkpoints = Checkpointing(stop_after(-1, files), None, as_read(undisturbed[1][-1]))
     images: list[int] = []
-    result = run_data_parallel(
-        backend,
-        data=DATA,
-        settings=SETTINGS,
-        on_batch=lambda _, count: images.append(count),
-        checkpoints=checkpoints,
-    )
-    assert files == []
-    assert sum(images) == 0
-    assert len(losses_of(result)) == 8
-    assert len(result.cases[0].seconds) == 2
+    result, files = train(backend, after=undisturbed[1][-1], on_batch=lambda _, count: images.append(count))
+    assert (files, sum(images), len(result.series["loss"]), len(result.cases[0].seconds)) == ([], 0, 8, 2)
 
 
 def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> None:
     longer = replace(SETTINGS, epochs=4)
-    result = resumed(numpy(), left_by_numpy(every=3)[-2], longer)
-    np.testing.assert_allclose(
-        losses_of(result), losses_of(run_data_parallel(numpy(), data=DATA, settings=longer)), rtol=1e-6
-    )
+    result, _ = train(numpy(), longer, after=left_by_numpy(every=3)[-2])
+    undisturbed = run_data_parallel(numpy(), data=DATA, settings=longer)
+    np.testing.assert_allclose(result.series["loss"], undisturbed.series["loss"], rtol=1e-6)
     assert len(result.cases[0].seconds) == 2
     assert "checkpoint after 7 steps, written by numpy" in result.notes[0]
 
@@ -141,14 +107,8 @@ def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> No
     ],
 )
 def test_what_would_give_other_numbers_is_refused(changed: dict[str, Any], message: str) -> None:
-    checkpoint = as_read(left_by_numpy(every=3)[-2])
     with pytest.raises(RequestError, match=message):
-        run_data_parallel(
-            numpy(),
-            data=DATA,
-            settings=replace(SETTINGS, **changed),
-            checkpoints=Checkpointing(lambda _: None, None, checkpoint),
-        )
+        train(numpy(), replace(SETTINGS, **changed), after=left_by_numpy(every=3)[-2])
 
 
 def test_other_images_and_another_order_are_refused() -> None:
@@ -161,7 +121,7 @@ def test_other_images_and_another_order_are_refused() -> None:
 
 
 def test_a_checkpoint_read_and_written_again_says_the_same() -> None:
-    for file in kept(numpy(), Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1):
+    for file in train(numpy(), Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1)[1]:
         again = as_read(to_bytes(as_read(file)))
         assert again.state == as_read(file).state
         for mine, other in zip(again.parameters, as_read(file).parameters, strict=True):

@@ -22,8 +22,8 @@ def load_all(backend: Backend, terms: list[np.ndarray]) -> list[Array]:
 
 
 @pytest.fixture
-def four(load: Callable[[int], Backend]) -> Backend:
-    return load(4)
+def four(load_any: Callable[[int], Backend]) -> Backend:
+    return load_any(4)
 
 
 @algorithms
@@ -40,9 +40,13 @@ def test_every_device_gets_numpy_s_sum(four: Backend, algorithm: Allreduce, draw
 
 
 @algorithms
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [1, 3, 4])
 def test_sums_can_be_overwritten_apart_from_each_other(four: Backend, algorithm: Allreduce, count: int) -> None:
-    sums = list(algorithm(four, load_all(four, [np.arange(7, dtype=np.float32)] * count)))
+    vectors = load_all(four, [np.arange(7, dtype=np.float32)] * count)
+    given_vectors = list(vectors)
+    sums = list(algorithm(four, vectors))
+    # The caller's list is left alone.
+    assert all(vector is given_one for vector, given_one in zip(vectors, given_vectors, strict=True))
     for i, device in enumerate(four.devices[:count]):
         sums[i] = four.copy_to(four.asarray(np.full(7, -1, dtype=np.float32), device), device, out=sums[i])
         four.wait(sums[i])
@@ -51,16 +55,7 @@ def test_sums_can_be_overwritten_apart_from_each_other(four: Backend, algorithm:
 
 
 @algorithms
-def test_sums_are_the_next_one_s_vectors(four: Backend, algorithm: Allreduce) -> None:
-    vectors = tuple(load_all(four, [np.arange(10, dtype=np.float32)] * 3))
-    for _ in range(5):
-        vectors = algorithm(four, vectors)
-    for found in map(four.to_numpy, vectors):
-        np.testing.assert_array_equal(found, 3**5 * np.arange(10))
-
-
-@algorithms
-def test_vectors_that_are_still_being_computed_are_summed(four: Backend, algorithm: Allreduce) -> None:
+def test_sums_of_what_is_still_being_computed_are_the_next_one_s_vectors(four: Backend, algorithm: Allreduce) -> None:
     matrix = np.full((150, 150), 1 / 150, dtype=np.float32)
     made = []
     for device in four.devices:
@@ -69,16 +64,10 @@ def test_vectors_that_are_still_being_computed_are_summed(four: Backend, algorit
         for _ in range(20):
             x = four.launch(four.ops.matmul, loaded, x)
         made.append(four.launch(lambda y: y.reshape(-1), x))
-    for total in algorithm(four, made):
-        np.testing.assert_allclose(four.to_numpy(total), np.full(150, 4), rtol=1e-4)
-
-
-@algorithms
-def test_the_caller_s_list_is_left_alone(four: Backend, algorithm: Allreduce) -> None:
-    vectors = load_all(four, [np.ones(5, dtype=np.float32)] * 4)
-    given_vectors = list(vectors)
-    algorithm(four, vectors)
-    assert all(vector is given_one for vector, given_one in zip(vectors, given_vectors, strict=True))
+    for _ in range(5):
+        made = list(algorithm(four, made))
+    for total in made:
+        np.testing.assert_allclose(four.to_numpy(total), np.full(150, 4**5), rtol=1e-4)
 
 
 @algorithms
@@ -94,8 +83,8 @@ def test_a_vector_that_failed_is_an_error_and_no_hang(four: Backend, algorithm: 
 @algorithms
 @pytest.mark.parametrize("other", [np.ones(1, dtype=np.float32), np.ones(4, dtype=np.int64)], ids=["length", "dtype"])
 def test_unequal_vectors_are_an_error_rather_than_broadcast(
-    backend: Backend, algorithm: Allreduce, other: np.ndarray
+    four: Backend, algorithm: Allreduce, other: np.ndarray
 ) -> None:
     with pytest.raises(ComputationError, match="equal"):
-        for total in algorithm(backend, load_all(backend, [np.ones(4, dtype=np.float32), other])):
-            backend.wait(total)
+        for total in algorithm(four, load_all(four, [np.ones(4, dtype=np.float32), other])):
+            four.wait(total)

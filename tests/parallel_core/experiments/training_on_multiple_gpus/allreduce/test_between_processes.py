@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import backends
-from backends import Array, Backend
+from backends import Array
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import other_end, stream_between
-from parallel_core.terminal.sweep import bandwidths
+from parallel_core.terminal.result import bandwidths
 from tests.backends.process_groups.threads import together
 
 WHERE = Rendezvous(0, 2, 0, 2, "127.0.0.1", 1, timeout=20)
@@ -57,23 +57,26 @@ def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...
     assert results[0].bands.keys() == {"share_of_stream_bound"}
     assert results[0].answer is not None
     assert results[0].answer.would_change.startswith(("A faster network", "More rounds"))
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(bandwidths(results[0]))
+    shown = console.export_text()
+    assert "the share of the TCP stream's speed" in " ".join(shown.split())
+    assert "%" in next(line for line in shown.splitlines() if "4 KiB" in line)
 
 
-@pytest.mark.parametrize("wrong", [1, 2])
-def test_a_sum_that_is_wrong_on_one_rank_is_a_problem_on_all(monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
-    def inexact(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-        assert isinstance(backend, GroupedBackend)
+@pytest.mark.parametrize("wrong", [1, 2, None])
+def test_a_sum_that_is_wrong_on_one_rank_is_a_problem_on_all(
+    monkeypatch: pytest.MonkeyPatch, wrong: int | None
+) -> None:
+    def inexact(backend: GroupedBackend, vectors: Sequence[Array]) -> tuple[Array, ...]:
+        if wrong is None:  # Without the other ranks' numbers.
+            return tuple(vectors)
         sums = backend.allreduce(vectors)
         return tuple(total * 1.01 for total in sums) if backend.group.rank == wrong else sums
 
     monkeypatch.setitem(sums.CHECKED, "native", inexact)
     for result in on_ranks((1, 1, 1), sizes=(64,)):
         assert result.problems[0].startswith("sums differ from NumPy's by ")
-
-
-def test_a_sum_without_the_other_ranks_numbers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sums.CHECKED, "native", lambda backend, vectors: tuple(vectors))
-    assert all(result.problems for result in on_ranks((1, 1), sizes=(64,)))
 
 
 def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,11 +140,3 @@ def test_an_end_that_is_gone_is_another_rank_s_fault() -> None:
                     carry(memoryview(bytearray(8)), 1)
 
     together(2, program)
-
-
-def test_the_table_has_the_share_of_the_stream() -> None:
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(bandwidths(on_ranks((1, 1), sizes=(4096,))[0]))
-    shown = console.export_text()
-    assert "the share of the TCP stream's speed" in " ".join(shown.split())
-    assert "%" in next(line for line in shown.splitlines() if "4 KiB" in line)

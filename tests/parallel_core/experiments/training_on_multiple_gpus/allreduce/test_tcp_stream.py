@@ -9,14 +9,7 @@ from time import monotonic
 import pytest
 
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import tcp_stream
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.tcp_stream import (
-    accepted,
-    answer_round_trip,
-    connected,
-    listening,
-    own_address,
-    round_trip,
-)
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.tcp_stream import accepted, connected
 
 LOOPBACK = "127.0.0.1"
 SECRET = b"secret"
@@ -24,12 +17,12 @@ SECRET = b"secret"
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with listening(LOOPBACK) as opened:
+    with tcp_stream.listening(LOOPBACK) as opened:
         yield opened
 
 
-def port_of(listener: socket.socket) -> int:
-    return int(listener.getsockname()[1])
+def connect(listener: socket.socket, secret: bytes = SECRET) -> socket.socket:
+    return connected(LOOPBACK, listener.getsockname()[1], secret, 10)
 
 
 @pytest.mark.parametrize(("there", "back"), [(5, 5), (3_000_001, 1), (1, 3_000_001), (0, 7)])
@@ -38,39 +31,33 @@ def test_all_bytes_arrive_both_ways(listener: socket.socket, there: int, back: i
     received, answered = bytearray(there), bytearray(back)
 
     def take_part() -> None:
-        with connected(LOOPBACK, port_of(listener), SECRET, 10) as other:
-            answer_round_trip(other, memoryview(received), memoryview(answer))
+        with connect(listener) as other:
+            tcp_stream.answer_round_trip(other, memoryview(received), memoryview(answer))
 
     with ThreadPoolExecutor(1) as other:
         taking_part = other.submit(take_part)
         with accepted(listener, SECRET, 10) as connection:
-            assert round_trip(connection, memoryview(sent), memoryview(answered)) > 0
+            assert tcp_stream.round_trip(connection, memoryview(sent), memoryview(answered)) > 0
         taking_part.result()
     assert received == sent
     assert answered == answer
 
 
-def test_strangers_are_turned_away_and_the_right_one_gets_in(listener: socket.socket) -> None:
+def test_strangers_are_turned_away_and_the_right_one_gets_in(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def strangers_first() -> None:
-        socket.create_connection((LOOPBACK, port_of(listener))).close()
+        socket.create_connection(listener.getsockname()).close()
         with pytest.raises(OSError, match=r"closed the connection|reset"):
-            connected(LOOPBACK, port_of(listener), b"guessed", 10)
-        connected(LOOPBACK, port_of(listener), SECRET, 10).close()
+            connect(listener, b"guessed")
+        connect(listener).close()
 
-    with ThreadPoolExecutor(1) as other:
+    monkeypatch.setattr(tcp_stream, "SECRET_SECONDS", 0.1)
+    # One who says nothing does not keep it out either.
+    with socket.create_connection(listener.getsockname()), ThreadPoolExecutor(1) as other:
         right = other.submit(strangers_first)
         accepted(listener, SECRET, 10).close()
         right.result()
-
-
-def test_a_stranger_who_says_nothing_does_not_keep_the_right_one_out(
-    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tcp_stream, "SECRET_SECONDS", 0.1)
-    with socket.create_connection((LOOPBACK, port_of(listener))), ThreadPoolExecutor(1) as other:
-        right = other.submit(connected, LOOPBACK, port_of(listener), SECRET, 10)
-        accepted(listener, SECRET, 10).close()
-        right.result().close()
 
 
 def test_another_program_s_answer_is_refused(listener: socket.socket) -> None:
@@ -82,12 +69,12 @@ def test_another_program_s_answer_is_refused(listener: socket.socket) -> None:
     with ThreadPoolExecutor(1) as other:
         other.submit(impostor)
         with pytest.raises(ConnectionError, match="another program answers"):
-            connected(LOOPBACK, port_of(listener), SECRET, 10)
+            connect(listener)
 
 
 def test_nobody_is_waited_for_longer_than_was_said(listener: socket.socket) -> None:
     # One who connects and says nothing must not lengthen it.
-    with socket.create_connection((LOOPBACK, port_of(listener))):
+    with socket.create_connection(listener.getsockname()):
         start = monotonic()
         with pytest.raises(TimeoutError):
             accepted(listener, SECRET, 0.2)
@@ -96,13 +83,13 @@ def test_nobody_is_waited_for_longer_than_was_said(listener: socket.socket) -> N
 
 def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> None:
     with ThreadPoolExecutor(1) as other:
-        left = other.submit(lambda: connected(LOOPBACK, port_of(listener), SECRET, 10).close())
+        left = other.submit(lambda: connect(listener).close())
         with accepted(listener, SECRET, 10) as connection:
             left.result()
             with pytest.raises(ConnectionError):
-                round_trip(connection, memoryview(b"12"), memoryview(bytearray(2)))
+                tcp_stream.round_trip(connection, memoryview(b"12"), memoryview(bytearray(2)))
 
 
 def test_the_own_address_is_on_the_way_to_the_other() -> None:
-    assert own_address(LOOPBACK, 1) == LOOPBACK
-    assert own_address("localhost", 1) in (LOOPBACK, "::1")
+    assert tcp_stream.own_address(LOOPBACK, 1) == LOOPBACK
+    assert tcp_stream.own_address("localhost", 1) in (LOOPBACK, "::1")

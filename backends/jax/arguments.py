@@ -1,0 +1,162 @@
+"""What is launched, and on what: arrays, which may belong to a step that has not been enqueued yet, and all else.
+
+All else is part of a program. What is compared by value there, and what by identity, is said in `compiling.py`.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Protocol, final
+
+import jax
+import numpy as np
+
+from backends.arrays import rebuilt
+
+PLAIN = (int, str, bytes, bool, type(None), type(Ellipsis))
+OPS = "backends.jax.ops"
+
+
+class _Computing(Protocol):
+    def compute(self) -> None:
+        """Enqueue the step, after which each of its arrays that somebody holds has its value."""
+
+
+@final
+class Pending:
+    """An array whose shape and dtype are known, and whose value comes when its step is enqueued.
+
+    `place` is the launch in its step, and the array among its results.
+    """
+
+    __slots__ = ("__weakref__", "_value", "device", "dtype", "place", "shape", "shape_dtype", "step")
+
+    def __init__(self, step: _Computing, place: tuple[int, int], shape_dtype: Any, device: Any) -> None:
+        self.step, self.place, self.shape_dtype, self.device = step, place, shape_dtype, device
+        self.shape: tuple[int, ...] = shape_dtype.shape
+        self.dtype: Any = shape_dtype.dtype
+        self._value: Any = None
+
+    @property
+    def value(self) -> Any:
+        """The array of JAX, which the device may not have computed yet; its step is enqueued if it was not."""
+        if self._value is None:
+            self.step.compute()
+        return self._value
+
+    @value.setter
+    def value(self, array: Any) -> None:
+        self._value = array
+
+
+ARRAYS = (jax.Array, Pending)
+"""The types of a backend's arrays."""
+INPUTS = (*ARRAYS, float, np.floating)
+"""The types of a program's inputs, unless the function decides on a fraction's value."""
+INPUT = object()
+"""The place of an input."""
+
+
+@final
+class Fixed:
+    """What is part of a program, equal to another such value if programs that hold them are."""
+
+    __slots__ = ("identity", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.identity, self.value = _identity(value), value
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and self.identity == other.identity
+
+
+def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
+    """Append the inputs among an argument, which are of these types, to a list, and return what is left."""
+    if isinstance(x, kinds):
+        # NumPy's own numbers have a dtype that may win over the arrays'.
+        inputs.append(x if isinstance(x, ARRAYS) else float(x))
+        return INPUT
+    if isinstance(x, tuple | list):
+        return (type(x), *(spec_of(item, inputs, kinds) for item in x))
+    return Fixed(x)
+
+
+def filled(spec: Any, given: Iterator[Any]) -> Any:
+    """Return the argument that `spec_of` returned a spec of, with other inputs."""
+    if spec is INPUT:
+        return next(given)
+    if isinstance(spec, Fixed):
+        return spec.value
+    kind, *items = spec
+    return rebuilt(kind, (filled(item, given) for item in items))
+
+
+@final
+class _Same:
+    """An object that is only equal to itself."""
+
+    __slots__ = ("_it",)
+
+    def __init__(self, it: object) -> None:
+        self._it = it
+
+    def __hash__(self) -> int:
+        return id(self._it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._it is other._it
+
+
+def _identity(x: Any, within: tuple[Any, ...] = ()) -> Hashable:
+    """Return what is equal for two objects if and only if programs that hold them are."""
+    kind = type(x)
+    if kind in PLAIN:
+        return kind, x
+    if kind is FunctionType:
+        return _of_function(x, within)
+    if kind is float:
+        return kind, x.hex()
+    if isinstance(x, np.ndarray | np.generic):
+        return kind, x.dtype.str, x.shape, x.tobytes()
+    parts: Any
+    if isinstance(x, partial):
+        parts = x.func, x.args, x.keywords
+    elif kind is MethodType:
+        parts = x.__func__, x.__self__
+    elif isinstance(x, tuple | list):
+        parts = x
+    elif kind is dict:
+        parts = x.items()
+    elif is_dataclass(x) and not isinstance(x, type):
+        parts = (getattr(x, one.name) for one in fields(x))
+    else:
+        return _Same(x)
+    return kind, *(_identity(part, within) for part in parts)
+
+
+def _of_function(fn: FunctionType, within: tuple[Any, ...]) -> Hashable:
+    if fn.__module__ == OPS and fn.__name__ == fn.__qualname__:
+        # The ops depend on nothing but their arguments.
+        return fn
+    if fn in within:
+        # It calls itself.
+        return within.index(fn)
+    names = fn.__globals__
+    held = [
+        fn.__defaults__,
+        fn.__kwdefaults__,
+        tuple(cell.cell_contents for cell in fn.__closure__ or ()),
+        tuple(names[name] for name in _names(fn.__code__) if name in names),
+    ]
+    return fn.__code__, _identity(held, (*within, fn))
+
+
+@cache
+def _names(code: CodeType) -> tuple[str, ...]:
+    """List the names that a function uses beside its own, those of functions in it too."""
+    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
+    return tuple(dict.fromkeys((*code.co_names, *inner)))

@@ -1,0 +1,108 @@
+"""Sets what MXNet reads from the environment, imports it, chooses devices and starts its workers."""
+
+import atexit
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from backends.devices import HOST, Wanted, choose_devices, cpu_devices
+from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for
+from backends.installation.cuda_libraries import load_cuda_libraries
+from backends.installation.gpu_probe import reason_against
+from backends.installation.importing import import_framework
+from backends.installation.kernels import CORE_TYPE
+from backends.mxnet.backend import MXNetBackend, end_all
+from backends.mxnet.kernels import core_type_to_set
+from backends.mxnet.variants import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
+from backends.mxnet.workers import start_workers
+from backends.protocol import Engine, Setup
+from backends.registry.variants import check_device_kinds, choose_variants
+
+OWN_GPU_WORKERS = 2
+"""How many workers MXNet gives a GPU's queue by itself."""
+
+
+def load(
+    devices: Wanted,
+    device_kind: str,
+    engine: Engine | None,
+    threads_per_device: int | None,
+    workers_per_device: int = 1,
+    variants: Sequence[str] = (),
+) -> MXNetBackend:
+    """Return MXNet's backend for an engine and devices. Raises BackendError for what cannot be had."""
+    engine = engine or "async"
+    check_workers("mxnet", engine, workers_per_device)
+    own_variants = choose_variants("mxnet", engine, variants)
+    threads = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
+    settings: dict[str, str | None] = {
+        # Unset, MXNet takes ThreadedEnginePerDevice.
+        "MXNET_ENGINE_TYPE": "NaiveEngine" if engine == "sync" else None,
+        "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
+        # Operators that share one of these pieces of scratch memory wait for each other, whatever their device.
+        "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in own_variants else "256",
+        # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
+        "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in own_variants else "0",
+        # A unit (`ops.as_unit`) does all of its operations: equal ones each, and on GPUs none fused with another.
+        "MXNET_ELIMINATE_COMMON_EXPR": "0",
+        "MXNET_USE_FUSION": "0",
+        "OMP_NUM_THREADS": str(threads),
+        CORE_TYPE: core_type_to_set(as_shipped=BLAS_AS_SHIPPED.name in own_variants),
+    }
+    if (streams := _streams_on_one_gpu(devices)) > OWN_GPU_WORKERS:
+        settings["MXNET_GPU_WORKER_NTHREADS"] = str(streams)
+    mx = import_framework(
+        "mxnet",
+        settings,
+        requirement="Python < 3.12 and numpy < 1.24",
+        prepare=load_cuda_libraries,
+        # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
+        read_once=(CORE_TYPE,),
+    )
+    _end_quietly(mx)
+    from backends.mxnet import ops
+
+    chosen, note = choose_devices(
+        "mxnet", device_kind, devices, mx.context.num_gpus(), workers_per_device, reason_against
+    )
+    check_device_kinds("mxnet", chosen, variants)
+    contexts = {device: mx.Context(device.kind, device.index) for device in chosen}
+    if any(device.kind == "gpu" for device in chosen):
+        contexts[HOST] = mx.cpu_pinned(0)
+    try:
+        # A failure that another backend left unread must not come out of this one's verbs.
+        mx.npx.waitall()
+    except Exception as error:
+        end_all(error)
+    cores: Sequence[set[int]]
+    if engine == "async":
+        wanted = cores_of(chosen, workers_per_device * threads)
+        cores = start_workers(contexts, wanted, workers_per_device, threads)
+        workers = "one worker" if workers_per_device == 1 else f"{workers_per_device} workers"
+        scheduler = f"MXNet's own engine: one queue and {workers} per device"
+    else:
+        cores = cores_of(chosen, None)
+        limit_openmp_threads(threads)
+        scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
+    setup = Setup(mx, ops, engine, chosen, note, threads, workers_per_device, own_variants, settings)
+    return MXNetBackend(setup, scheduler, cores, contexts)
+
+
+@cache
+def _end_quietly(mx: Any) -> None:
+    """Raise no failure at exit that nobody waited for: the program has ended, and its status is its own."""
+    at_exit = mx.base._notify_shutdown
+
+    def notify() -> None:
+        with suppress(mx.base.MXNetError):
+            at_exit()
+
+    atexit.unregister(at_exit)
+    atexit.register(notify)
+
+
+def _streams_on_one_gpu(devices: Wanted) -> int:
+    # A number means streams only if there are too few GPUs, and MXNet counts them when it has read its settings.
+    indices = [] if isinstance(devices, int) else [device.index for device in devices if device.kind == "gpu"]
+    return max(map(indices.count, indices), default=0)

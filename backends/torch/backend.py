@@ -1,0 +1,140 @@
+"""PyTorch behind the `Backend` protocol: what is done before a backend is made, and what all have in common.
+
+There is one final class for each way of scheduling, which the engine and the devices choose (`class_path`):
+
+- `eager.py`: the calling thread computes, on CPUs and on GPUs. This is the synchronous engine.
+- `worker_threads.py`: worker threads queue the work of CPUs.
+- `cuda/threads.py`: worker threads issue to CUDA streams, for GPUs and for CPUs beside them.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any, NoReturn, TypeVar, final
+
+from backends.devices import Device, Wanted, choose_devices, cpu_devices
+from backends.errors import BackendError
+from backends.host import check_workers, cores_of, threads_for
+from backends.installation.gpu_probe import reason_against
+from backends.installation.importing import import_framework
+from backends.protocol import Backend, BaseBackend, Engine, FrameworkSettings, Setup
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
+from backends.torch import class_path
+from backends.torch.streams.future import Failure
+from backends.torch.streams.worker import WorkerStream
+from backends.torch.variants import TF32
+
+Value = TypeVar("Value")
+
+BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+def load(
+    devices: Wanted,
+    device_kind: str,
+    engine: Engine | None,
+    threads_per_device: int | None,
+    workers_per_device: int = 1,
+    variants: Sequence[str] = (),
+) -> Backend:
+    """Return PyTorch's backend for an engine and devices. Raises BackendError for what cannot be had."""
+    engine = engine or "async"
+    check_workers("torch", engine, workers_per_device)
+    own_variants = choose_variants("torch", engine, variants)
+    torch = import_framework("torch", {}, requirement="torch 2 or later")
+    from backends.torch import ops
+
+    blocking = str(int(engine == "sync"))
+    # Whoever asks for CPUs leaves CUDA alone.
+    only_cpus = device_kind == "cpu" or (not isinstance(devices, int) and cpu_devices(devices) == len(devices))
+    gpus = 0 if only_cpus else _count_gpus(torch, blocking)
+    chosen, note = choose_devices("torch", device_kind, devices, gpus, workers_per_device, reason_against)
+    kinds = [device.kind for device in chosen]
+    check_device_kinds("torch", chosen, variants)
+    if len(set(kinds)) > 1 and COPY_ON_COMPUTE_QUEUE.name in own_variants:
+        raise BackendError(f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together")
+    setup = Setup(
+        framework=torch,
+        ops=ops,
+        engine=engine,
+        devices=chosen,
+        note=note,
+        threads_per_device=threads_per_device or threads_for(kinds.count("cpu"), workers_per_device),
+        workers_per_device=workers_per_device,
+        variants=own_variants,
+        settings=_start_cuda(torch, blocking, TF32.name in own_variants) if "gpu" in kinds else {},
+    )
+    chosen_class: Callable[[Setup], Backend] = resolve_name(class_path(engine, kinds))
+    return chosen_class(setup)
+
+
+@final
+class PerDevice(dict[Device, Value]):
+    """What a backend has for each of its devices; asking for another device raises BackendError."""
+
+    def __missing__(self, device: Device) -> NoReturn:
+        raise BackendError(f"torch was loaded without the device {device}: choose one of {', '.join(map(str, self))}")
+
+
+class TorchBackend(BaseBackend):
+    """PyTorch on logical CPU devices, on GPUs, or on both. Abstract."""
+
+    name = "torch"
+    streams: tuple[WorkerStream, ...] = ()
+    """All worker threads' queues, for the profiler to mark their work."""
+
+    def __init__(self, setup: Setup, scheduler: str, cores_per_device: int | None) -> None:
+        super().__init__(setup, scheduler, cores_of(setup.devices, cores_per_device))
+        self._torch = setup.framework
+        self._limit_threads = partial(_limit_threads, self._torch, setup.threads_per_device)
+        self._limit_threads()
+
+    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
+        if isinstance(error, Failure):
+            super()._fail(error.error, f"on {error.device}")
+        super()._fail(error, place)
+
+
+def _limit_threads(torch: Any, threads: int) -> None:
+    # The setting is the calling thread's own: without it, every worker would use all cores. But a thread's first use of
+    # OpenMP would replace it by what was set last, in any thread; asking for the number counts as first use.
+    torch.get_num_threads()
+    torch.set_num_threads(threads)
+
+
+def _count_gpus(torch: Any, blocking: str) -> int:
+    """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management library it does."""
+    before = {BLOCKING: os.environ[BLOCKING]} if BLOCKING in os.environ else {}
+    if not torch.cuda.is_initialized():
+        os.environ[BLOCKING] = blocking
+    gpus: int = torch.cuda.device_count()
+    os.environ.pop(BLOCKING, None)
+    os.environ.update(before)
+    return gpus
+
+
+def _start_cuda(torch: Any, blocking: str, tf32: bool) -> FrameworkSettings:
+    """Set whether the host waits after every kernel, and whether TensorFloat-32 may replace float32; return both.
+
+    Raises BackendError if CUDA cannot be started, or has been with the other value of CUDA_LAUNCH_BLOCKING.
+    """
+    present = os.environ.get(BLOCKING, "0")
+    if present != blocking and torch.cuda.is_initialized():
+        raise BackendError(
+            f"CUDA was started with {BLOCKING}={present}, and this engine needs {blocking}: start afresh"
+        )
+    os.environ[BLOCKING] = blocking
+    # Now, or the first array would start it, perhaps after another load has changed the setting.
+    try:
+        torch.cuda.init()
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "no reason given")
+        raise BackendError(f"torch cannot start CUDA ({reason}): use --device-kind cpu") from error
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
+    return {
+        BLOCKING: blocking,
+        "torch.backends.cuda.matmul.allow_tf32": str(tf32),
+        "torch.backends.cudnn.allow_tf32": str(tf32),
+    }

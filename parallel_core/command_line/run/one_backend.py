@@ -1,0 +1,176 @@
+"""`run EXPERIMENT` on one backend, in one process or as a rank of a job: measure, show, write, profile, answer."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from humanize import precisedelta
+from rich.console import Console
+
+import backends
+from backends import Backend
+from backends.profiling import check_profiler
+from parallel_core.command_line.run.resources import files_of_resources, run_with_resources
+from parallel_core.comparison.storage import reason_path
+from parallel_core.errors import DisturbedError, MeasurementError, RequestError
+from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge
+from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.measurement.fresh_process import Measured
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import repeatable
+from parallel_core.plots import check_drawing, write_picture_file
+from parallel_core.system import files
+from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.progress import measurement_progress
+from parallel_core.terminal.result import show, show_answer
+from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.clock_agreement import about_efficiency, agreements, overhead
+from parallel_core.trace_analysis.device_figures.interference import interference
+from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
+from parallel_core.trace_analysis.trace_files import write_trace_file
+
+
+def run_on_one_backend(
+    experiment: Experiment, shared: Mapping[str, Any], own: Mapping[str, Any], measured: list[Measured] | None
+) -> None:
+    """Run an experiment with the values of the options that all experiments share, and of its own.
+
+    If it is a rank of a job, the first rank shows and writes the result of all. A `measured` list gets the result.
+    """
+    if shared["interpreters"]:
+        raise RequestError("--python is for several backends side by side: one alone runs in this Python")
+    if shared["guess"] is not None:
+        check_guess(shared["guess"], experiment.main)
+    trace_path, timeline_path = shared["trace_path"], shared["timeline_path"]
+    where = check_job(experiment.name, shared["backend"])
+    if where is not None and (trace_path or timeline_path):
+        raise RequestError("the profilers see one process: leave out --trace and --timeline")
+    if where is not None and where.rank:
+        shared = {**shared, "json_path": None, "plot_path": None}
+    if trace_path == files.STANDARD_OUTPUT:
+        raise RequestError("--trace needs a file: standard output shows what was measured")
+    outputs = shared["json_path"], shared["plot_path"], trace_path or shared["trace_if_possible"], timeline_path
+    for picture in filter(None, (shared["plot_path"], timeline_path)):
+        check_drawing(picture)
+    files.check_outputs(*outputs, others=files_of_resources(own))
+    # Standard output belongs to the JSON if that goes there.
+    console = terminal_console(stderr=shared["json_path"] == files.STANDARD_OUTPUT)
+    devices = shared["devices"] or (experiment.devices if where is None else 1)
+    if where is not None and isinstance(devices, int):
+        share_gpus(where, devices)
+    settings = (shared[name] for name in ("device_kind", "engine", "threads", "workers", "variants"))
+    loaded = backends.load(shared["backend"], devices, *settings)
+    if where is None:
+        result = _run_alone(experiment, loaded, shared, own, console, measured)
+    else:
+        with joined(loaded, where, experiment.name, own) as together:
+            result = run_with_resources(experiment, together, own)
+            if together.group.rank == 0:
+                _answer(result, console, _write(described(result, together), console, shared))
+    if result.problems:
+        error = DisturbedError if result.is_merely_disturbed else MeasurementError
+        raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")
+    if not result.has_verdict:
+        raise DisturbedError(f"{result.experiment} on {result.backend['name']}: {result.explanation}")
+
+
+def _run_alone(
+    experiment: Experiment,
+    loaded: Backend,
+    shared: Mapping[str, Any],
+    own: Mapping[str, Any],
+    console: Console,
+    measured: list[Measured] | None,
+) -> Result:
+    trace_path, timeline_path = shared["trace_path"], shared["timeline_path"]
+    must_profile = trace_path is not None or timeline_path is not None
+    began = monotonic()
+    if must_profile:
+        check_profiler(loaded)
+    # A training shows a bar of its own.
+    progress = measurement_progress(terminal_console(stderr=True), experiment.name)
+    shown = progress if experiment.extent is None else nullcontext()
+    with repeatable() if must_profile or shared["trace_if_possible"] else nullcontext(), shown:
+        result = run_with_resources(experiment, loaded, own, shared.get("work", "own"))
+    judged = _write(result, console, shared)
+    by_trace = ""
+    try:
+        if must_profile:
+            by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
+        elif shared["trace_if_possible"] is not None:
+            _profile_if_possible(loaded, result, console, shared["trace_if_possible"])
+    finally:
+        _answer(result, console, judged, by_trace)
+    if measured is not None:
+        measured.append(Measured(result, began, monotonic()))
+    return result
+
+
+def _write(result: Result, console: Console, shared: Mapping[str, Any]) -> Guess | None:
+    """Show a result and write its files, with the judgement of a guess, which is returned."""
+    experiment, guess = EXPERIMENTS[result.experiment], shared["guess"]
+    judged = None if guess is None else judge(guess, experiment.main, result)
+    show(result, console, answered=False)
+    if shared["json_path"] is not None:
+        files.write_json(shared["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
+    if shared["plot_path"] is not None:
+        write_picture_file(result, shared["plot_path"])
+    return judged
+
+
+def _answer(result: Result, console: Console, judged: Guess | None, by_trace: str = "") -> None:
+    """Print the answer, the last that is read; nothing of a trace if the result has no verdict."""
+    if result.answer is not None:
+        show_answer(result.answer, console, by_trace if result.has_verdict else "")
+    if judged is not None:
+        show_sentence(f"\n{judged.sentence}", console, "bold")
+
+
+def profile_and_show(
+    backend: Backend, result: Result, console: Console, trace_path: Path | None, picture_path: Path | None
+) -> str:
+    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files.
+
+    Returns what the trace adds to the answer: how efficient the main case was.
+    """
+    duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
+    show_sentence(
+        f"\nRecording it once more: {duration} without the profiler, several times that if operations are tiny",
+        console,
+        ASIDE,
+    )
+    with measurement_progress(terminal_console(stderr=True), "profiler"):
+        profiled = profile(backend, result)
+    timeline = profiled.timeline
+    if trace_path is not None:
+        write_trace_file(timeline, trace_path)
+    if picture_path is not None:
+        write_picture_file(timeline, picture_path)
+    figures = timeline_figures(timeline)
+    experiment = EXPERIMENTS[result.experiment]
+    main = shown_case([case.case for case in figures], experiment.case)
+    show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
+    show_figures(figures, console, main)
+    show_prices(interference(cases_of(timeline)), console)
+    compared = agreements(result, figures, profiled.seconds)
+    show_agreements(compared, overhead(result, profiled.seconds), console, main, experiment.main.name)
+    for note in timeline.notes:
+        show_sentence(note, console, bullet="· ")
+    return next((about_efficiency(case) for case in figures if case.case == main), "")
+
+
+def _profile_if_possible(backend: Backend, result: Result, console: Console, trace_path: Path) -> None:
+    """Profile a comparison's cell; if that fails, write the reason instead, because the measurement counts anyway."""
+    try:
+        check_profiler(backend)
+        profile_and_show(backend, result, console, trace_path, None)
+    except Exception as error:
+        reason = f"{error}\n".encode()
+        show_sentence(f"no trace: {error}", console)
+        files.write_whole(reason_path(trace_path), lambda stream: stream.write(reason))

@@ -1,0 +1,68 @@
+"""`parallel-core report` and `diff`: the tables and page of a saved comparison again; two of them compared."""
+
+from pathlib import Path
+
+import click
+
+from parallel_core.command_line import options
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.storage import REPORT, read_comparison, result_path
+from parallel_core.errors import MeasurementError, RequestError
+from parallel_core.report import write_report
+from parallel_core.system import files
+from parallel_core.terminal.comparison import show_comparison, show_difference, show_screen
+from parallel_core.terminal.console import terminal_console
+
+
+@click.command()
+@click.argument("saved", type=options.PATH)
+def report(saved: Path) -> None:
+    """Show a saved comparison, and write its report.
+
+    SAVED is a folder that `compare` has written. Use it to see the results of a comparison that was interrupted.
+    """
+    folder = saved if saved.is_dir() else saved.parent
+    comparison = read_comparison(saved)
+    files.check_outputs(folder / REPORT, others=[result_path(saved)])
+    analysis = analyse(comparison)
+    page = write_report(analysis, folder)
+    console = terminal_console()
+    show_comparison(analysis, console)
+    show_screen(analysis, console)
+    console.print(f"Report:  {page}", soft_wrap=True)
+
+
+@click.command()
+@click.argument("old", type=options.PATH)
+@click.argument("new", type=options.PATH)
+@click.option(
+    "--fail-if-slower",
+    "limit",
+    type=options.NUMBER_OR_ZERO,
+    metavar="PERCENT",
+    help="Exit with status 1 if a case is shown to be slower by more than this, or can no longer be measured.",
+)
+@options.json_file
+def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
+    """Compare two saved comparisons.
+
+    NEW and OLD are folders (or files) that `parallel-core compare` has written.
+    """
+    files.check_outputs(json_path, others=map(result_path, (old, new)))
+    difference = compare_with_old(read_comparison(old), read_comparison(new))
+    if not difference.changes and not difference.broken:
+        raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
+    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
+    show_difference(difference, console)
+    if json_path is not None:
+        files.write_json(json_path, difference.as_json())
+    slower = () if limit is None else difference.slower_by_more_than(limit)
+    if difference.broken and limit is not None:
+        raise MeasurementError(f"what was measured in {old} no longer is: {difference.broken[0]}")
+    if limit is not None and slower:
+        worst = max(slower, key=lambda change: change.ratio.low)
+        raise MeasurementError(
+            f"{len(slower)} of {len(difference.changes)} cases became slower by more than {limit:g} %, "
+            f"most of all {worst.cell}: {worst.case} (× {worst.ratio.estimate:.2f})"
+        )

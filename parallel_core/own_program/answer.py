@@ -1,0 +1,287 @@
+"""The answer to “does my overlap happen?” in three sentences: who works, what is hidden, what bounds a step.
+
+Each says something only if the whole interval over the steps lies in one band, so that the same program gives the same
+answer twice, or an inconclusive one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import reduce
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+
+from backends.profiling import Timeline
+from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.own_program.running import Recorded
+from parallel_core.own_program.step_figures import StepFigures, step_figures
+from parallel_core.system.formatting import figure, listed, percent, seconds
+from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
+from parallel_core.trace_analysis.device_figures.parts import (
+    PARTS,
+    Parts,
+    StepAccount,
+    account_of,
+    over_steps,
+    share_in_words,
+    share_of,
+)
+from parallel_core.trace_analysis.ranks import Ranks, summary_of
+from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
+
+__all__ = ["INCONCLUSIVE", "Analysis", "Answer", "Waiting", "analyse", "answer"]
+
+THREAD = re.compile(r"thread \d+")
+"""What the same queue of several processes differs in."""
+MAX_QUEUES = 4
+"""So many queues are named, the busiest; the others are counted."""
+MAX_DRAWN = 8
+"""So many processes are drawn, the first."""
+LITTLE, MOST = 0.1, 0.5
+"""Below the first share of an exchange nothing overlaps; from the second on it does, or is waiting."""
+MIN_SHARE = 0.1
+"""Time outside of computation that is worth looking at first, as a share of a step."""
+COMPUTE, EXCHANGE, COPY, IDLE = PARTS
+INCONCLUSIVE = "inconclusive"
+
+OVERLAP = {"none": "No overlap", "some": "Some overlap", "overlap": "Overlap", INCONCLUSIVE: "Inconclusive"}
+BOUNDS = {
+    COMPUTE: ("computation", "Computation bounds a step: {} of it."),
+    EXCHANGE: ("exchange", "Exchange that nothing computes under bounds a step: {} of it."),
+    COPY: ("copies", "Copying that nothing computes under bounds a step: {} of it."),
+    IDLE: ("waiting", "Waiting bounds a step: in {} of it nothing ran."),
+}
+"""What bounds a step if one of its parts is the largest: a code, and a sentence."""
+FIRST = {
+    "operators": "the operators that compute longest, {operators} of their time",
+    "late-rank": "who is late: most of the exchange is waiting, and rank {rank} came last in {last} of {exchanges}",
+    "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer bytes, less often,"
+    " or end with a smaller bucket",
+    "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a step: let it start "
+    "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
+    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a stream of their own",
+    "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or less to decode",
+    "waiting": "what the devices wait for in {share} of a step: reading of data, Python between the operators, other "
+    "processes",
+}
+"""What to look at first, by its code: time outside of computation can go without a faster device."""
+UNDECIDED_BOUND = "Inconclusive what bounds a step ({})."
+UNDECIDED_FIRST = "Inconclusive what to look at first ({}): record more --steps, on a quiet machine."
+UNDECIDED = "Inconclusive what bounds a step ({}): record more --steps, on a quiet machine."
+SLOWED = (
+    "Inconclusive what bounds a step: under the profiler it took {} × as long, so that its parts are the profiler's."
+)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How several processes waited for each other in the exchanges in which all of them met."""
+
+    share: float
+    """Of the time of these exchanges, that beyond the shortest part of each."""
+    last_rank: int
+    """Who came last most often: in `last` of the exchanges."""
+    last: int
+    exchanges: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Three sentences about the recorded steps, what was decided, and the account that it was decided by."""
+
+    sentences: tuple[str, str, str]
+    overlap: str
+    """A key of OVERLAP; `no-exchange` without one."""
+    bound: str
+    first: str
+    """A key of FIRST; INCONCLUSIVE if an interval touches two answers."""
+    step: StepAccount
+    slowdown: float
+    """How many times as long a step took under the profiler."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer, the figures of each trace, and one timeline of all processes."""
+
+    answer: Answer
+    figures: Mapping[Path, StepFigures]
+    timeline: Timeline
+    notes: tuple[str, ...]
+    """What a reader must know of the traces."""
+
+
+def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
+    """Read the traces of a program's processes; `taken` is the share of the cores' time that others took.
+
+    Raises RequestError, which names the file, for a trace that is damaged.
+    """
+    ranks = read_ranks(traces, keep_spans=True)
+    figures = {one.file: step_figures(one.timeline, traces[one.file].steps_recorded) for one in ranks.values()}
+    summary = summary_of(ranks) if len(ranks) > 1 else None
+    alone = {file: alone_seconds for file, one in traces.items() if (alone_seconds := one.unprofiled_step_seconds)}
+    slowdown = median([figures[file].step_seconds / own for file, own in alone.items()] or [1.0])
+    drawn = dict(list(ranks.items())[:MAX_DRAWN])
+    timelines = [one.timeline for one in ranks.values()]
+    timeline = timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree))
+    timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
+    return Analysis(
+        answer(tuple(figures.values()), None if summary is None else _waiting(summary), taken, slowdown),
+        figures,
+        replace(timeline, timed=timed),
+        tuple(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+    )
+
+
+def _waiting(summary: Ranks) -> Waiting | None:
+    exchanged = sum(one.matched_collective_seconds for one in summary.by_rank)
+    if not exchanged:
+        return None
+    last = max(summary.by_rank, key=lambda one: one.arrived_last)
+    return Waiting(summary.waited_seconds / exchanged, last.rank, last.arrived_last, summary.matched_collectives)
+
+
+def answer(
+    processes: Sequence[StepFigures], waiting: Waiting | None = None, taken: float = 0.0, slowdown: float = 1.0
+) -> Answer:
+    """Say what the steps were of one process, or of several that train together.
+
+    `taken` is the share of the cores' time that others took, and `slowdown` how many times as long a step took under
+    the profiler.
+    """
+    alike = zip(*(process.by_step for process in processes), strict=False)
+    steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
+    account = account_of(steps, taken)
+    overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
+    if slowdown > MAX_SLOWDOWN:
+        sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
+        return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
+    largest = _largest(PARTS, steps, taken)
+    first, share = _first(processes, steps, waiting, account, taken)
+    bound = UNDECIDED_BOUND.format(account.shares_in_words)
+    if largest:
+        bound = BOUNDS[largest][1].format(share_in_words(account.shares[largest]))
+    if first in FIRST:
+        slots = {
+            "operators": listed([f"{name} ({percent(taken)})" for name, taken in processes[0].operators]),
+            "share": share,
+            "loading": percent(_loading(processes)),
+            "rank": waiting and waiting.last_rank,
+            "last": waiting and waiting.last,
+            "exchanges": waiting and waiting.exchanges,
+        }
+        bound = f"{bound} Look first at {FIRST[first].format_map(slots)}."
+    else:
+        undecided = f"{bound} {UNDECIDED_FIRST}" if largest else UNDECIDED
+        bound = undecided.format(account.shares_in_words)
+    code = BOUNDS[largest][0] if largest else INCONCLUSIVE
+    return Answer((_queues(processes, account), hidden, bound), overlap, code, first, account, slowdown)
+
+
+def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
+    shares: dict[str, list[float]] = {}
+    for process in processes:
+        for queue in process.queues:
+            shares.setdefault(f"{queue.device} {THREAD.sub('thread', queue.queue)}", []).append(queue.busy_share)
+    busiest = sorted(shares, key=lambda name: -max(shares[name]))
+    named = [
+        f"{name} {'worked ' if place == 0 else ''}{_range(shares[name])}{' of it' if place == 0 else ''}"
+        for place, name in enumerate(busiest[:MAX_QUEUES])
+    ]
+    if len(busiest) > MAX_QUEUES:
+        named.append(f"{len(busiest) - MAX_QUEUES} other queues less")
+    steps = sorted({process.steps for process in processes})
+    recorded = f"{steps[0]} recorded" if len(steps) == 1 else f"{steps[0]} to {steps[-1]} recorded"
+    where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
+    did = listed(named) or "no device did anything"
+    return f"A step took {account.seconds_in_words} in the median ({recorded}{where}): {did}."
+
+
+def _hidden(
+    processes: Sequence[StepFigures], steps: Sequence[Parts], waiting: Waiting | None, taken: float, slowdown: float
+) -> tuple[str, str]:
+    exchanging = [process for process in processes if process.hidden_exchange_share is not None]
+    if not exchanging:
+        copying = [one.hidden_copy_share for one in processes if one.hidden_copy_share is not None]
+        copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
+        alone = "" if len(processes) == 1 else ", so that the processes did not train together in these steps"
+        return "no-exchange", f"Nothing was exchanged between devices or processes{alone}{copies}."
+    share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
+    exchanges, early = (sum(one.exchanges for one in exchanging), sum(one.early_exchanges for one in exchanging))
+    with_exchange = [step for step in steps if step.exchange_seconds]
+    over = Interval(share, 0.0, 1.0)
+    if with_exchange:
+        over = over_steps(share_of("hidden_exchange_seconds", "exchange_seconds"), with_exchange, taken)
+    # The figure is that of `trace`, over all steps.
+    interval = Interval(share, min(share, over.low), max(share, over.high))
+    # What begins after the backward pass can be hidden under little.
+    codes, edges = (("none", "some", "overlap"), (LITTLE, MOST)) if early else (("none", "overlap"), (MOST,))
+    place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
+    code = INCONCLUSIVE if place is None else codes[place]
+    exchange = seconds(fmean(process.exchange_seconds for process in exchanging))
+    waited = f", {percent(waiting.share)} of it waiting for each other" if waiting and waiting.share >= MOST else ""
+    lay = f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under computation"
+    launches = f"{early or 'none'} of {exchanges} launched before the backward pass was over"
+    return code, f"{OVERLAP[code]}: {lay}, {launches}."
+
+
+def _largest(parts: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
+    """Return which of some parts is larger than each other one beyond the noise; None if none is."""
+    largest = max(parts, key=lambda part: over_steps(share_of(part), steps).estimate)
+    others = [part for part in parts if part != largest]
+    apart = over_steps(
+        lambda of: (of[largest] - reduce(np.maximum, [of[part] for part in others])) / of["seconds"],
+        steps,
+        taken,
+        is_difference=True,
+    )
+    return largest if decide(apart, 0.0) == 1 else None
+
+
+def _first(
+    processes: Sequence[StepFigures],
+    steps: Sequence[Parts],
+    waiting: Waiting | None,
+    account: StepAccount,
+    taken: float,
+) -> tuple[str, str]:
+    """Return the code of what to look at first, and the share of a step that it takes, in words."""
+    outside = (EXCHANGE, COPY, IDLE)
+    most = over_steps(lambda of: reduce(np.maximum, [of[part] for part in outside]) / of["seconds"], steps, taken)
+    worth_it = decide(most, MIN_SHARE)
+    if worth_it == 0:
+        return "operators", ""
+    part = _largest(outside, steps, taken) if worth_it else None
+    if part is None:
+        return INCONCLUSIVE, ""
+    if part == EXCHANGE:
+        code = "exchange-less" if any(process.early_exchanges for process in processes) else "exchange-earlier"
+        code = _decided(_waited(waiting, taken), MOST, code, "late-rank")
+    elif part == COPY:
+        code = "copies"
+    else:
+        # Loading that makes up at least half of the waiting.
+        code = _decided(account.shares[IDLE], 2 * _loading(processes), "loading", "waiting")
+    return code, share_in_words(account.shares[part])
+
+
+def _decided(interval: Interval, bound: float, below: str, above: str) -> str:
+    place = decide(interval, bound)
+    return INCONCLUSIVE if place is None else (below, above)[place]
+
+
+def _waited(waiting: Waiting | None, taken: float) -> Interval:
+    share, left = waiting.share if waiting else 0.0, max(1 - taken, 1e-9)
+    return Interval(share, (share * (1 - BETWEEN_PROCESSES) - taken) / left, share * (1 + BETWEEN_PROCESSES) / left)
+
+
+def _loading(processes: Sequence[StepFigures]) -> float:
+    return fmean(process.loading_share for process in processes)
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = percent(min(shares)), percent(max(shares))
+    return low if low == high else f"{low} to {high}"

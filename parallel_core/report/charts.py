@@ -1,0 +1,213 @@
+"""The report's charts: figures, times, differences, the cost model, dispatch, curves and timelines.
+
+Of bars, colour says the kind of work, and a hollow one that there is no queue; frameworks are named.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median
+
+from parallel_core.comparison.account import PARTS
+from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
+from parallel_core.comparison.answers import difference_in_words, reasons_in_words
+from parallel_core.comparison.cells import Cell
+from parallel_core.comparison.screen import title_of
+from parallel_core.comparison.storage import TimelineOf
+from parallel_core.errors import RequestError
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
+from parallel_core.measurement.result import Result
+from parallel_core.measurement.sweep import write_point
+from parallel_core.plots.bars import Bar, BarsChart
+from parallel_core.plots.curves import COLOURS, DOTTED, Curve, CurvesChart, exact, learning_chart, sweep_chart
+from parallel_core.plots.timeline import Panel, TimelinesChart
+from parallel_core.system.formatting import figure, seconds
+from parallel_core.trace_analysis.case_spans import cases_of
+from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
+from parallel_core.trace_analysis.profiling_run import shown_case
+
+STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
+"""The classes of parts of a time: the colours of the same work in a timeline."""
+LAYERS = {
+    "the operation, in one unit": "compute",
+    "+ the framework’s call of each": "host",
+    "+ a launch of each": "exchange",
+    "+ a wait for each": "wait",
+}
+COST_MODEL_METRICS = {
+    "waiting once": {
+        "measured": "measured_once_seconds",
+        "predicted": "predicted_once_seconds",
+        "book’s formula": "book_predicted_once_seconds",
+    },
+    "waiting each time": {"measured": "measured_each_seconds", "predicted": "predicted_each_seconds"},
+}
+MAX_BLOCKS = 1200
+"""In all timelines of an experiment: each block takes about 200 bytes of the page."""
+MAX_BLOCKS_OF_PAGE = 6000
+
+
+def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw the metric that answers an experiment's question, in every cell, with intervals."""
+    bars = [
+        _bar(cell.cell.side, cell.metric, _style_of(cell.cell), with_bounds)
+        for cell in experiment.believed
+        if cell.metric
+    ]
+    return BarsChart({"": bars}, figure) if bars else None
+
+
+def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw every case's time in every cell, with intervals."""
+    groups: dict[str, list[Bar]] = {}
+    for cell in experiment.believed:
+        for name, interval in cell.times.items():
+            groups.setdefault(name, []).append(_bar(cell.cell.side, interval, _style_of(cell.cell)))
+    return BarsChart(groups) if groups else None
+
+
+def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw what each framework's time differs by from another's: its parts, each from where the one before ended."""
+    groups = {}
+    for one in (*experiment.between_frameworks, *experiment.between_engines):
+        if one.parts:
+            told = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
+            rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
+            bars = [*_stacked(rows), *_stacked([("together", one.seconds, "total")])]
+            if one.verdict == "too few runs":
+                # The bounds of two processes reach farther than anybody believes.
+                bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
+            groups[f"{one.cell.side} against {one.against.side}: {told}"] = bars
+    return BarsChart(groups) if groups else None
+
+
+def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw what a tiny operation takes, layer by layer: as a unit, and what each call, launch and wait adds to that."""
+    groups = {}
+    for cell in experiment.believed:
+        bare, steps = cell.results.bare_medians(ONCE), cell.results.valid[0].parameters.get("steps")
+        if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
+            ends = [0.0, median(bare), *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH))]
+            added = [exact((after - before) / steps) for before, after in pairwise(ends)]
+            groups[cell.cell.side] = _stacked(
+                [(name, one, style) for (name, style), one in zip(LAYERS.items(), added, strict=True)]
+            )
+    return BarsChart(groups) if groups else None
+
+
+def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it, if it does."""
+    wanted = {name for names in COST_MODEL_METRICS.values() for name in names.values()}
+    groups = {
+        f"{cell.cell.side}, {waiting}": [
+            _bar(label, cell.metrics[name], _style_of(cell.cell) if label == "measured" else "predicted")
+            for label, name in names.items()
+        ]
+        for cell in experiment.believed
+        if wanted <= set(cell.metrics)
+        for waiting, names in COST_MODEL_METRICS.items()
+    }
+    return BarsChart(groups) if groups else None
+
+
+def dispatch_chart(analysis: Analysis) -> BarsChart | None:
+    """Draw a bar from when control returned to when all was done, for a case of each experiment and cell."""
+    groups: dict[str, list[Bar]] = {}
+    for analysed in analysis.believed:
+        cell = analysed.cell
+        cases = analysed.results.cases(EXPERIMENTS[cell.experiment].timeline_case)
+        if cases:
+            returned, done = median(case.dispatch_median for case in cases), median(case.median for case in cases)
+            bar = Bar(cell.side, f"{seconds(returned)} of {seconds(done)}", returned, done, _style_of(cell))
+            groups.setdefault(cell.experiment, []).append(bar)
+    measured = any(max(bar.start, bar.end) > 0 for group in groups.values() for bar in group)
+    return BarsChart(groups, log=True) if measured else None
+
+
+def _style_of(cell: Cell) -> str:
+    """Return the classes by which the style sheet draws a cell's bars: hollow without a queue."""
+    return "total hollow" if cell.engine == "sync" else "total"
+
+
+def _bar(name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds) -> Bar:
+    # That of a single process has no bounds.
+    bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
+    return Bar(name, write(interval), 0, interval.estimate, style, bounds)
+
+
+def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
+    """Draw seconds as bars of which each begins where the one before ended: names, seconds and styles."""
+    bars, at = [], 0.0
+    for name, taken, style in rows:
+        bars.append(Bar(name, with_seconds(taken), at, at := at + taken.estimate, style))
+    return bars
+
+
+def curves_chart(experiment: ExperimentAnalysis) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
+    """Draw an experiment's curves in every cell, with intervals, and write them as a table, the first row the headings.
+
+    Both are empty if it sweeps over nothing.
+    """
+    curves, cells = experiment.experiment.curves, [cell for cell in experiment.believed if cell.curves]
+    if curves is None or not cells:
+        return None, ()
+    swept = cells[0].results.valid[0].series[curves.over]
+    columns = {
+        f"{cell.cell.side}{': ' if label else ''}{label}": map(with_bounds, values)
+        for cell in cells
+        for label, values in cell.curves.items()
+    }
+    rows = zip((write_point(value, curves.over) for value in swept), *columns.values(), strict=False)
+    chart = sweep_chart(curves, swept, {cell.cell.side: cell.curves for cell in cells})
+    return chart, ((curves.x_title, *columns), *rows)
+
+
+def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:
+    """Draw the learning curves of all cells over each other; None if it trains nothing."""
+    curves = []
+    for cell, result in trained(experiment):
+        colour, dash = f"c{analysis.backends.index(cell.backend) % COLOURS}", DOTTED[0] if cell.engine == "sync" else ""
+        curves.append((Curve(cell.side, colour, (), dash=dash), result))
+    return learning_chart(curves) if curves else None
+
+
+def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
+    """Return each training cell with its first result; the other processes of a cell have the same losses."""
+    first_results = [(cell.cell, cell.results.valid[0]) for cell in experiment.believed]
+    return [(cell, result) for cell, result in first_results if "loss" in result.series]
+
+
+def timelines_chart(
+    experiment: ExperimentAnalysis, timeline_of: TimelineOf, experiments: int = 1
+) -> tuple[TimelinesChart | None, dict[str, str]]:
+    """Draw the timelines of an experiment's cells, if there are any; return the reason for each cell without one.
+
+    `experiments` is the number of those that share the page.
+    """
+    panels: list[Panel] = []
+    without: dict[str, str] = {}
+    max_blocks = min(MAX_BLOCKS, MAX_BLOCKS_OF_PAGE // experiments)
+    usual = experiment.experiment.case
+    for analysed in experiment.believed:
+        side = analysed.cell.side
+        try:
+            timeline = timeline_of(analysed.cell)
+        except RequestError as error:
+            without[side] = str(error)
+            continue
+        filled = {case.name: case for case in cases_of(timeline) if case.nanoseconds}
+        if not filled:
+            without[side] = "; ".join(timeline.notes) or "nothing in its trace took any time"
+            continue
+        case = filled[shown_case(list(filled), usual)]
+        lanes = few_lanes(case, max_blocks // len(experiment.believed))
+        took = seconds(lanes.seconds) + ("" if case.name == usual else f" of “{case.name}”")
+        # The same case by the clock, without a profiler.
+        timed = [same.again_seconds for same in analysed.results.cases(case.name)]
+        took += f" (timed: {seconds(median(timed))})" if timed else ""
+        remarks = ", ".join((took, *overlap_phrases(figures_of(case))))
+        panels.append(Panel(title_of(analysed.results.valid[0].backend), remarks, lanes))
+    return TimelinesChart(panels) if panels else None, without

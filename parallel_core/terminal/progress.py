@@ -1,0 +1,87 @@
+"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn between timings alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
+from rich.text import Text
+
+from parallel_core.measurement.progress import listening
+from parallel_core.terminal.console import progress_line
+from parallel_core.training.batches import CompletedSteps, Epoch
+
+SHOWN_FROM = 2.0
+"""Seconds from which on the line of a measurement is shown."""
+REDRAWN_EVERY = 0.2
+
+
+@contextmanager
+def measurement_progress(console: Console, title: str) -> Iterator[None]:
+    """Show within a `with` block what is measured, and how much of that is done; nothing if it is not a terminal."""
+    if not console.is_interactive:
+        yield
+        return
+    # Without a thread that draws: it would take time from what is measured.
+    progress = progress_line(console)
+    task = progress.add_task("", total=1.0)
+    started = monotonic()
+    drawn = started - REDRAWN_EVERY
+
+    def draw(what: str, share: float) -> None:
+        nonlocal drawn
+        now = monotonic()
+        if now - started < SHOWN_FROM or now - drawn < REDRAWN_EVERY:
+            return
+        drawn = now
+        progress.update(task, description=f"{title}: {what}", completed=share)
+        progress.start()
+        progress.refresh()
+
+    try:
+        with listening(draw):
+            yield
+    finally:
+        progress.stop()
+
+
+class _ImagesPerSecond(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f} images/s" if task.speed else "")
+
+
+class TrainingProgress:
+    """A progress bar over all epochs, with a line for each epoch that is done."""
+
+    def __init__(self, progress: Progress, epochs: int, images: int) -> None:
+        self._progress, self._epochs = progress, epochs
+        self._task = progress.add_task("epoch 1", total=epochs * images)
+
+    def go_on_from(self, progress: CompletedSteps) -> None:
+        """Advance by what a checkpoint says is done."""
+        done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
+        self._progress.update(self._task, completed=done, description=f"epoch {progress.epoch} of {self._epochs}")
+
+    def on_batch(self, epoch: int, images: int) -> None:
+        """Advance by a batch's images."""
+        self._progress.update(self._task, advance=images, description=f"epoch {epoch} of {self._epochs}")
+
+    def on_epoch(self, epoch: Epoch) -> None:
+        """Print an epoch's numbers above the bar."""
+        self._progress.console.print(epoch_line(epoch))
+
+
+def epoch_line(epoch: Epoch) -> str:
+    """Return an epoch's numbers as a line."""
+    return (
+        f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
+        f"{epoch.images / epoch.seconds:,.0f} images/s"
+    )
+
+
+@contextmanager
+def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
+    """Show a progress bar on a console; `images` is the number of images in an epoch."""
+    with progress_line(console, MofNCompleteColumn(), _ImagesPerSecond(), by_itself=True) as progress:
+        yield TrainingProgress(progress, epochs, images)

@@ -1,0 +1,236 @@
+"""No table of measured numbers is written by hand, and none differs from the file that it comes from."""
+
+import json
+import re
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.experiments.exercises import with_source
+from benchmarks.self_test import Rates
+from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
+from parallel_core.comparison.storage import write_comparison
+from parallel_core.measurement.answer import Answer
+from tests.parallel_core.comparison import made_up
+from tests.parallel_core.comparison.test_account import scaled
+
+MEASURED = re.compile(r"\d\s?(ns|μs|ms|s|min|%|×|images/s|[GM]B/s|GFLOP/s)(?=[\s,.;:)]|$)")
+LINES = st.text("ab|-<! \n", max_size=30)
+NAMES = st.from_regex("[a-z-]{1,8}( [a-z-]{1,8}){0,2}", fullmatch=True)
+FOLDER = Path("some/folder")
+PAGE = Path("README.md")
+
+
+def block(name: str, body: str) -> str:
+    return f"<!-- table: {name} from some/folder -->\n{body}\n<!-- end -->"
+
+
+def about(name: str, folder: Path) -> str:
+    return f"| {name} in {folder} |"
+
+
+@given(st.lists(st.tuples(LINES, NAMES, LINES), max_size=4), LINES)
+def test_every_block_is_filled_once_and_for_all(parts: list[tuple[str, str, str]], last: str) -> None:
+    text = "".join(f"{before}\n{block(name, body)}\n" for before, name, body in parts) + last
+    filled = refill(text, PAGE, about)
+    bodies = [f"\n{about(name, FOLDER)}\n" for _, name, _ in parts]
+    expected = [f"{part[0]}\n{block(part[1], body)}\n" for part, body in zip(parts, bodies, strict=True)]
+    assert filled == "".join(expected) + last
+    assert refill(filled, PAGE, about) == filled
+    elsewhere = refill(block("one", ""), PAGE, about, Path("other"))
+    assert elsewhere == "<!-- table: one from other -->\n\n| one in other |\n\n<!-- end -->"
+
+
+@pytest.mark.parametrize(
+    ("written", "on_the_page"),
+    [
+        ("[all](some/file.json): 1 ms", "[all](../../some/file.json): 1 ms"),
+        ("![it](docs/how-to/it.png)", "![it](../how-to/it.png)"),
+        ("[all](https://example.org/all)", "[all](https://example.org/all)"),
+        ("[all](#all), [a (b)]", "[all](#all), [a (b)]"),
+    ],
+)
+def test_links_are_relative_to_the_page(written: str, on_the_page: str) -> None:
+    filled = refill(block("one", ""), Path("docs/explanation/page.md"), lambda *_: written)
+    assert filled == block("one", f"\n{on_the_page}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- table: one from folder -->\nno end\n",
+        "<!-- table: one -->\n<!-- end -->\n",
+        "    <!-- table: one from folder -->\n<!-- end -->\n",
+        f"<!-- table: one from folder -->\n{block('two', '')}\n",
+    ],
+)
+def test_a_block_that_would_be_passed_over_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="not of the form"):
+        refill(text, PAGE, about)
+
+
+def test_every_table_is_in_a_block_and_as_its_file_says(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    differing = [str(path) for path, text in written() if not path.exists() or path.read_text() != text]
+    assert differing == [], "python -m benchmarks.tables"
+    by_hand = [line for path in pages() for line in BLOCK.sub("", path.read_text()).splitlines()]
+    assert [line for line in by_hand if line.startswith("|") and MEASURED.search(line)] == []
+    assert MEASURED.search("| 4 KiB | 2.4 ms (1.3–3.6) | 2 % |")
+
+
+@pytest.fixture
+def copied(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A page with one table, beside the results that it comes from."""
+    folder = Path("benchmarks/results/a-machine")
+    (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(root / "benchmarks/results/epyc-2-cores/processes.json", tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text(f"Before.\n\n<!-- table: processes from {folder} -->\n<!-- end -->\n\nAfter.\n")
+    return folder
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, done.output
+
+
+def test_pages_of_the_site_are_filled_too_with_links_of_their_own(copied: Path) -> None:
+    text = f"<!-- table: processes from {copied} -->\n<!-- end -->\n"
+    for page in ("docs/explanation/one.md", "docs/_build/one.md", "docs/.kept/one.md"):
+        Path(page).parent.mkdir(parents=True)
+        Path(page).write_text(text)
+    assert [str(path) for path in pages()] == ["README.md", "docs/explanation/one.md"]
+    assert run()[0] == 0
+    assert f"[processes](../../{copied}/processes.json): AMD" in Path("docs/explanation/one.md").read_text()
+    assert f"[processes]({copied}/processes.json): AMD" in Path("README.md").read_text()
+    assert Path("docs/_build/one.md").read_text() == text
+
+
+def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) -> None:
+    status, told = run("--check")
+    assert status == 1
+    assert "README.md differs from its results" in told
+    assert f"{copied}/processes.md differs" in told
+    assert "| 4 KiB |" not in Path("README.md").read_text()
+    assert run()[0] == 0
+    assert run("--check") == (0, "")
+    text = Path("README.md").read_text()
+    assert text.startswith("Before.\n")
+    assert text.endswith("\nAfter.\n")
+    assert "| 4 KiB | 2.42 ms (1.33–3.61) | 2 % |" in text
+    assert "torch 2.13.0+cpu, commit not recorded, 2026-11-22" in text
+
+    document = json.loads((copied / "processes.json").read_text())
+    document["findings"][0]["estimate"] = 3000.0
+    document["kernels"] = {"torch": ["MKL 2024.2", "oneDNN 3.12.0, AVX-512 kernels"]}
+    document["machine"]["commit"] = "abc1234"
+    (copied / "processes.json").write_text(json.dumps(document))
+    assert run("--check")[0] == 1
+    told = write_table("processes", copied)
+    assert "torch 2.13.0+cpu (MKL 2024.2; oneDNN 3.12.0, AVX-512 kernels), commit abc1234, 2026-11-22" in told
+
+
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("<!-- table: what from somewhere -->", "unknown table 'what' (known: first-run, "),
+        ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
+        ("<!-- table: processes -->", "a block of README.md is not of the form"),
+        ("<!-- table: processes of what from nowhere -->", "'processes of what' has not the words that 'processes'"),
+        ("<!-- table: gpu from nowhere -->", "needs nowhere/gpu-*.json, which is not there: measure it"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
+    Path("README.md").write_text(f"{line}\n<!-- end -->\n")
+    status, told = run()
+    assert (status, len(told.splitlines())) == (1, 1)
+    assert message in told
+
+
+def write_exercise(folder: Path, mxnet: dict[str, Any], torch: dict[str, Any]) -> None:
+    path = folder / "experiments" / "exercises.json"
+    path.parent.mkdir(exist_ok=True)
+    run = with_source(made_up.MACHINE, {"mxnet": mxnet, "torch": torch})
+    path.write_text(json.dumps({"runs": {"barriers": run}}))
+
+
+def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
+    cell = made_up.Cell("barriers", "mxnet", "async")
+    invalid = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25}, problems=("It cannot be.",))
+    write_exercise(tmp_path, invalid.as_json(), {"failed": "it was | killed"})
+    assert write_table("exercises", tmp_path).splitlines()[:4] == [
+        "`barriers`: `added_wait_fraction`",
+        "",
+        "- MXNet: 0.25. INVALID: It cannot be.",
+        "- PyTorch: not measured: it was | killed",
+    ]
+
+
+def test_an_exercises_answer_has_its_figure_its_sentences_and_what_would_change_it(tmp_path: Path) -> None:
+    cell = made_up.Cell("barriers", "mxnet", "async")
+    known = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25})
+    answer = Answer(("It waited.", "For one."), "A second worker (--workers 2).")
+    answered = replace(known, metric_intervals={"added_wait_fraction": (0.0, 1.0)}, answer=answer)
+    before = replace(made_up.result(cell, {"a": 1.0}), explanation="It was old.", notes=("With a note.",))
+    for torch, told in (
+        (before.as_json(), ", `added_wait_fraction` 1: It was old. With a note."),
+        ({"failed": "it was killed"}, ": not measured: it was killed"),
+    ):
+        write_exercise(tmp_path, answered.as_json(), torch)
+        first, second, source = write_table("answer barriers", tmp_path).split("\n\n")
+        assert first == (
+            "**MXNet**, `added_wait_fraction` 0.25 (0.00–1.00): It waited. For one. "
+            "What would change it: A second worker (--workers 2)."
+        )
+        assert second == f"**PyTorch**{told}"
+        assert source.startswith("[exercises](")
+    with pytest.raises(ValueError, match=r"unknown exercise 'overlap' \(known: barriers\)"):
+        write_table("answer overlap", tmp_path)
+
+
+def test_kinds_of_cells_that_were_not_compared_have_no_row_and_real_ones_share_one(tmp_path: Path) -> None:
+    kinds = [Rates("quiet", 5, 1000, 10, 990), Rates("noisy", 5, 0)]
+    kinds += [Rates("real, a", 5, 10, 1, 10), Rates("real, b", 5, 30, 3, 20)]
+    document = {"rates": [asdict(one) for one in kinds], "machine": made_up.MACHINE, "versions": {}}
+    (tmp_path / "self-test.json").write_text(json.dumps(document))
+    assert write_table("wrong-verdicts", tmp_path).splitlines()[2:5] == [
+        "| quiet | 5 | 1000 | 1 % | 99 % |",
+        "| real, both frameworks and engines | 5 | 40 | 10 % | 75 % |",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("names", [("mxnet", "torch"), ("mxnet", "torch", "jax"), ("torch", "jax")])
+def test_comparisons_and_findings_have_all_frameworks(root: Path, tmp_path: Path, names: tuple[str, ...]) -> None:
+    seconds = {"mxnet": 1.0, "torch": 2.0, "jax": 0.5}
+    titles = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX"}
+    engines = ("async", "sync")
+    cells = [
+        scaled(made_up.parallel(name, engine), seconds[name] * (1 + (engine == "sync")), 0.5)
+        for name in names
+        for engine in engines
+    ]
+    write_comparison(made_up.comparison(*cells), tmp_path / "comparison.json")
+    rows = [line.split(" | ") for line in write_table("comparison", tmp_path).splitlines() if line.startswith("| ")]
+    assert [row[1] for row in rows[2:]] == [f"{titles[name]} {engine}" for name in names for engine in engines]
+    answers = write_table("comparison-answer", tmp_path).splitlines()
+    assert answers[2].count(" | ") == 2 * len(names)
+
+    document = json.loads((root / "benchmarks/results/epyc-avx512-2-cores/allreduce.json").read_text())
+    finding = {**document["findings"][0], "target": {}, "verdict": ""}
+    document["findings"] = [
+        {**finding, "name": f"{name}: time", "estimate": number, "low": number, "high": number}
+        for number, name in enumerate(names, 1)
+    ]
+    (tmp_path / "made-up.json").write_text(json.dumps(document))
+    first, _, row, *_ = write_table("findings made-up", tmp_path).splitlines()
+    assert first == f"|  | {' | '.join(titles[name] for name in sorted(names))} |"
+    shown = [cell.strip().split()[0] for cell in row.strip("|").split("|")]
+    assert shown == ["time", *(f"{1 + names.index(name)}.00" for name in sorted(names))]

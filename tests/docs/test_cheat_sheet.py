@@ -1,0 +1,121 @@
+"""Every row of the cheat sheet runs on each framework that is installed; what needs a GPU must at least be Python."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tree import ROOT
+
+START = {
+    "mxnet": """
+import mxnet as mx, numpy
+from mxnet import autograd, gluon, np, npx
+npx.set_np()
+x, y, z = (np.ones((4, 4)) for _ in range(3))
+x.attach_grad()
+store = mx.kv.create("device")
+store.init("gradient", y)
+""",
+    "torch": """
+import os, torch
+x, y, z = (torch.ones(4, 4) for _ in range(3))
+x.requires_grad_()
+device = torch.device("cpu")
+where = f"file://{os.path.abspath('rendezvous')}"
+torch.distributed.init_process_group("gloo", init_method=where, rank=0, world_size=1)
+""",
+    "jax": """
+import jax, numpy
+import jax.numpy as jnp
+x, y, z = (jnp.ones((4, 4)) for _ in range(3))
+device, folder = jax.devices()[0], "trace"
+""",
+    "ours": """
+import numpy, backends
+from importlib.util import find_spec
+backend = backends.load("torch" if find_spec("torch") else "jax", devices=2)
+devices = backend.devices
+device, numpy_x = devices[1], numpy.ones((4, 4), dtype=numpy.float32)
+x, y = (backend.asarray(numpy_x, devices[0]) for _ in range(2))
+z = backend.asarray(numpy_x, device)
+arrays = [y, z]
+loss = lambda parameters: parameters[0]
+""",
+}
+FRAMEWORKS = ("mxnet", "torch", "jax")
+SETTING = re.compile(r"[A-Z][A-Z_]+=\S+")
+
+
+def tables() -> dict[str, list[list[str]]]:
+    """Return the rows of each section's table, the heading first."""
+    page = (ROOT / "docs/start/cheat-sheet.md").read_text()
+    sections = {part.split("\n", 1)[0]: part for part in page.split("\n## ")[1:]}
+    return {
+        name: [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
+        for name, part in sections.items()
+    }
+
+
+def code_of(framework: str, sections: tuple[str, ...] = ("Verbs", "Hidden blockers", "Settings")) -> list[str]:
+    """Return what stands in a framework's column."""
+    column = {"mxnet": 1, "torch": 2, "jax": 3, "ours": 4}[framework]
+    cells = (row[column] for name in sections for row in tables()[name][2:] if column < len(row))
+    return [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+
+
+def statements(framework: str) -> list[str]:
+    """Return what can be run on CPUs."""
+    needs_more = ("cuda", "psum", "shard_map", "workers_per_device", "--trace")
+    return [
+        code
+        for code in code_of(framework)
+        if not SETTING.fullmatch(code) and not any(some in code for some in needs_more)
+    ]
+
+
+@pytest.mark.parametrize("framework", START)
+def test_every_row_runs(framework: str, tmp_path: Path, require: Callable[[str], None]) -> None:
+    if framework in FRAMEWORKS:
+        require(framework)
+    program = START[framework] + "".join(f"\n{code}\n" for code in statements(framework))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{program}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_setting_is_taken(framework: str, require: Callable[[str], None]) -> None:
+    require(framework)
+    settings = dict(code.split("=", 1) for code in code_of(framework, ("Settings",)) if SETTING.fullmatch(code))
+    done = subprocess.run(
+        [sys.executable, "-c", START[framework].partition("store =")[0].partition("where =")[0] + "y = x + x; str(y)"],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("framework", START)
+def test_what_needs_a_gpu_is_python(framework: str) -> None:
+    for code in code_of(framework):
+        if not SETTING.fullmatch(code) and not code.startswith("--"):
+            ast.parse(code)
+
+
+def test_every_row_says_something_of_every_framework() -> None:
+    for rows in tables().values():
+        assert all(len(row) == len(rows[0]) and all(row) for row in rows[2:])

@@ -1,0 +1,110 @@
+"""Invalid input is one line that says what is wrong, status 2, and no file."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunProgram
+
+PARALLEL = "run parallel --backend numpy --size 64 --rounds 5"
+TRAIN = "run data-parallel --backend numpy"
+SUM = "run allreduce --backend numpy"
+SIDE_BY_SIDE = "run parallel --backend mxnet,torch"
+CONFORMANCE = "conformance --backend numpy"
+
+REFUSED = (
+    ("nonsense", "No such command 'nonsense'"),
+    ("run nonsense --backend numpy", "unknown experiment 'nonsense' (known: async, barriers, "),
+    ("run parallel", "Missing option '--backend'"),
+    ("run parallel --backend nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
+    (f"{PARALLEL} --engine async", "numpy is the synchronous reference and has no async engine"),
+    (f"{PARALLEL} --variant bulk-on", "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
+    (
+        "run parallel --backend torch --variant fast",
+        "unknown variant 'fast' (known for torch: copy-on-own-queue",
+    ),
+    ("run parallel --backend torch --variant bulk-on", "torch has no variant 'bulk-on', for PyTorch runs operators"),
+    (
+        "run parallel --backend mxnet --engine sync --variant bulk-on",
+        "mxnet's sync engine queues nothing, and so has no variants of queueing: use --engine async",
+    ),
+    (f"{PARALLEL} --devices 0", "Invalid value for '--devices': 0 is not in the range 1<=x<=256"),
+    (f"{PARALLEL} --devices 1", "the experiment 'parallel' compares devices: it needs at least 2"),
+    (f"{PARALLEL} --devices two", "Invalid value for '--devices'"),
+    (f"{PARALLEL} --device-kind gpu", "numpy finds 0 GPUs"),
+    (f"{PARALLEL} --json /nowhere/result.json", "cannot write to /nowhere/result.json: No such file or directory"),
+    (f"{TRAIN} --batch-size 0", "Invalid value for '--batch-size'"),
+    (f"{TRAIN} --lr fast", "'fast' is not a positive number"),
+    (f"{TRAIN} --lr nan", "'nan' is not a positive number"),
+    (f"{TRAIN} --lr -1", "'-1' is not a positive number"),
+    (f"{TRAIN} --data-dir /nowhere", "data directory /nowhere cannot be read"),
+    (f"{TRAIN} --plot /nowhere/x.svg", "cannot write to /nowhere/x.svg"),
+    (f"{TRAIN} --checkpoint-steps 3", "--checkpoint-steps needs --checkpoint DIR"),
+    (f"{SUM} --sizes 4XB", "'4XB' is not a size in bytes (4096, 4KiB, "),
+    (f"{SUM} --sizes 1MiB..4KiB", "the range '1MiB..4KiB' ends below its beginning"),
+    (f"{SUM} --sizes 999999GiB", "vectors of 999999 GiB on 2 devices take about "),
+    (f"{SUM} --algorithm butterfly", "unknown algorithm 'butterfly' (known: star, ring, tree, sharded, "),
+    (f"{SUM} --devices 1", "the experiment 'allreduce' sums over devices: it needs at least 2"),
+    # Guesses.
+    (f"{PARALLEL} --guess much", "'much' is not a valid float"),
+    (f"{PARALLEL} --guess -1", "parallel_speedup cannot be -1"),
+    ("run overlap --backend numpy --guess 1.4", "guess a number between -1 and 1"),
+    (f"{PARALLEL} --guess nan", "a guess of parallel_speedup is a number, and not nan"),
+    # Traces, before anything is run.
+    (f"{PARALLEL} --trace t.json --json t.json", "two files would be written to"),
+    (f"{PARALLEL} --trace t.json", "numpy has no profiler of its own"),
+    (f"{PARALLEL} --timeline t.svg", "numpy has no profiler of its own"),
+    ("run parallel --backend torch --trace -", "--trace needs a file"),
+    ("run parallel --backend torch --trace nowhere/t.json", "nowhere"),
+    ("run parallel --backend torch --timeline t.txt", "names no kind of picture"),
+    ("trace none.json", "cannot read none.json"),
+    ("trace none.json --timeline picture.txt", "names no kind of picture"),
+    ("trace none.json --communication (", "no regular expression"),
+    ("trace none.json --kernel-delay -1", "-1 is not in the range"),
+    # What only one backend can do.
+    ("run parallel --backend mxnet,nmupy", "unknown backend 'nmupy'"),
+    ("run parallel --backend mxnet,mxnet", "names one backend twice"),
+    (f"{SIDE_BY_SIDE} --plot a.svg", "--plot is for one backend at a time"),
+    (f"{SIDE_BY_SIDE} --workers 2", "--workers is for one backend at a time"),
+    (f"{SIDE_BY_SIDE} --variant tf32", "--variant is for one backend at a time"),
+    (f"{SIDE_BY_SIDE} --guess 1", "--guess is for one backend at a time"),
+    (f"{SIDE_BY_SIDE} --devices cpu:1,cpu:2", "--devices needs a number"),
+    (f"{SIDE_BY_SIDE} --python numpy=python3", "--python names 'numpy', which is not compared"),
+    (f"run parallel --backend mxnet --python mxnet={sys.executable}", "--python is for several backends"),
+    ("conformance", "either --backend NAME or --all"),
+    (f"{CONFORMANCE} --all", "either --backend NAME or --all"),
+    ("conformance --backend nmupy", "unknown backend 'nmupy'"),
+    (f"{CONFORMANCE} --engine async", "numpy is the synchronous reference"),
+    (f"{CONFORMANCE} --variant tf32", "numpy queues nothing, and so has no variants"),
+    (f"{CONFORMANCE} --programs 0", "0 is not in the range"),
+    ("doctor --json /nowhere/doctor.json", "cannot write to /nowhere/doctor.json: No such file or directory"),
+    ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
+    ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
+    ("compare --backends torch,torch", "'torch,torch' names one backend twice"),
+    ("compare --engines lazy", "unknown engine 'lazy' (known: async, sync)"),
+    ("compare --rounds 0", "0 is not in the range 1<=x"),
+    ("compare --deadline soon", "'soon' is not a positive number"),
+    ("compare --minutes 0", "'0' is not a positive number"),
+    ("compare --device-kind tpu", "unknown device kind 'tpu' (known: auto, cpu, gpu)"),
+    ("compare --python torch", "'torch' is not of the form NAME=PATH"),
+    ("compare --python torch=/nowhere/python", "'/nowhere/python' is not a program that can be run"),
+    ("compare --python numpy=python3", "--python names 'numpy', which is not compared"),
+    ("compare --python torch=/bin/false", "/bin/false cannot run parallel-core (it said nothing)"),
+    ("compare --out /dev/null/x", "cannot make the folder /dev/null/x"),
+    ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
+    ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),
+    ("compare --json /nowhere/x.json", "cannot write to /nowhere/x.json"),
+)
+
+
+@pytest.mark.parametrize(("line", "message"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_a_bad_request_is_refused_in_one_line(
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = program(*shlex.split(line))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []

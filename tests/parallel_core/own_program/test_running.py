@@ -1,0 +1,125 @@
+"""A program under the recorder is as it is alone: its streams, status, signals, path and `sitecustomize`."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from parallel_core.errors import RequestError
+from parallel_core.own_program.running import Recorded, interpreted, recorded_in, run_program, why_incomplete
+
+PROFILE = (sys.executable, "-m", "parallel_core", "profile", "--output")
+
+
+def run(tmp_path: Path, code: str) -> int:
+    return run_program((sys.executable, "-c", code), tmp_path, 3, 5)
+
+
+def test_the_exit_status_is_the_program_s(tmp_path: Path) -> None:
+    assert run(tmp_path, "raise SystemExit(7)") == 7
+    assert run(tmp_path, "import os; os.kill(os.getpid(), 9)") == -signal.SIGKILL
+
+
+def test_the_path_and_the_modules_are_the_program_s(tmp_path: Path) -> None:
+    check = "import sys; assert not any('own_program' in entry for entry in sys.path); "
+    check += "assert not {'torch', 'parallel_core', 'backends', 'click'} & {*sys.modules}"
+    assert run(tmp_path, check) == 0
+
+
+def test_a_sitecustomize_of_the_user_s_runs_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import builtins; builtins.mine = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    check = f"import sitecustomize; assert mine == 1 and sitecustomize.__file__.startswith({str(own)!r})"
+    assert run(tmp_path, check) == 0
+    # Its children have it, too.
+    code = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {check!r}]))"
+    assert run(tmp_path, code) == 0
+
+
+def test_a_framework_is_hooked_wherever_it_is_imported_and_keeps_its_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module called mxnet that cannot be hooked says so in a report, and nothing else changes."""
+    (tmp_path / "mxnet.py").write_text("value = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    check = "import mxnet; assert mxnet.value == 1; assert type(mxnet.__loader__).__name__ == 'SourceFileLoader'"
+    assert run(tmp_path, f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {check!r}]))") == 0
+    (found,) = recorded_in(tmp_path)
+    assert found.framework == "mxnet"
+    assert "AttributeError" in found.failure
+    assert why_incomplete([found], 3, 5) == f"the recorder could not hook mxnet: {found.failure}"
+
+
+def test_a_command_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="cannot run no-such-program: No such file"):
+        run_program(interpreted(("no-such-program",)), tmp_path, 3, 5)
+
+
+def test_scripts_and_modules_run_with_this_python() -> None:
+    assert interpreted(("train.py", "--epochs", "1")) == (sys.executable, "train.py", "--epochs", "1")
+    assert interpreted(("-m", "package.train")) == (sys.executable, "-m", "package.train")
+    assert interpreted(("sh", "-c", "true"))[1:] == ("-c", "true")
+
+
+def test_streams_and_signals_pass_through(tmp_path: Path) -> None:
+    code = """if True:
+        import signal, sys
+        signal.signal(signal.SIGUSR1, lambda *_: print("usr1", flush=True))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        print("read", sys.stdin.readline(), end="", flush=True)
+        while True: signal.pause()
+    """
+    command = (*PROFILE, tmp_path, "--", sys.executable, "-c", code)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("a line\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "read a line\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "usr1\n"
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (5, "")
+    assert errors.split("\n")[-2].startswith("parallel-core: nothing was recorded: no Python process")
+
+
+def test_an_interrupt_ends_the_program_and_then_the_command_in_the_same_way(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    code = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)"
+    command = (*PROFILE, tmp_path / "output", "--", sys.executable, "-c", code)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not begun.exists():
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in errors
+    assert "nothing was recorded" in errors
+
+
+@pytest.mark.parametrize(
+    ("seen", "recorded", "hindrance", "line"),
+    [
+        (0, 0, "", "no step was seen: no optimizer of torch and no trainer of mxnet has stepped; put each step"),
+        (1, 0, "", "nothing was recorded in the 1 step seen: the program ended, and 3 to warm up and 5 to record"),
+        (3, 0, "the program ended", "nothing was recorded in the 3 steps seen: the program ended, and 3 to warm up"),
+        (9, 0, "the program runs the profiler itself", "nothing was recorded in the 9 steps seen: the program runs"),
+        (5, 2, "the program ended", "2 steps of 5 recorded, then the program ended"),
+        (5, 2, "", "2 steps of 5 recorded, then the program was killed"),
+        (8, 5, "the profiler failed (OSError)", "5 steps of 5 recorded, then the profiler failed (OSError)"),
+    ],
+)
+def test_fewer_steps_than_asked_for_are_one_line(seen: int, recorded: int, hindrance: str, line: str) -> None:
+    one = Recorded(1, "torch", None, "optimizer", seen, recorded, None, hindrance)
+    idle = Recorded(2, "torch", None, "optimizer")
+    assert why_incomplete([idle, one], 3, 5).startswith(line)
+    assert why_incomplete([Recorded(1, "torch", None, "optimizer", 8, 5, Path("trace"))], 3, 5) == ""

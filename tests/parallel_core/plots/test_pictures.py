@@ -1,0 +1,111 @@
+"""Pictures of results: whatever the result holds, as SVG whose texts are text, in light and in dark."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parallel_core import RequestError
+from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.result import Result
+from parallel_core.plots import as_svg, check_drawing, write_picture_file
+from parallel_core.plots.bars import Bar, BarsChart
+from parallel_core.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
+from parallel_core.plots.scales import Axis, Scale
+from parallel_core.plots.svg import inline, titled
+from parallel_core.system.formatting import figure
+from tests.parallel_core.plots.drawn import SVG, Drawn
+from tests.parallel_core.plots.synthetic_results import NASTY, SWEPT, TIMED, TRAINED
+
+AXIS = Axis("an axis", Scale(0, 10), figure)
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (TRAINED, ["epoch", "loss per image", "test accuracy"]),
+        (SWEPT, ["plain copy", "star", "GB/s", "4 KiB", "16 KiB"]),
+        (TIMED, ["first <b>case</b>", "second", "100 ms", "200 ms"]),
+    ],
+    ids=lambda shown: getattr(shown, "experiment", ""),
+)
+def test_a_picture_shows_what_the_result_holds(shown: Result, expected: list[str], tmp_path: Path) -> None:
+    answered = replace(shown, answer=Answer((f"It took {NASTY}.",), ""))
+    svg = as_svg(answered)
+    drawn = Drawn(svg)
+    assert set(expected) <= set(drawn.texts)
+    assert drawn.texts[0] == f"It took {NASTY}."
+    assert drawn.texts[1].startswith(f"{shown.experiment} on torch 1.0, async engine, cpu:1, cpu:2")
+    # The same bytes each time, of which nothing needs another file.
+    write_picture_file(answered, tmp_path / "x.svg")
+    assert (tmp_path / "x.svg").read_bytes() == svg
+    assert b"prefers-color-scheme: dark" in svg
+    assert svg.count(b"http") == 1
+    assert b" id=" not in svg
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.pdf", "x.txt", "svg", "x.svg.gz"])
+def test_another_format_is_refused_before_anything_runs(name: str) -> None:
+    check_drawing(Path("x.SVG"))
+    with pytest.raises(RequestError, match=rf"cannot draw {name}: pictures are SVG, so end its name in \.svg"):
+        check_drawing(Path(name))
+
+
+def test_bars_begin_and_end_where_their_values_lie() -> None:
+    bars = [
+        Bar("whole", "10 of them", 0, 10, "total"),
+        Bar("negative", "four", 8, 4, "copy", (1, 9), inner=6),
+        Bar("nothing", "0 in all", 2, 2, "host"),
+    ]
+    drawn = Drawn(titled(BarsChart({"": bars[:1], "under <this>": bars[1:]}, figure, "an axis"), "a title"))
+    whole, negative, inner, nothing = drawn.boxes
+    room = whole.end - whole.start
+    assert [(box.start - whole.start) / room for box in (negative, nothing)] == pytest.approx([0.4, 0.2], abs=1e-3)
+    assert [(box.end - whole.start) / room for box in (negative, inner)] == pytest.approx([0.8, 0.6], abs=1e-3)
+    # Where nothing is a line is seen.
+    assert nothing.end - nothing.start == 1
+    (whisker,) = (one for one in drawn.root.iter(f"{SVG}line") if one.get("class") == "ink")
+    ends = [(float(whisker.get(end, "nan")) - whole.start) / room for end in ("x1", "x2")]
+    assert ends == pytest.approx([0.1, 0.9], abs=1e-3)
+    assert drawn.places("whole", "under <this>", "negative", "nothing", "an axis") == sorted(
+        drawn.places("10 of them", "under <this>", "four", "0 in all", "an axis")
+    )
+
+
+def test_curves_go_up_and_say_their_values() -> None:
+    points = [(1.0, Interval(2, 1, 3)), (5.0, exact(8.0)), (9.0, exact(math.nan))]
+    curves = (Curve("star", "c0", points, 0), Curve("bound", "host", points[:2], dash="2 5"))
+    panel = Panel("a panel", AXIS, Axis("GB/s", Scale(0, 10), figure), curves)
+    drawn = Drawn(titled(CurvesChart([panel]), "a title"))
+    paths = [one for one in drawn.root.iter(f"{SVG}path") if "line" in one.get("class", "")]
+    # Two samples of the legend, two curves; what is no number is left out.
+    star = [tuple(map(float, place.split())) for place in paths[2].get("d", "").removeprefix("M").split("L")]
+    assert [len(star), star[0][0] < star[1][0], star[0][1] > star[1][1]] == [2, True, True]
+    assert drawn.titles == ["star: 2.00 (1.00–3.00); an axis: 1", "star: 8; an axis: 5"]
+    assert [one.get("stroke-dasharray") for one in paths] == [None, "2 5", None, "2 5"]
+    assert {"star", "bound", "a panel: GB/s"} <= set(drawn.texts)
+    whiskers = [one for one in drawn.root.iter(f"{SVG}line") if "line" in one.get("class", "")]
+    assert [float(one.get("y1", 0)) > star[0][1] > float(one.get("y2", 0)) for one in whiskers] == [True, True]
+
+
+def test_learning_curves_are_thinned_and_thinner_one_by_one() -> None:
+    long = replace(TRAINED, series={"loss": (2.0, 0.0) * 5000, "test_accuracy": (0.1, 0.4)})
+    losses, accuracies = learning_chart([(Curve(name, "c0", ()), long) for name in "abc"]).panels
+    widths = [curve.thickness for curve in losses.curves]
+    assert widths == sorted(widths, reverse=True)
+    assert all(len(curve.points) <= MAX_POINTS for curve in losses.curves)
+    # Each epoch has its mark, at its end.
+    assert [x for x, _ in accuracies.curves[0].points] == [1, 2]
+    assert losses.x.scale.high == 2
+    guessing = replace(TRAINED, series={"loss": (2.0,), "test_accuracy": (0.1,)})
+    assert [panel.name for panel in learning_chart([(Curve("", "c0", ()), guessing)]).panels] == ["loss per image"]
+
+
+def test_what_xml_cannot_hold_is_replaced() -> None:
+    hostile = f"\x00\x1b {NASTY} \ud800"
+    svg = titled(BarsChart({hostile: [Bar(hostile, hostile, 0, 1, "copy")]}), hostile)
+    assert NASTY.encode() not in svg
+    assert any(NASTY in text for text in Drawn(svg).texts)
+    assert NASTY not in (inline(BarsChart({"": [Bar(hostile, "", 0, 1, "copy")]}), hostile) or "")
