@@ -16,15 +16,6 @@ import numpy as np
 from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
 from backends.profiling.timeline import KINDS, Timeline
 
-__all__ = [
-    "Collective",
-    "check_one_rank",
-    "collectives_of",
-    "is_communication",
-    "job_of",
-    "with_communication",
-]
-
 JOB = "distributedInfo"
 """The key under which PyTorch's profiler says which rank of how many wrote a trace."""
 COLLECTIVES = re.compile(

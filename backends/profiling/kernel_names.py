@@ -14,8 +14,6 @@ from typing import NamedTuple, TypeAlias
 
 import pycxxfilt
 
-__all__ = ["short_names"]
-
 ELLIPSIS = "…"
 LENGTH = 72
 """Template arguments are added up to this many characters."""

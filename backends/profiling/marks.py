@@ -16,18 +16,6 @@ from urllib.parse import quote, unquote
 from backends.devices import Device
 from backends.protocol import Array
 
-__all__ = [
-    "Mark",
-    "ParsedMark",
-    "case_text",
-    "function_name",
-    "marking_verbs",
-    "parse_case",
-    "parse_task",
-    "parse_verb",
-    "task_text",
-]
-
 Mark: TypeAlias = Callable[[str], AbstractContextManager[object]]
 """How a framework writes a named span of the calling thread into its profile."""
 FindDevice: TypeAlias = Callable[..., "Device | None"]

@@ -15,8 +15,6 @@ import numpy as np
 from backends.profiling.chrome_trace.slices import Slices, Trace, coded, recoded
 from backends.profiling.timeline import KINDS, UNKNOWN, Queue, Span, Spans, Timeline, Window, queue_order
 
-__all__ = ["OWN_KEY", "parse_timeline", "write_timeline"]
-
 OWN_KEY = "parallel_core"
 """The key under which our traces describe themselves."""
 

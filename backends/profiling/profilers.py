@@ -11,8 +11,6 @@ from backends.profiling.timeline import Timeline
 from backends.protocol import Backend
 from backends.registry import offered
 
-__all__ = ["Profiler", "check_profiler", "run_profiler", "timeline_from"]
-
 
 class Profiler(Protocol):
     """The functions of a profiler's module."""

@@ -12,22 +12,6 @@ from backends.profiling.chrome_trace.slices import Slice, Slices, TraceThread, r
 from backends.profiling.marks import parse_case, parse_verb
 from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, Queue, Span, SpanKind, Spans, Timeline, Window
 
-__all__ = [
-    "Queue",
-    "TraceThread",
-    "assemble",
-    "count_unlinked",
-    "enclosing",
-    "host_spans",
-    "numbered_queues",
-    "outermost",
-    "outermost_calls",
-    "python_queues",
-    "spans_of",
-    "thread_of",
-    "windows",
-]
-
 UNLINKED = (
     "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
     "tell. How long they waited is not known"

@@ -13,25 +13,6 @@ import numpy as np
 
 from backends.profiling.chrome_trace.slices import coded
 
-__all__ = [
-    "HOST_DEVICE",
-    "KINDS",
-    "ROLES",
-    "UNKNOWN",
-    "HostCalls",
-    "HostRole",
-    "KnownWait",
-    "Queue",
-    "QueueWait",
-    "Span",
-    "SpanKind",
-    "Spans",
-    "Timeline",
-    "Window",
-    "in_seconds",
-    "queue_order",
-]
-
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
 QUEUES = ("python", "waits", "calling", "compute", "copy")

@@ -17,12 +17,10 @@ from typing import Any
 
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
+from backends.profiling.chrome_trace.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
 from backends.profiling.threads_of_trace import (
-    Queue,
-    TraceThread,
     assemble,
     count_unlinked,
     enclosing,
@@ -35,7 +33,7 @@ from backends.profiling.threads_of_trace import (
     thread_of,
     windows,
 )
-from backends.profiling.timeline import Span, SpanKind, Spans, Timeline, Window, queue_order
+from backends.profiling.timeline import Queue, Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.backend import TorchBackend
 from backends.torch.kineto.device_spans import (

@@ -8,7 +8,8 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from parallel_core.trace_analysis.case_spans import KINDS, PROFILER_STEP, cases_of, clip, total_length, union
+from backends.profiling.timeline import KINDS
+from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.parts import Parts
 from parallel_core.trace_analysis.figures import figures_of

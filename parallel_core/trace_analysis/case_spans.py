@@ -11,22 +11,6 @@ import numpy as np
 from backends.profiling import HostCalls, Span, Spans, Timeline, Window, in_seconds
 from backends.profiling.timeline import KINDS, UNKNOWN
 
-__all__ = [
-    "ALL",
-    "KINDS",
-    "MAX_SLOWDOWN",
-    "PROFILER_STEP",
-    "UNKNOWN",
-    "CaseSpans",
-    "cases_of",
-    "clip",
-    "gaps",
-    "intersection",
-    "is_wait",
-    "total_length",
-    "union",
-]
-
 ALL = "all"
 """The name of the one case of a timeline that names none."""
 PROFILER_STEP = "ProfilerStep#"

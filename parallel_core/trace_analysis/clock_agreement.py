@@ -19,20 +19,6 @@ from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.figures import CaseFigures
 
-__all__ = [
-    "DISPATCH",
-    "SECONDS",
-    "Agreement",
-    "Compared",
-    "Overhead",
-    "about_efficiency",
-    "agreements",
-    "explain_difference",
-    "overhead",
-    "propagated",
-    "stretches",
-]
-
 SECONDS, DISPATCH = "seconds", "dispatch_fraction"
 MAX_RATIO = 2.0
 """If trace and clock differ by more for the same repetition, they do not measure the same thing."""

@@ -37,11 +37,10 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, HostCalls, Span, SpanKind, Spans, in_seconds
-from parallel_core.trace_analysis.case_spans import KINDS, UNKNOWN, CaseSpans
+from backends.profiling.timeline import KINDS, UNKNOWN
+from parallel_core.trace_analysis.case_spans import CaseSpans
 from parallel_core.trace_analysis.host_waits import HostWaits, innermost, linked_waits, waits_by_time
 from parallel_core.trace_analysis.waited_for import NONE, Operations, linked_operations, operations_by_time
-
-__all__ = ["PathCauses", "PathPart", "PathSummary", "Segment", "critical_path", "path_summary"]
 
 BETWEEN_CALLS = "between calls"
 """The name of what a thread does that the profiler does not record, in Python mostly."""

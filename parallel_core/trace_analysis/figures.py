@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
-from backends.profiling.timeline import ROLES
+from backends.profiling.timeline import KINDS, ROLES
 from parallel_core.trace_analysis.case_spans import (
-    KINDS,
     MAX_SLOWDOWN,
     CaseSpans,
     cases_of,
@@ -40,8 +39,6 @@ from parallel_core.trace_analysis.device_figures.queues import (
     queue_lengths,
 )
 from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
-
-__all__ = ["CaseFigures", "KindFigures", "LaunchWaits", "QueueFigures", "figures_of", "timeline_figures"]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ from backends.profiling.timeline import ROLES, HostCalls
 from parallel_core.trace_analysis.case_spans import CaseSpans, union
 from parallel_core.trace_analysis.waited_for import NONE, Operations, last_ended
 
-__all__ = ["HostWaits", "innermost", "linked_waits", "waits_by_time"]
-
 CLOCKS_DIFFER = 10_000
 """Nanoseconds by which an operation may seem to end after the wait for it: two clocks are never quite alike."""
 AUTOGRAD = re.compile(r"autograd::engine::.*|(?:torch::autograd::)?\w+Backward\d*")

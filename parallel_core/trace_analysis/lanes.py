@@ -16,23 +16,6 @@ from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 
-__all__ = [
-    "PARTS",
-    "Block",
-    "CaseLanes",
-    "Lane",
-    "Launch",
-    "Look",
-    "block_text",
-    "drawn_ends",
-    "few_lanes",
-    "lane_order",
-    "lanes",
-    "look",
-    "overlap_phrases",
-    "shortened",
-]
-
 PARTS = 1500
 """The number of parts of a case's time that a reader can tell apart."""
 MIN_LANE_PARTS = 10

@@ -20,8 +20,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from backends.profiling.collectives import Collective
 
-__all__ = ["Meeting", "Meetings", "last_to_arrive", "meetings", "waits"]
-
 Meeting: TypeAlias = Mapping[int, Collective]
 """The parts of one collective, by rank; times are by the ranks' clocks."""
 Calls: TypeAlias = Mapping[int, Sequence[Collective]]

@@ -17,8 +17,6 @@ from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.formatting import engine_in_words
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = ["MAX_PROFILED_CASES", "Profile", "profile", "seconds_unprofiled", "shown_case"]
-
 MAX_PROFILED_CASES = 8
 """If a result has more, only the cases that a comparison shows, and their parts, are repeated."""
 

@@ -12,8 +12,6 @@ from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.trace_analysis.trace_files import RankTrace
 
-__all__ = ["FIGURES", "RankFigures", "Ranks", "Spread", "summary_of"]
-
 MIN_SPREAD = 0.01
 """If the times that ranks waited differ by a smaller share of the collectives' own, none is a straggler."""
 FIGURES = (

@@ -13,24 +13,15 @@ import numpy as np
 from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace, read_trace, timeline_from
 from backends.profiling.collectives import Collective, check_one_rank, collectives_of, job_of, with_communication
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
+from backends.profiling.timeline import KINDS
 from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.files import write_whole
-from parallel_core.trace_analysis.case_spans import KINDS, cases_of
+from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
 from parallel_core.trace_analysis.device_figures.steps import only_step
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
-
-__all__ = [
-    "RankTrace",
-    "begins_later",
-    "files_of",
-    "read_ranks",
-    "read_timeline",
-    "side_by_side",
-    "write_trace_file",
-]
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)

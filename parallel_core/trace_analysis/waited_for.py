@@ -18,10 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.timeline import ROLES, HostCalls
-from parallel_core.trace_analysis.case_spans import UNKNOWN, CaseSpans
-
-__all__ = ["NONE", "Operations", "Queue", "last_ended", "linked_operations", "operations_by_time"]
+from backends.profiling.timeline import ROLES, UNKNOWN, HostCalls
+from parallel_core.trace_analysis.case_spans import CaseSpans
 
 NONE = -1
 

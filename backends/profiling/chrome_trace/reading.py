@@ -11,8 +11,6 @@ from backends.profiling.chrome_trace.slices import Places, RawArguments, Slices,
 from backends.profiling.chrome_trace.times import Times, ends_of, times_of
 from backends.profiling.chrome_trace.trace_events import Document, Event, read_events, text_blocks
 
-__all__ = ["WITHOUT_ARGUMENTS", "read_trace"]
-
 PairingKey: TypeAlias = tuple[Any, ...]
 """What an end shares with its begin: a process and thread, or a category, an identity and a name."""
 

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, final, overload
 import msgspec
 import numpy as np
 
-__all__ = ["Places", "RawArguments", "Slice", "Slices", "Trace", "TraceThread", "coded", "decoded_args", "recoded"]
-
 TraceThread: TypeAlias = "tuple[int | str, int | str]"
 """A thread in a trace: its process and its number there."""
 AT_ONCE = 10_000

@@ -12,8 +12,6 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-__all__ = ["MAX_NANOSECONDS", "Times", "ends_of", "times_of"]
-
 MAX_NANOSECONDS = 2**62
 """146 years: a time further from zero is impossible, and differences of possible ones fit in 64 bits."""
 MAX_DIGITS = 19

@@ -19,8 +19,6 @@ from typing import Any, final
 
 import msgspec
 
-__all__ = ["Document", "Event", "read_events", "text_blocks"]
-
 BLOCK_BYTES = 1 << 20
 """How many are read at a time."""
 COMPRESSED_BLOCK_BYTES = 1 << 16

@@ -11,8 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from backends.profiling.chrome_trace.slices import Slice
-from backends.profiling.threads_of_trace import TraceThread, thread_of
+from backends.profiling.chrome_trace.slices import Slice, TraceThread
+from backends.profiling.threads_of_trace import thread_of
 from backends.profiling.timeline import Span
 
 MARK = "gloo:"

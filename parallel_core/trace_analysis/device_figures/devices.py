@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
-from parallel_core.trace_analysis.case_spans import KINDS, CaseSpans, intersection, total_length, union
-
-__all__ = ["DeviceFigures", "OperationFigures", "device_figures", "fills_memory", "operations_by_name"]
+from backends.profiling.timeline import KINDS
+from parallel_core.trace_analysis.case_spans import CaseSpans, intersection, total_length, union
 
 FILLS = ("Memset", "hipMemset")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""

@@ -13,10 +13,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from backends.profiling.timeline import KINDS
 from parallel_core.measurement.confidence_intervals import exponential, stretched
-from parallel_core.trace_analysis.case_spans import KINDS, MAX_SLOWDOWN, CaseSpans, union
-
-__all__ = ["FEWEST", "Price", "PricedOperation", "interference"]
+from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, CaseSpans, union
 
 FEWEST = 5
 """So many operations on each side are needed to say something."""

@@ -12,12 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, in_seconds
+from backends.profiling.timeline import KINDS
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
-from parallel_core.trace_analysis.case_spans import ALL, KINDS, CaseSpans, clip, gaps, intersection, total_length, union
-
-__all__ = ["PARTS", "Parts", "StepAccount", "account_of", "over_steps", "parts_of", "share_in_words", "share_of"]
+from parallel_core.trace_analysis.case_spans import ALL, CaseSpans, clip, gaps, intersection, total_length, union
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""

@@ -25,8 +25,6 @@ import numpy as np
 from backends.profiling import HOST_DEVICE, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import CaseSpans
 
-__all__ = ["KERNEL_DELAY", "QueueIdleness", "QueueLength", "queue_idleness", "queue_lengths"]
-
 KERNEL_DELAY = 30_000
 """Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's `consecutive_kernel_delay`."""
 

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
-from backends.profiling.timeline import UNKNOWN
+from backends.profiling.timeline import KINDS, UNKNOWN
 from parallel_core.errors import RequestError
 from parallel_core.trace_analysis.case_spans import (
-    KINDS,
     PROFILER_STEP,
     CaseSpans,
     cases_of,
@@ -31,17 +30,6 @@ from parallel_core.trace_analysis.case_spans import (
 )
 from parallel_core.trace_analysis.device_figures.devices import fills_memory
 from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
-
-__all__ = [
-    "AnnotationFigures",
-    "Outlier",
-    "StepFigures",
-    "StepsFigures",
-    "TypicalStep",
-    "annotations",
-    "only_step",
-    "steps",
-]
 
 BY_THE_FRAMEWORK = re.compile(
     r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from backends.profiling import Span, Timeline
-from parallel_core.trace_analysis.case_spans import UNKNOWN, cases_of
+from backends.profiling.timeline import UNKNOWN
+from parallel_core.trace_analysis.case_spans import cases_of
 from tests.parallel_core.trace_analysis.synthetic import FIRST, queue_of
 
 

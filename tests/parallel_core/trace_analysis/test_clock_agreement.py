@@ -185,15 +185,14 @@ def formula(metric: str) -> Formula:
     return found
 
 
-@given(st.lists(TIMES, min_size=2, max_size=2), st.lists(SHARES, min_size=2, max_size=2))
-def test_the_noise_of_a_sum_over_a_quiet_time_adds_as_squares(times: list[float], shares: list[float]) -> None:
-    names = ("on a alone", "on b alone", "on all together")
-    made = propagated(
-        formula("parallel_speedup"),
-        dict(zip(names, (*times, 1.0), strict=True)),
-        dict(zip(names, (*shares, 0.0), strict=True)),
-    )
-    assert made == pytest.approx(math.hypot(times[0] * shares[0], times[1] * shares[1]))
+@given(TIMES, TIMES, SHARES, SHARES)
+def test_noises_add_as_squares_and_count_up_and_down_alike(one: float, other: float, share: float, more: float) -> None:
+    times = {"on a alone": one, "on b alone": other, "on all together": 1.0}
+    speedup = formula("parallel_speedup")
+    made = propagated(speedup, times, {"on a alone": share, "on b alone": more})
+    assert made == pytest.approx(math.hypot(one * share, other * more))
+    of_all = propagated(speedup, times, {"on all together": share})
+    assert of_all == pytest.approx((one + other) * (1 / (1 - share) - 1 / (1 + share)) / 2)
 
 
 @given(TIMES, TIMES, st.floats(1, 3), SHARES, st.floats(1.01, 1.5))
