@@ -105,4 +105,4 @@ assert data["text/plain"].startswith("Do two devices"), data
 """
     shown = run_python(code).stdout
     assert "You guessed 1; measured " in shown
-    assert "IPython.core.display.Image object" in shown
+    assert "IPython.core.display.SVG object" in shown

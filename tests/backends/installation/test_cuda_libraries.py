@@ -98,7 +98,7 @@ def test_nothing_is_asked_of_an_environment_without_the_cuda_build(load: Load, s
 
 
 def test_the_driver_is_said_before_mxnet_is_imported(load: Load, tmp_path: Path) -> None:
-    for what in (LIBRARIES, "backends.mxnet.backend.MXNetBackend(1, 'cpu', 'sync', 1)"):
+    for what in (LIBRARIES, "backends.mxnet.loading.load(1, 'cpu', 'sync', 1)"):
         said = load(tmp_path, what=what)
         assert said.startswith("the NVIDIA driver is not installed (libcuda.so.1: not found), and mxnet-cu112 needs it")
         assert said.endswith("bin/pip install 'parallel-core[mxnet]'")

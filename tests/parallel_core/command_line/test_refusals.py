@@ -58,9 +58,9 @@ REFUSED = (
     (f"{PARALLEL} --timeline t.svg", "numpy has no profiler of its own"),
     ("run parallel --backend torch --trace -", "--trace needs a file"),
     ("run parallel --backend torch --trace nowhere/t.json", "nowhere"),
-    ("run parallel --backend torch --timeline t.txt", "names no kind of picture"),
+    ("run parallel --backend torch --timeline t.txt", "pictures are SVG"),
     ("trace none.json", "cannot read none.json"),
-    ("trace none.json --timeline picture.txt", "names no kind of picture"),
+    ("trace none.json --timeline picture.txt", "pictures are SVG"),
     ("trace none.json --communication (", "no regular expression"),
     ("trace none.json --kernel-delay -1", "-1 is not in the range"),
     # What only one backend can do.

@@ -92,7 +92,7 @@ def is_between(found: Found) -> bool:
 
 def about_hosts(found: Found) -> str:
     if found.result.parameters["hosts"] > 1:
-        return "A faster network (launch --interface), or fewer bytes: a smaller network to be trained."
+        return "A faster network, or fewer bytes: a smaller network to be trained."
     return "Separate hosts for the processes, whose cores then add up nothing for each other."
 
 
