@@ -31,7 +31,7 @@ from benchmarks.harness.targets import bounds
 from parallel_core.comparison.account import PARTS, account_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.measurement.fresh_process import measured_in, measuring_command
 from parallel_core.measurement.result import Result
 from parallel_core.system.files import write_json
 from parallel_core.system.machine import describe_machine
@@ -163,10 +163,12 @@ def plugged_in(over: str) -> Iterator[None]:
             os.environ.update(before)
 
 
-def measured(backend: str, experiment: str) -> Result:
-    """Run an experiment in a fresh process."""
-    options = {"backend": backend, "engine": ENGINE, "device-kind": "cpu", "work": "own", **SIZES[experiment]}
-    return measure_elsewhere(experiment, options)
+def measured(backend: str, *experiments: str) -> list[Result]:
+    """Run experiments in one fresh process, as `compare --quick` does."""
+    same = {"backend": backend, "engine": ENGINE, "device-kind": "cpu", "work": "own"}
+    command = measuring_command(sys.executable, [(name, same | SIZES[name]) for name in experiments])
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return [one.result for one in measured_in(done.stdout)]
 
 
 def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
@@ -174,14 +176,14 @@ def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
     plain: dict[str, list[Result]] = {name: [] for name in SIZES}
     faulty: dict[str, list[Result]] = {name: [] for name in FAULTS}
     for _ in range(rounds):
-        for experiment, results in plain.items():
-            results.append(measured(over, experiment))
+        for results, one in zip(plain.values(), measured(over, *plain), strict=True):
+            results.append(one)
         for name, fault in FAULTS.items():
             if fault.part is not None:
-                faulty[name].append(measured(name, fault.experiment))
+                faulty[name] += measured(name, fault.experiment)
                 continue
             with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
-                faulty[name].append(measured(over, fault.experiment))
+                faulty[name] += measured(over, fault.experiment)
                 neighbour.kill()
     return {name: judged(fault, faulty[name], plain[fault.experiment]) for name, fault in FAULTS.items()}
 
