@@ -28,11 +28,11 @@ from benchmarks.harness.side_by_side import libraries_in_words
 from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import compare_times
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.system.files import write_json
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import describe_machine

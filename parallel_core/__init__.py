@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parallel_core.errors import MeasurementError, RequestError
     from parallel_core.experiments.explanation import explain
     from parallel_core.measurement.result import Case, Result
     from parallel_core.measurement.timing import Benchmark
     from parallel_core.own_program import profiled_step
+    from parallel_core.system.errors import MeasurementError, RequestError
     from parallel_core.trace_analysis.prediction import predict
     from parallel_core.training.batches import Settings
     from parallel_core.training.dataset import Dataset, load_fashion_mnist
@@ -40,8 +40,8 @@ HOMES = {
     "Benchmark": "measurement.timing",
     "Case": "measurement.result",
     "Dataset": "training.dataset",
-    "MeasurementError": "errors",
-    "RequestError": "errors",
+    "MeasurementError": "system.errors",
+    "RequestError": "system.errors",
     "Result": "measurement.result",
     "Settings": "training.batches",
     "explain": "experiments.explanation",

@@ -25,7 +25,7 @@ import pytest
 import backends
 from backends import Backend, BackendError
 from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, two_hosts
-from parallel_core.errors import DISTURBED
+from parallel_core.system.errors import DISTURBED
 from tests.tree import ROOT
 
 FRAMEWORKS = ("jax", "mxnet", "torch")

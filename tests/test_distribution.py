@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.errors import DISTURBED
+from parallel_core.system.errors import DISTURBED
 from tests.test_packaging import read
 from tests.tree import ROOT
 

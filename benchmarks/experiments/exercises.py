@@ -18,10 +18,10 @@ import click
 from backends.host import core_numbers
 from benchmarks.harness.findings import results_folder
 from benchmarks.harness.side_by_side import libraries_in_words
-from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.system.files import write_json
 from parallel_core.system.formatting import listed
 from parallel_core.system.machine import describe_machine

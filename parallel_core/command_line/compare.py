@@ -29,10 +29,10 @@ from parallel_core.comparison.storage import (
     write_comparison,
 )
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
-from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
 from parallel_core.system import files
+from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.comparison import comparison_progress, show_screen
 from parallel_core.terminal.console import terminal_console

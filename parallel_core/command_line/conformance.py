@@ -10,7 +10,7 @@ import backends
 from backends import Backend, BackendError, Device, Engine
 from backends.conformance import Limits, search
 from parallel_core.command_line import options
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
 

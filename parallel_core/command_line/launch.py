@@ -11,10 +11,10 @@ from backends.errors import unknown
 from backends.process_groups.addresses import free_port, listen_at
 from backends.process_groups.rendezvous import TIMEOUT
 from parallel_core.command_line import options
-from parallel_core.errors import RequestError
 from parallel_core.jobs.job import ADDRESS, Job
 from parallel_core.jobs.launcher import launch_job
 from parallel_core.jobs.rank.joining import on_several_processes
+from parallel_core.system.errors import RequestError
 
 __all__ = ["launch"]
 

@@ -7,8 +7,8 @@ from io import StringIO
 import click
 
 from parallel_core.command_line.run import run
-from parallel_core.errors import MeasurementError
 from parallel_core.measurement.fresh_process import Measured
+from parallel_core.system.errors import MeasurementError
 
 
 @click.command(hidden=True)

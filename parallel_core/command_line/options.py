@@ -13,8 +13,8 @@ import click
 from backends import BackendError, Device
 from backends.devices import parse_devices
 from backends.errors import unknown
-from parallel_core.errors import MeasurementError
 from parallel_core.experiments.runner.parameters import MOST
+from parallel_core.system.errors import MeasurementError
 
 POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)

@@ -14,7 +14,6 @@ from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.comparison.storage import RUNS
-from parallel_core.errors import RequestError
 from parallel_core.own_program.answer import Analysis, analyse
 from parallel_core.own_program.running import (
     Recorded,
@@ -26,6 +25,7 @@ from parallel_core.own_program.running import (
 )
 from parallel_core.plots import write_picture_file
 from parallel_core.system import files
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, percent
 from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console

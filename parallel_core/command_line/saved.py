@@ -8,9 +8,9 @@ from parallel_core.command_line import options
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import REPORT, read_comparison, result_path
-from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.report import write_report
 from parallel_core.system import files
+from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference, show_screen
 from parallel_core.terminal.console import terminal_console
 

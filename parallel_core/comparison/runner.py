@@ -11,9 +11,9 @@ from typing import Any
 from parallel_core.comparison.cells import OWN_ENGINE, Cell, Comparison, FailedRun
 from parallel_core.comparison.plan import SOUNDING, Plan
 from parallel_core.comparison.schedule import NextRun, Ran, Schedule
-from parallel_core.errors import REFUSED
 from parallel_core.measurement.fresh_process import measured_in
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import supervise
 

@@ -9,9 +9,9 @@ import msgspec
 
 from backends.profiling import Timeline
 from parallel_core.comparison.cells import Cell, Comparison
-from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.system import files
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = [

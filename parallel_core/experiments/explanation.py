@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from backends.errors import unknown
-from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.system.errors import RequestError
 
 __all__ = ["HEADINGS", "Explanation", "explain", "explanation"]
 

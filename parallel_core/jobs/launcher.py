@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import final
 
 from backends.process_groups.addresses import free_port
-from parallel_core.errors import RequestError
 from parallel_core.jobs.display import Display
 from parallel_core.jobs.job import ADDRESS, Job, processes_of
 from parallel_core.jobs.processes import Running, running
 from parallel_core.jobs.reports import Report
 from parallel_core.jobs.watch import Conclusion, Watch
+from parallel_core.system.errors import RequestError
 from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.console import terminal_console
 

@@ -19,9 +19,9 @@ from typing import IO, Protocol, final
 
 import msgspec
 
-from parallel_core.errors import MeasurementError
 from parallel_core.jobs.job import Process, is_rank
 from parallel_core.jobs.reports import REPORTS_VARIABLE, Report, decode_report
+from parallel_core.system.errors import MeasurementError
 from parallel_core.system.subprocesses import kill_group
 
 __all__ = ["News", "Running", "running"]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from parallel_core.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.system.subprocesses import Outcome
 
 MAX_RUN_SECONDS = 300.0

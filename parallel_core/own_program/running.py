@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any
 
 import backends
-from parallel_core.errors import RequestError
 from parallel_core.own_program.bootstrap.sitecustomize import SETTINGS
 from parallel_core.own_program.recorder import ENDED
+from parallel_core.system.errors import RequestError
 
 __all__ = ["Recorded", "end_as", "interpreted", "recorded_in", "run_program", "why_incomplete"]
 

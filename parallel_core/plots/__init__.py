@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from backends.profiling import Timeline
-from parallel_core.errors import RequestError
 from parallel_core.measurement.result import Result
 from parallel_core.system import files
+from parallel_core.system.errors import RequestError
 
 __all__ = ["as_svg", "check_drawing", "write_picture_file"]
 

@@ -14,7 +14,6 @@ from parallel_core.comparison.answers import difference_in_words, reasons_in_wor
 from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
-from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
@@ -23,6 +22,7 @@ from parallel_core.measurement.sweep import write_point
 from parallel_core.plots.bars import Bar, BarsChart
 from parallel_core.plots.curves import COLOURS, DOTTED, Curve, CurvesChart, exact, learning_chart, sweep_chart
 from parallel_core.plots.timeline import Panel, TimelinesChart
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 
 STANDARD_OUTPUT = Path("-")
 

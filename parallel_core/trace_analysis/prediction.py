@@ -14,11 +14,11 @@ from typing import Any
 
 from backends.errors import unknown
 from backends.profiling import Timeline
-from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 __all__ = ["Prediction", "Question", "predict"]

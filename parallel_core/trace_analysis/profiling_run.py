@@ -8,12 +8,12 @@ from tempfile import TemporaryDirectory
 
 from backends import Backend
 from backends.profiling import Timeline, case_text, run_profiler
-from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.works import BESIDE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.system.errors import MeasurementError
 from parallel_core.system.formatting import engine_in_words
 from parallel_core.trace_analysis.trace_files import read_timeline
 

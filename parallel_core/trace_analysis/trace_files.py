@@ -14,8 +14,8 @@ from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace, read_trace, 
 from backends.profiling.collectives import Collective, check_one_rank, collectives_of, job_of, with_communication
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from backends.profiling.timeline import KINDS
-from parallel_core.errors import RequestError
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.interference import Price, interference

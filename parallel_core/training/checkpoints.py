@@ -19,8 +19,8 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.registry import package_version
-from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.system import files
+from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.training.batches import CompletedSteps, Settings, shuffled, steps_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters, shapes

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 
 ORIGIN = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from backends import Array, Backend, Device
-from parallel_core.errors import MeasurementError
+from parallel_core.system.errors import MeasurementError
 from parallel_core.training.batches import CompletedSteps, Epoch, Settings, Stretch, as_input, batches, steps_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import count_correct

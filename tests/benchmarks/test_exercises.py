@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.experiments import exercises
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from tests.parallel_core.comparison.made_up import parallel, result
 
 

@@ -10,8 +10,8 @@ from backends.devices import DeviceKind
 from backends.errors import unknown
 from backends.registry.variants import frameworks
 from parallel_core.doctor.gpus import ask_driver
-from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
+from parallel_core.system.errors import RequestError
 from parallel_core.terminal.explanation import Chosen
 
 

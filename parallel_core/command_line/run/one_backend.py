@@ -14,7 +14,6 @@ from backends import Backend
 from backends.profiling import check_profiler
 from parallel_core.command_line.run.resources import files_of_resources, run_with_resources
 from parallel_core.comparison.storage import reason_path
-from parallel_core.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
@@ -23,6 +22,7 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
 from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.progress import measurement_progress

@@ -19,12 +19,12 @@ from backends import Backend
 from backends.process_groups import GroupedBackend, Rendezvous, rendezvous
 from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.declaration import Experiment, Work
 from parallel_core.experiments.runner.parameters import Parameter, annotations_of
 from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import RequestError
 from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 

@@ -14,9 +14,9 @@ from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.storage import write_comparison
-from parallel_core.errors import RequestError
 from parallel_core.experiments import Experiment
 from parallel_core.system import files
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.comparison import show_comparison
 from parallel_core.terminal.console import terminal_console

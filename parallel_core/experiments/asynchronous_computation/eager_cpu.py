@@ -27,7 +27,6 @@ from typing import Annotated, Any, get_args
 import backends
 from backends import Engine
 from backends.errors import unknown
-from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
     DISPATCH_FRACTION,
     SIDE_OF_MATRICES,
@@ -42,6 +41,7 @@ from parallel_core.experiments.runner.parameters import Choice, Chosen, Paramete
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
+from parallel_core.system.errors import MeasurementError, RequestError
 
 STARTING = 0.6
 """The share of the time of a separate process that goes by until it measures, about: starting, and importing."""

@@ -31,7 +31,6 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Ops
-from parallel_core.errors import RequestError
 from parallel_core.experiments.automatic_parallelism import dependencies
 from parallel_core.experiments.automatic_parallelism.dependencies import Program, record, time_programs
 from parallel_core.experiments.runner.changes import Change, larger
@@ -41,6 +40,7 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import dense, hidden, pull_back
 from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
+from parallel_core.system.errors import RequestError
 
 MLP, XY = "A training step of a two-layer MLP", "z = x · y + 2"
 """What a picture is of."""

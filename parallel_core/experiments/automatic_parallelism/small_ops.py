@@ -32,7 +32,6 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
@@ -44,6 +43,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, times_as_long
+from parallel_core.system.errors import RequestError
 
 LARGEST_SMALL = 128
 TARGET_SECONDS = 0.01

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from backends import Backend, ComputationError
 from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
 from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
@@ -30,6 +29,7 @@ from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(

@@ -12,10 +12,10 @@ from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 from backends.errors import unknown
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import RequestError
 
 Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
 

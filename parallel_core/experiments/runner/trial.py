@@ -18,7 +18,6 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from backends.process_groups import GroupedBackend
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
@@ -27,6 +26,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.measurement.verdicts import MIN_NOISE
+from parallel_core.system.errors import RequestError
 
 TIMED_SHARE = 0.9
 """Of the budget: until when cases are timed, unless the program says otherwise."""

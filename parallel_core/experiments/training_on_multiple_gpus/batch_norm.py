@@ -35,7 +35,6 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Ops
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
@@ -51,6 +50,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.errors import RequestError
 
 PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8

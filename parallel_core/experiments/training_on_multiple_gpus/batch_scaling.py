@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
@@ -34,6 +33,7 @@ from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters

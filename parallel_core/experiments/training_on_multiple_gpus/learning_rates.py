@@ -38,7 +38,6 @@ from typing import Annotated, Any
 import numpy as np
 
 from backends import Backend
-from parallel_core.errors import MeasurementError
 from parallel_core.experiments.runner.changes import larger
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
@@ -49,6 +48,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import F
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset

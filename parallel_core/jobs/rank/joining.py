@@ -13,12 +13,12 @@ from backends.host import core_numbers
 from backends.process_groups import GroupedBackend, Rendezvous, agree, check_group, join, rendezvous
 from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import RANK_VARIABLES
-from parallel_core.errors import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import SERVER_MODULE, SERVING_ENVIRONMENT
 from parallel_core.jobs.rank.ending import OwnDeadline, dump_stacks_on_request, leave_with_starter
 from parallel_core.jobs.reports import Arrived, Progress, reports_are_read, send_report
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import RequestError
 
 __all__ = ["check_job", "described", "in_a_job", "joined", "on_several_processes", "share_gpus"]
 

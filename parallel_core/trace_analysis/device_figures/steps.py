@@ -19,7 +19,7 @@ import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
 from backends.profiling.timeline import KINDS, UNKNOWN
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import (
     PROFILER_STEP,
     CaseSpans,

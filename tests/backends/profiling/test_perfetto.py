@@ -15,7 +15,7 @@ from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from backends.profiling.chrome_trace.reading import read_trace
 from backends.profiling.perfetto import parse_timeline, write_timeline
 from backends.profiling.threads_of_trace import count_unlinked
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline, write_trace_file
 from tests.backends.profiling.events import ns
 from tests.backends.profiling.tracks import overlapping

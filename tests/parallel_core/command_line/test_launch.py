@@ -10,8 +10,8 @@ import pytest
 from backends import ComputationError
 from backends.process_groups.addresses import free_port
 from parallel_core.command_line.launch import launch
-from parallel_core.errors import RequestError
 from parallel_core.jobs.job import Job
+from parallel_core.system.errors import RequestError
 
 MODULE = "parallel_core.command_line.launch"
 RUN = ("--", "run", "data-parallel")

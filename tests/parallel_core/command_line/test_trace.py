@@ -11,9 +11,9 @@ from click.testing import Result as Outcome
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.command_line import cli
-from parallel_core.errors import RequestError
 from parallel_core.own_program.answer import answer
 from parallel_core.own_program.step_figures import step_figures
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 from tests.parallel_core.trace_analysis.test_ranks import GPUS, PROCESSES

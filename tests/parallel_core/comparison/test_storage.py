@@ -18,7 +18,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.pyperf_export import suites
 from parallel_core.comparison.storage import read_comparison, write_comparison
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
 from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import comparison, every_chart, measured, parallel

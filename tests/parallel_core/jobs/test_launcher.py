@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from parallel_core.errors import MeasurementError
 from parallel_core.jobs.launcher import launch_job
+from parallel_core.system.errors import MeasurementError
 from tests.parallel_core.jobs.ranks import is_gone, job_of, wait_for_lines
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.errors import RequestError
 from parallel_core.own_program.answer import analyse
 from parallel_core.own_program.running import Recorded
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases

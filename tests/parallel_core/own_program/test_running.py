@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.errors import RequestError
 from parallel_core.own_program.running import Recorded, interpreted, recorded_in, run_program, why_incomplete
+from parallel_core.system.errors import RequestError
 
 PROFILE = (sys.executable, "-m", "parallel_core", "profile", "--output")
 

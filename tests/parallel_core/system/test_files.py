@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import pytest
 
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.system.files import check_writable, remove_unfinished, write_whole
 
 

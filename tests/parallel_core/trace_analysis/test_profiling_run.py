@@ -10,9 +10,9 @@ from backends import Backend, BackendError
 from backends.profiling import check_profiler
 from parallel_core import Result, Settings
 from parallel_core.comparison.cells import Cell
-from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.timing import repeatable
+from parallel_core.system.errors import MeasurementError
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import MAX_PROFILED_CASES, profile
 from parallel_core.training.dataset import synthetic

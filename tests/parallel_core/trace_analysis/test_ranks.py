@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.ranks import FIGURES, Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import begins_later, files_of, read_ranks, side_by_side
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 # As the profilers write them, in short.

@@ -29,7 +29,6 @@ from functools import partial
 from typing import Annotated
 
 from backends.errors import unknown
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import Metric, speed
@@ -38,6 +37,7 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
 from parallel_core.measurement.sweep import Curves
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import parse_sizes
 
 ALGORITHM_NAMES = Parameter(

@@ -16,12 +16,12 @@ from typing import TypeAlias, cast
 
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.agreement import COMPARED_EXCHANGES
-from parallel_core.errors import MeasurementError, RequestError
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
+from parallel_core.system.errors import MeasurementError, RequestError
 
 PAIR = struct.Struct("!dd")
 NATIVE = "native"

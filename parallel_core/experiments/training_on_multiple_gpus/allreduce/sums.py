@@ -21,13 +21,13 @@ import numpy as np
 
 from backends import Array, Backend
 from backends.arrays import row_ranges
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.metrics import ratio
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import algorithms as ways
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import part, tell
 from parallel_core.measurement.timing import Timing
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import parse_sizes, write_size
 from parallel_core.system.machine import describe_machine
 

@@ -31,7 +31,6 @@ import numpy as np
 
 import backends
 from backends import Backend
-from parallel_core.errors import RequestError
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import ratio, speed
@@ -48,6 +47,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
 )
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings
+from parallel_core.system.errors import RequestError
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"

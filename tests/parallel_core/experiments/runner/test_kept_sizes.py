@@ -14,12 +14,12 @@ import backends
 from backends import Backend
 from parallel_core import run_parallel
 from parallel_core.command_line.run import run
-from parallel_core.errors import MeasurementError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case, Result
+from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine_watch import MachineWatch
 
 

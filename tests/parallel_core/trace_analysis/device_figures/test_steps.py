@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.device_figures.steps import annotations, only_step, steps
 from tests.backends.profiling.events import ns

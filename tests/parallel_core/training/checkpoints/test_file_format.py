@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.errors import RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import shuffled
 from parallel_core.training.checkpoints import FILE, CheckpointError, open_directory, write_checkpoint
 from parallel_core.training.dataset import synthetic

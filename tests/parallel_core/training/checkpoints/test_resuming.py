@@ -9,8 +9,8 @@ import pytest
 
 from backends import Backend
 from parallel_core import run_data_parallel
-from parallel_core.errors import RequestError
 from parallel_core.measurement.result import Result
+from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import Exchange, Settings
 from parallel_core.training.checkpoints import Generator, check_resumable, to_bytes
 from parallel_core.training.dataset import synthetic
