@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -44,7 +45,7 @@ OVER = "PARALLEL_CORE_PLANTED_OVER"
 SIZES: Mapping[str, Mapping[str, Any]] = {
     "parallel": {"size": 400, "rounds": 2, "budget": 1.5},
     "async": {"size": 200, "steps": 500, "rounds": 2, "budget": 1.5},
-    "overlap": {"size": 600, "products": 10, "copies": 45, "rounds": 2, "budget": 2},
+    "overlap": {"size": 600, "products": 10, "rounds": 2, "budget": 2},
 }
 
 
@@ -56,7 +57,7 @@ class Fault:
     experiment: str
     part: str | None
     expected: Callable[[CellResults], float] | None = None
-    """The seconds that it adds, from the results without it; None if that is not known."""
+    """The seconds that it adds, from the results without it; None for a neighbour."""
 
 
 DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
@@ -72,14 +73,25 @@ def delayed(results: CellResults, by: float) -> float:
     return by * int(results.valid[0].parameters["steps"])
 
 
+def taking_turns(results: CellResults) -> float:
+    """Return the seconds that `parallel` takes longer if its devices take turns."""
+    case = EXPERIMENTS["parallel"].case
+    return sum(median(results.medians(part)) for part in results.cases(case)[0].parts) - median(results.medians(case))
+
+
+def bound_by_copies(results: CellResults) -> float:
+    """Return the seconds that `overlap` takes longer if twice its copies are all that it waits for."""
+    return 2 * median(results.medians("copy")) - median(results.medians(EXPERIMENTS["overlap"].case))
+
+
 FAULTS: Mapping[str, Fault] = {
     "twice": Fault("every multiplication twice", "parallel", "operations", operations_of),
     **{
         name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(delayed, by=by))
         for name, by in DELAYS.items()
     },
-    "copies-twice": Fault("every copy twice", "overlap", "transfer"),
-    "one-queue": Fault("one queue instead of two", "parallel", "rest"),
+    "copies-twice": Fault("every copy twice", "overlap", "transfer", bound_by_copies),
+    "one-queue": Fault("one queue instead of two", "parallel", "rest", taking_turns),
     "neighbour": Fault("a spinning neighbour", "parallel", None),
 }
 
@@ -163,29 +175,36 @@ def plugged_in(over: str) -> Iterator[None]:
             os.environ.update(before)
 
 
-def measured(backend: str, *experiments: str) -> list[Result]:
-    """Run experiments in one fresh process, as `compare --quick` does."""
-    same = {"backend": backend, "engine": ENGINE, "device-kind": "cpu", "work": "own"}
-    command = measuring_command(sys.executable, [(name, same | SIZES[name]) for name in experiments])
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+def measured(cells: Sequence[tuple[str, str]], chosen: Mapping[str, Any] = MappingProxyType({})) -> list[Result]:
+    """Run cells, each a backend and an experiment, in one fresh process, as `compare --quick` does."""
+    same = {"engine": ENGINE, "device-kind": "cpu", "work": "own"}
+    sizes = {**SIZES, "overlap": {**SIZES["overlap"], **chosen}}
+    runs = [(experiment, same | {"backend": backend} | sizes[experiment]) for backend, experiment in cells]
+    done = subprocess.run(measuring_command(sys.executable, runs), stdout=subprocess.PIPE, text=True, check=False)
     return [one.result for one in measured_in(done.stdout)]
 
 
 def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
     """Compare each fault with no fault, and return what was named, the size of the part, and the expected one."""
-    plain: dict[str, list[Result]] = {name: [] for name in SIZES}
-    faulty: dict[str, list[Result]] = {name: [] for name in FAULTS}
+    of_backend = [name for name, fault in FAULTS.items() if fault.part is not None]
+    beside = [name for name in FAULTS if name not in of_backend]
+    found: dict[str, list[Result]] = {name: [] for name in (*SIZES, *FAULTS)}
+
+    # As many copies as take as long as the multiplications: twice of them cannot hide.
+    chosen = {"copies": measured([(over, "overlap")])[0].parameters["copies"]}
+
+    def take(names: Sequence[str], cells: Sequence[tuple[str, str]]) -> None:
+        for name, result in zip(names, measured(cells, chosen), strict=True):
+            found[name].append(result)
+
     for _ in range(rounds):
-        for results, one in zip(plain.values(), measured(over, *plain), strict=True):
-            results.append(one)
-        for name, fault in FAULTS.items():
-            if fault.part is not None:
-                faulty[name] += measured(name, fault.experiment)
-                continue
-            with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
-                faulty[name] += measured(over, fault.experiment)
-                neighbour.kill()
-    return {name: judged(fault, faulty[name], plain[fault.experiment]) for name, fault in FAULTS.items()}
+        # Those without a fault share a process, and those with one another, so that no pair of cells shares one.
+        take([*SIZES], [(over, experiment) for experiment in SIZES])
+        take(of_backend, [(name, FAULTS[name].experiment) for name in of_backend])
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+            take(beside, [(over, FAULTS[name].experiment) for name in beside])
+            neighbour.kill()
+    return {name: judged(fault, found[name], found[fault.experiment]) for name, fault in FAULTS.items()}
 
 
 def judged(fault: Fault, faulty: Sequence[Result], plain: Sequence[Result]) -> dict[str, Any]:
@@ -223,7 +242,7 @@ def counts(document: Mapping[str, Any]) -> list[list[str]]:
 @click.command()
 @click.option("--over", type=click.Choice(["torch", "mxnet"]), default="torch", show_default=True)
 @click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--rounds", type=click.IntRange(min=3), default=3, show_default=True, help="Processes a cell.")
+@click.option("--rounds", type=click.IntRange(min=3), default=5, show_default=True, help="Processes a cell.")
 @click.option("--minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="No trial begins later.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A folder.")
 def main(over: str, trials: int, rounds: int, minutes: float, out: Path) -> None:
