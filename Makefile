@@ -61,9 +61,9 @@ bench: $(TOOLS)
 
 # The notebooks, run from top to bottom and stored with what they showed: on PyTorch where they are, and on MXNet.
 notebooks: $(TOOLS)
-	$(BIN)/jupyter execute --inplace docs/tutorials/*.ipynb
-	mkdir -p docs/tutorials/on-mxnet
-	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/tutorials/*.ipynb
+	$(BIN)/jupyter execute --inplace docs/lessons/*.ipynb
+	mkdir -p docs/lessons/on-mxnet
+	PARALLEL_CORE_BACKEND=mxnet $(BIN)/jupyter execute --output 'on-mxnet/{notebook_name}' docs/lessons/*.ipynb
 
 # The site in docs/_build/html, with its translated pages in ko, vi and zh_CN there, of what the notebooks stored: a
 # minute. It needs no framework, and no network once it is installed.

@@ -25,7 +25,7 @@ __all__ = ["LANGUAGES", "SOURCE", "setup"]
 LANGUAGES = {"en": "English", "ko": "한국어", "vi": "Tiếng Việt", "zh_CN": "简体中文"}
 """Each language by its own name; the first one is what the pages are written in."""
 SOURCE = "en"
-TRANSLATED = ("index", "tutorials/**", "search")
+TRANSLATED = ("index", "lessons/**", "search")
 """The pages that exist in every language."""
 ALSO_TRANSLATED = Matcher(TRANSLATED)
 

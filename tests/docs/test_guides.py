@@ -15,7 +15,7 @@ from tests.tree import ROOT
 
 GUIDES = sorted(
     path
-    for folder in ("start", "how-to", "explanation", "exercises")
+    for folder in ("start", "exercises", "results", "how-to", "explanation")
     for path in (ROOT / "docs" / folder).rglob("*.md")
 )
 IN_GUIDES = sorted({command for path in GUIDES for command in shell_lines(path.read_text())})

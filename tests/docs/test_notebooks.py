@@ -13,8 +13,8 @@ from nbformat import NotebookNode
 from parallel_core.experiments import EXPERIMENTS
 from tests.tree import ROOT, tracked
 
-FOLDER = ROOT / "docs" / "tutorials"
-NOTEBOOKS = [path for path in tracked("docs/tutorials", suffix=".ipynb") if path.parent == FOLDER]
+FOLDER = ROOT / "docs" / "lessons"
+NOTEBOOKS = [path for path in tracked("docs/lessons", suffix=".ipynb") if path.parent == FOLDER]
 PATIENCE = 300
 """Seconds that a cell may take."""
 # A second run tests behaviour and no times, so little work is enough.
@@ -36,7 +36,7 @@ SMALLER = {
     "wide=2, batch=32": "wide=1, batch=8",
     "rows=64": "rows=16",
 }
-ON_MXNET = tracked("docs/tutorials/on-mxnet", suffix=".ipynb")
+ON_MXNET = tracked("docs/lessons/on-mxnet", suffix=".ipynb")
 STORED = pytest.mark.parametrize("path", [*NOTEBOOKS, *ON_MXNET], ids=lambda path: f"{path.parent.name} {path.stem}")
 
 

@@ -44,9 +44,9 @@ def test_each_guide_is_there_on_each_framework_in_its_language_and_what_is_not_t
 ) -> None:
     assert {page.language for _, page in pages(built)} == {tag_of(language)}
     assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
-    guides = {path.name for path in tracked("docs/tutorials", suffix=".ipynb")}
+    guides = {path.name for path in tracked("docs/lessons", suffix=".ipynb")}
     assert guides
-    for folder in ("tutorials", "tutorials/on-mxnet"):
+    for folder in ("lessons", "lessons/on-mxnet"):
         assert {path.with_suffix(".ipynb").name for path in (built / folder).glob("*.html")} >= guides
 
 
@@ -61,8 +61,8 @@ def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) 
 
 
 def test_english_pages_lead_to_the_same_page_or_to_the_first_one(site: Path) -> None:
-    guide = read(site / "tutorials" / "automatic-parallelism.html")
-    assert guide.switch["ko"]["href"] == "../ko/tutorials/automatic-parallelism.html"
+    guide = read(site / "lessons" / "automatic-parallelism.html")
+    assert guide.switch["ko"]["href"] == "../ko/lessons/automatic-parallelism.html"
     reference = read(site / "reference" / "index.html")
     assert reference.switch["ko"]["href"] == "../ko/index.html"
     assert "aria-current" in reference.switch["en"]
@@ -70,7 +70,7 @@ def test_english_pages_lead_to_the_same_page_or_to_the_first_one(site: Path) -> 
 
 
 def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
-    page = read(built / "tutorials" / "asynchronous-computation.html")
+    page = read(built / "lessons" / "asynchronous-computation.html")
     assert "../../exercises/barriers.html" in page.links
 
 
