@@ -1,7 +1,6 @@
-"""What the exercises showed: a first run as it is printed, a trace, a row for each exercise, and the answer to one."""
+"""What the exercises showed: a first run as it is printed, a trace, and the answer to an exercise."""
 
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from benchmarks.experiments.exercises import NAME, SHOWN, TRACED, TRACED_ON, WID
 from benchmarks.harness.findings import read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.conclusions import answer_of
-from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
@@ -53,36 +51,13 @@ def _printed(folder: Path, lines: Sequence[str], run: Mapping[str, Any]) -> str:
     return "\n".join(["```text", *lines, "```", source_of(folder, {NAME: run})])
 
 
-def exercises(folder: Path) -> str:
-    """Give each exercise's figure on every framework, and the first sentence of what it says."""
-    runs = {name: run for name, run in read_json(folder / NAME)["runs"].items() if EXPERIMENTS[name].occasion}
-    lines = []
-    for name, run in runs.items():
-        metric = EXPERIMENTS[name].main.name
-        lines += [f"`{name}`: `{metric}`", ""]
-        for side, result in _on_own_engine(run["results"]):
-            said = f"not measured: {result['failed']}" if "failed" in result else _first_sentence(metric, result)
-            lines.append(f"- {side}: {said}")
-        lines.append("")
-    # Exercises that were measured alike stand together.
-    sources = dict.fromkeys(source_of(folder, {NAME: run}).strip() for run in runs.values())
-    return "\n".join([*lines, " ".join(sources)])
-
-
 def _on_own_engine(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Iterate over the frameworks that a file holds; one on another engine than its own has that behind its name."""
     yield from ((title(side), result) for side, result in results.items() if " " not in side)
 
 
-def _first_sentence(metric: str, result: Mapping[str, Any]) -> str:
-    said = f"INVALID: {result['problems'][0]}" if result["problems"] else result["explanation"]
-    value = result["metrics"].get(metric)
-    sentence = re.split(r"(?<=\.) ", said)[0] if not result["problems"] else said
-    return sentence if value is None else f"{figure(value)}. {sentence}"
-
-
 def answer(folder: Path, name: str) -> str:
-    """Give an exercise's answer on every framework: its figure, its sentences, and what would change them.
+    """Give an exercise's answer on every framework: its figure and its sentences.
 
     Raises ValueError for a name that is not in the file.
     """
@@ -90,22 +65,20 @@ def answer(folder: Path, name: str) -> str:
     if name not in runs:
         raise ValueError(unknown("exercise", name, runs))
     metric = EXPERIMENTS[name].main.name
-    told = [f"**{side}**{_answered(metric, result)}" for side, result in _on_own_engine(runs[name]["results"])]
-    return "\n\n".join([*told, source_of(folder, {NAME: runs[name]}).strip()])
+    rows = [
+        f"| {side} | {' | '.join(_answered(metric, result))} |"
+        for side, result in _on_own_engine(runs[name]["results"])
+    ]
+    return "\n".join([f"| | `{metric}` | |", "| --- | --- | --- |", *rows, source_of(folder, {NAME: runs[name]})])
 
 
-def _answered(metric: str, result: Mapping[str, Any]) -> str:
+def _answered(metric: str, result: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the figure and what it means."""
     if "failed" in result:
-        return f": not measured: {result['failed']}"
-    shown = ""
-    if metric in result["metrics"]:
-        value, bounds = result["metrics"][metric], result.get("metric_intervals", {}).get(metric)
-        written = (
-            with_bounds(Interval(value, *bounds)) if bounds else "was not found" if value is None else figure(value)
-        )
-        shown = f", `{metric}` {written}"
-    # A file from before there were answers has none.
-    given = result.get("answer") or {"sentences": [result["explanation"], *result["notes"]], "would_change": ""}
-    change = [f"{WHAT_WOULD_CHANGE_IT} {given['would_change']}"] if given["would_change"] else []
+        return "", f"not measured: {result['failed']}"
+    value, bounds = result["metrics"].get(metric), result.get("metric_intervals", {}).get(metric)
+    written = "" if value is None else with_bounds(Interval(value, *bounds)) if bounds else figure(value)
     problems = [f"INVALID: {problem}." for problem in result["problems"]]
-    return f"{shown}: {' '.join([*problems, *given['sentences'], *change])}"
+    # A file from before there were answers has none.
+    given = result.get("answer") or {"sentences": [result["explanation"], *result["notes"]]}
+    return written, " ".join([*problems, *given["sentences"]])

@@ -161,36 +161,23 @@ def write_exercise(folder: Path, mxnet: dict[str, Any], torch: dict[str, Any]) -
     path.write_text(json.dumps({"runs": {"barriers": run}}))
 
 
-def test_an_exercise_that_failed_or_is_invalid_says_so(tmp_path: Path) -> None:
-    cell = made_up.Cell("barriers", "mxnet", "async")
-    invalid = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25}, problems=("It cannot be.",))
-    write_exercise(tmp_path, invalid.as_json(), {"failed": "it was | killed"})
-    assert write_table("exercises", tmp_path).splitlines()[:4] == [
-        "`barriers`: `added_wait_fraction`",
-        "",
-        "- MXNet: 0.25. INVALID: It cannot be.",
-        "- PyTorch: not measured: it was | killed",
-    ]
-
-
-def test_an_exercises_answer_has_its_figure_its_sentences_and_what_would_change_it(tmp_path: Path) -> None:
+def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(tmp_path: Path) -> None:
     cell = made_up.Cell("barriers", "mxnet", "async")
     known = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25})
-    answer = Answer(("It waited.", "For one."), "A second worker (--workers 2).")
-    answered = replace(known, metric_intervals={"added_wait_fraction": (0.0, 1.0)}, answer=answer)
-    before = replace(made_up.result(cell, {"a": 1.0}), explanation="It was old.", notes=("With a note.",))
-    for torch, told in (
-        (before.as_json(), ", `added_wait_fraction` 1: It was old. With a note."),
-        ({"failed": "it was killed"}, ": not measured: it was killed"),
+    answered = replace(
+        known,
+        metric_intervals={"added_wait_fraction": (0.0, 1.0)},
+        answer=Answer(("It waited.", "For one."), "A second worker (--workers 2)."),
+    )
+    invalid = replace(known, problems=("It cannot be",), explanation="It was old.", notes=("With a note.",))
+    for torch, row in (
+        (invalid.as_json(), "| PyTorch | 0.25 | INVALID: It cannot be. It was old. With a note. |"),
+        ({"failed": "it was killed"}, "| PyTorch |  | not measured: it was killed |"),
     ):
         write_exercise(tmp_path, answered.as_json(), torch)
-        first, second, source = write_table("answer barriers", tmp_path).split("\n\n")
-        assert first == (
-            "**MXNet**, `added_wait_fraction` 0.25 (0.00–1.00): It waited. For one. "
-            "What would change it: A second worker (--workers 2)."
-        )
-        assert second == f"**PyTorch**{told}"
-        assert source.startswith("[exercises](")
+        heading, _, *rows = write_table("answer barriers", tmp_path).splitlines()
+        assert heading == "| | `added_wait_fraction` | |"
+        assert rows[:2] == ["| MXNet | 0.25 (0.00–1.00) | It waited. For one. |", row]
     with pytest.raises(ValueError, match=r"unknown exercise 'overlap' \(known: barriers\)"):
         write_table("answer overlap", tmp_path)
 
