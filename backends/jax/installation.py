@@ -1,12 +1,10 @@
 """How JAX is installed, and what goes wrong with it."""
 
-import re
-from importlib.metadata import PackageNotFoundError, version
+from backends.installation.frameworks import Diagnosis, Installation, takes
+from backends.registry import installed_version
 
-from backends.installation.frameworks import Diagnosis, Installation
-
-OLDEST = {"jax": (0, 10), "numpy": (2,)}
-"""The versions that it takes: JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""
+NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}
+"""JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""
 ENVIRONMENT = "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'"
 
 KNOWN_VARIABLES = {
@@ -18,25 +16,14 @@ KNOWN_VARIABLES = {
 
 
 def _installed() -> Diagnosis | None:
-    have = {name: _version(name) for name in OLDEST}
-    old = [f"{name} {have[name]}" for name, oldest in OLDEST.items() if _is_older(have[name], oldest)]
+    have = {name: installed_version(name) for name in NEEDED}
+    old = {name: version for name, version in have.items() if version and not takes(NEEDED[name], version)}
     if have["jax"] is None or not old:
         return None
-    cause = f"{' and '.join(old)} cannot be used, but jax 0.10 and NumPy 2 or later"
-    if _is_older(have["numpy"], OLDEST["numpy"]):
+    cause = f"{' and '.join(map(' '.join, old.items()))} cannot be used, but jax 0.10 and NumPy 2 or later"
+    if "numpy" in old:
         return Diagnosis(f"{cause}: they need an environment of their own beside MXNet's", ENVIRONMENT)
     return Diagnosis(cause, "pip install --upgrade 'parallel-core[jax]'")
-
-
-def _is_older(installed: str | None, oldest: tuple[int, ...]) -> bool:
-    return installed is not None and tuple(map(int, re.findall(r"\d+", installed)[: len(oldest)])) < oldest
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 INSTALLATION = Installation(
