@@ -74,7 +74,7 @@ def offered(part: str) -> dict[str, Callable[[], Any]]:
 
 def package_version() -> str:
     """Return this package's version; `unknown` if neither an installation nor a checkout says it."""
-    return installed_version(NAME) or _setup().get("metadata", "version", fallback="unknown")
+    return installed_version(NAME) or str(_setup().get("metadata", "version", fallback="unknown"))
 
 
 def installed_version(distribution: str) -> str | None:

@@ -139,8 +139,7 @@ def examine_transfers(attempts: Sequence[Attempt]) -> Iterator[Finding]:
         yield from (Finding(name, "absent", "no GPU that PyTorch can use") for name in (locking, peers))
         return
     if failure := gpus.page_locked:
-        diagnosis = _or_stay_on_cpu("torch", failure)
-        yield Finding(locking, "broken", "host memory cannot be page-locked", diagnosis)
+        yield Finding(locking, "broken", "host memory cannot be page-locked", _or_stay_on_cpu("torch", failure))
     else:
         yield Finding(locking, "fine", "host memory can be page-locked")
     reached = {(gpu.index, peer) for gpu in gpus.devices for peer in gpu.peers or ()}
