@@ -1,6 +1,7 @@
 """MXNet's traps, each in a process of its own, with the evidence of MXNet's own profiler or of the order of events."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ import pytest
 from backends.host import available_cores
 from tests.conftest import RunPython
 
+STEPS_OF_ALL_DEVICES = 5 * 2
 TRAIN_ON_TWO_DEVICES = """
-import sys
 import numpy as np
 import backends
 from parallel_core.training.lenet import loss_and_gradients
 from parallel_core.training.step import get_params
 
-backend = backends.load("mxnet", 2, "cpu", "async", 1)
+backend = backends.load("mxnet", 2, "cpu", "async", 1, 1, VARIANTS)
 import mxnet
 images = np.random.default_rng(0).random((256, 1, 28, 28), dtype=np.float32)
 params = [get_params(backend, device) for device in backend.devices]
@@ -33,11 +34,32 @@ def step():
 
 step()
 backend.waitall()
-mxnet.profiler.set_config(filename=sys.argv[1], profile_imperative=True)
+mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
 mxnet.profiler.set_state("run")
 kept = [step() for _ in range(5)]
 backend.waitall()
 mxnet.profiler.set_state("stop")
+mxnet.profiler.dump()
+"""
+
+
+QUEUE_HEAVY_PRODUCTS = """
+import numpy as np
+import backends
+
+backend = backends.load("mxnet", 2, "cpu", "async", 1, 1, VARIANTS)
+import mxnet
+first, second = backend.devices
+heavy, other = (backend.asarray(np.full((1000, 1000), 1e-3, dtype=np.float32), device) for device in backend.devices)
+small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
+backend.wait(backend.copy_to(small, second))
+mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
+mxnet.profiler.set_state("run")
+kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
+backend.wait(backend.copy_to(small, second))
+backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
+mxnet.profiler.set_state("stop")
+backend.waitall()
 mxnet.profiler.dump()
 """
 
@@ -47,64 +69,71 @@ def _mxnet_is_installed(require: Callable[[str], None]) -> None:
     require("mxnet")
 
 
-def convolutions(trace: list[dict[str, Any]]) -> dict[int, list[tuple[float, float]]]:
-    """Collect the spans of convolutions by process row, which is a device."""
+Events = list[dict[str, Any]]
+ProfileOf = Callable[..., Events]
+
+
+@pytest.fixture
+def profile_of(run_python: RunPython, tmp_path: Path) -> ProfileOf:
+    """Run a program with variants; return the events of its profile that began or ended."""
+
+    def profile(program: str, *variants: str) -> Events:
+        path = tmp_path / "trace.json"
+        run_python(program.replace("TRACE", str(path)).replace("VARIANTS", repr(variants)))
+        return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
+
+    return profile
+
+
+def overlap_of_convolutions(events: Events) -> float:
+    """Return for how long at most a convolution on one of the two devices overlapped one on the other."""
     begun: dict[tuple[int, int], float] = {}
     spans: dict[int, list[tuple[float, float]]] = {}
-    for event in trace:
-        if event.get("name") != "Convolution":
-            continue
-        row, track = event["pid"], event["tid"]
-        if event["ph"] == "B":
-            begun[row, track] = event["ts"]
-        elif event["ph"] == "E":
-            spans.setdefault(row, []).append((begun.pop((row, track)), event["ts"]))
-    return spans
+    for event in events:
+        if event["name"] == "Convolution":
+            thread = event["pid"], event["tid"]
+            if event["ph"] == "B":
+                begun[thread] = event["ts"]
+            else:
+                spans.setdefault(event["pid"], []).append((begun.pop(thread), event["ts"]))
+    first, second = spans.values()
+    assert len(first) == len(second) == 10
+    return max(min(end, until) - max(start, since) for start, end in first for since, until in second)
 
 
-def test_operators_with_scratch_memory_run_on_two_devices_at_once(run_python: RunPython, tmp_path: Path) -> None:
+def backward_operators(events: Events) -> Counter[str]:
+    """Count the operators of backward passes, in bulk and by themselves."""
+    begun = [str(event["name"]) for event in events if event["ph"] == "B"]
+    return Counter(name.partition("_backward")[1] or name for name in begun if "_backward" in name or "Bulk" in name)
+
+
+@pytest.mark.parametrize("variant", ["temporary-space-high", "temporary-space-low"])
+def test_devices_take_turns_only_where_scratch_memory_is_scarce(profile_of: ProfileOf, variant: str) -> None:
+    events = profile_of(TRAIN_ON_TWO_DEVICES, variant)
     # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
-    path = tmp_path / "trace.json"
-    run_python(TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path))))
-    first, second = convolutions(json.loads(path.read_text())["traceEvents"]).values()
-    overlaps = [min(end, other_end) - max(start, other) for start, end in first for other, other_end in second]
-    assert max(overlaps) > 0
+    assert (overlap_of_convolutions(events) > 0) == (variant == "temporary-space-high")
+    # Not in bulk: that is another setting.
+    operators = backward_operators(events)
+    assert operators["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
+    assert operators["ImperativeBulk"] == 0
 
 
-QUEUE_HEAVY_PRODUCTS = """
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 2, "cpu", "async", 1)
-import mxnet
-first, second = backend.devices
-heavy, other = (backend.asarray(np.full((1000, 1000), 1e-3, dtype=np.float32), device) for device in backend.devices)
-small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
-backend.wait(backend.copy_to(small, second))
-mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
-mxnet.profiler.set_state("run")
-kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
-WORK
-mxnet.profiler.set_state("stop")
-backend.waitall()
-mxnet.profiler.dump()
-"""
+def test_bulk_execution_makes_few_operators_of_a_backward_pass(profile_of: ProfileOf) -> None:
+    # Up to 15 in each: no gradient of a bulk is ready before the last one is.
+    found = backward_operators(profile_of(TRAIN_ON_TWO_DEVICES, "bulk-on"))
+    assert found == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
 
 
-# MXNet's own copy would stand in the source's queue, and its wait for the product in that of cpu(0): either would end
-# after the twenty products.
-COPY_AND_TWO_PRODUCTS = """
-backend.wait(backend.copy_to(small, second))
-backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
-"""
-
-
-def test_waiting_for_one_device_is_not_waiting_behind_another(run_python: RunPython, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    run_python(QUEUE_HEAVY_PRODUCTS.replace("TRACE", str(path)).replace("WORK", COPY_AND_TWO_PRODUCTS))
-    trace = json.loads(path.read_text())["traceEvents"]
-    done = sum(event.get("name") == "_np_dot" and event["ph"] == "E" for event in trace)
-    assert 2 <= done < 2 + 20
+@pytest.mark.parametrize(
+    ("variant", "fewest", "most"), [("copy-on-own-queue", 2, 21), ("copy-on-compute-queue", 22, 22)]
+)
+def test_waiting_for_one_device_is_not_waiting_behind_another(
+    profile_of: ProfileOf, variant: str, fewest: int, most: int
+) -> None:
+    # MXNet's own copy stands in the source's queue, and its wait for the product would in that of cpu(0): either would
+    # end after the twenty products.
+    events = profile_of(QUEUE_HEAVY_PRODUCTS, variant)
+    assert fewest <= sum(event["name"] == "_np_dot" and event["ph"] == "E" for event in events) <= most
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -203,3 +232,21 @@ backend.launch(invert, x)
 def test_a_failure_that_nobody_waited_for_is_not_raised_at_exit(run_python: RunPython) -> None:
     done = run_python(FAILING)
     assert done.stderr == ""
+
+
+def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(run_python: RunPython) -> None:
+    done = run_python(
+        """
+import backends
+backend = backends.load("mxnet", variants=["temporary-space-low", "bulk-on", "copy-on-own-queue"])
+print(*backend.variants)
+print(backend.settings["MXNET_CPU_TEMP_COPY"], backend.settings["MXNET_EXEC_BULK_EXEC_TRAIN"])
+try:
+    backends.load("mxnet")
+except backends.BackendError as error:
+    print(error)
+"""
+    )
+    told, settings, error = done.stdout.splitlines()
+    assert (told, settings) == ("bulk-on temporary-space-low", "4 1")
+    assert "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh process" in error
