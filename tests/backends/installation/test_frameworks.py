@@ -156,7 +156,7 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
     monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str, begins: str | None, command: str
 ) -> None:
-    monkeypatch.setattr("backends.jax.installation.installed_version", {"jax": jax, "numpy": numpy}.get)
+    monkeypatch.setattr("backends.jax.installed_version", {"jax": jax, "numpy": numpy}.get)
     found = installation_of("jax").installed()
     assert (found and found.cause.startswith(begins or "")) == (begins and True)
     assert command in (found.command if found else "")
