@@ -67,36 +67,6 @@ def test_random_programs_give_numpy_s_numbers(
     assert [one.finding for one in found] == []
 
 
-MEET_IN_MXNET = """
-import threading
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 1, "cpu", "async", 1, {workers})
-from backends.mxnet.sharded_sum import push
-first, second = (backend.asarray(np.ones(1, dtype=np.float32), backend.devices[0]) for _ in range(2))
-met = []
-meeting = threading.Barrier(2)
-def meet():
-    try:
-        met.append(meeting.wait({patience}))
-    except threading.BrokenBarrierError:
-        met.append("alone")
-for x in (first, second):
-    push(meet, x.ctx, [x])
-backend.waitall()
-print(*sorted(met))
-"""
-
-
-@pytest.mark.parametrize(("workers", "patience", "told"), [(2, 20, "0 1\n"), (1, 0.2, "alone alone\n")])
-def test_mxnet_s_workers_run_at_once(
-    require: Callable[[str], None], run_python: RunPython, workers: int, patience: float, told: str
-) -> None:
-    require("mxnet")
-    assert run_python(MEET_IN_MXNET.format(workers=workers, patience=patience)).stdout == told
-
-
 TELL_CORES = """
 import os
 import numpy as np
