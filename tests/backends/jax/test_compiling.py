@@ -46,8 +46,11 @@ def values(backend: Backend, functions: "list[Callable[..., Array]]", *args: Any
 
 
 def test_what_is_captured_is_not_frozen(jax_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number, that of a partial function, an item of a list or of an array of NumPy, and a global name."""
+    """A number, that of a partial function or of an object, an item of a list or array of NumPy, and a global name."""
     ops = jax_backend.ops
+    one, other = Counter(), Counter()
+    other.calls = 1
+    assert values(jax_backend, [lambda x, held=held: ops.add(x, float(held.calls)) for held in (one, other)]) == [1, 2]
     assert values(jax_backend, [lambda x, k=k: ops.multiply(x, k) for k in (2.0, 3.0)]) == [2, 3]
     assert values(jax_backend, [partial(lambda k, x: ops.multiply(x, k), k) for k in (4.0, 5.0)]) == [4, 5]
     kept, numbers = [1.0], np.array([1.0])
