@@ -7,11 +7,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from backends.errors import BackendError
-from backends.registry import offered
+from backends.registry import installed_version, offered
 
 
 @dataclass(frozen=True)
@@ -130,21 +129,18 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
 
 def _rival(wanted: str) -> str | None:
     """Return an installed framework that takes the installed NumPy; None if that is wanted, or nobody minds another."""
-    try:
-        have = version("numpy")
-    except PackageNotFoundError:
-        # NumPy may lie on a path without what says its version.
-        return None
-    if not wanted or _takes(wanted, have):
+    have = installed_version("numpy")
+    if have is None or not wanted or takes(wanted, have):
         return None
     for name, load in offered("installation").items():
         other: Installation = load()
-        if other.numpy and _takes(other.numpy, have) and find_spec(other.module) is not None:
+        if other.numpy and takes(other.numpy, have) and find_spec(other.module) is not None:
             return name
     return None
 
 
-def _takes(versions: str, installed: str) -> bool:
+def takes(versions: str, installed: str) -> bool:
+    """Return whether a version is among those of a specifier, `>=2`; early releases count."""
     # Machines that are lent for a GPU lack it, and ask nothing of this.
     from packaging.specifiers import SpecifierSet
 

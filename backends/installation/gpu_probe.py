@@ -4,7 +4,6 @@ A framework's binary holds machine code for some GPUs only, and it may find a GP
 1.9.1 has none for compute capability 9.0 and later, and fails at the first operator.
 """
 
-import ctypes
 import signal
 import subprocess
 import sys
@@ -18,8 +17,6 @@ MAX_PROBE_SECONDS = 120.0
 """Importing a framework with its CUDA libraries from a cold disk takes most of it."""
 NO_CODE = ("no kernel image is available", "invalid device function")
 """CUDA's messages, in lower case, for a binary that has no machine code for a GPU."""
-# cuda.h
-CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
 _probing = False
 
@@ -39,37 +36,16 @@ def reason_against(framework: str, index: int) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"a sum of two numbers took more than {MAX_PROBE_SECONDS:.0f} s there"
-    return reason_of_failure(done.returncode, done.stderr, compute_capability(index))
+    return reason_of_failure(done.returncode, done.stderr)
 
 
-def reason_of_failure(status: int, errors: str, capability: str | None) -> str:
-    """Return why a probe failed, empty if it did not; `capability` is the GPU's compute capability, None if unknown."""
-    if status == 0:
-        return ""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+def reason_of_failure(status: int, errors: str) -> str:
+    """Return why a probe failed, empty if it did not."""
     if status < 0:
-        reason = f"the process died of {signal.Signals(-status).name}"
-    elif any(words in line.lower() for line in lines for words in NO_CODE):
-        reason = "its binary holds no code for this GPU"
-    else:
-        reason = lines[-1] if lines else f"exit status {status}"
-    return f"its compute capability is {capability}: {reason}" if capability else reason
-
-
-def compute_capability(index: int) -> str | None:
-    """Return a GPU's compute capability, such as `9.0`, from NVIDIA's driver; None if the driver does not tell."""
-    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        failed = (
-            driver.cuInit(0)
-            or driver.cuDeviceGet(ctypes.byref(device), index)
-            or driver.cuDeviceGetAttribute(ctypes.byref(major), CAPABILITY_MAJOR, device)
-            or driver.cuDeviceGetAttribute(ctypes.byref(minor), CAPABILITY_MINOR, device)
-        )
-    except (OSError, AttributeError):
-        return None
-    return None if failed else f"{major.value}.{minor.value}"
+        return f"the process died of {signal.Signals(-status).name}"
+    if status and any(words in errors.lower() for words in NO_CODE):
+        return "its binary holds no code for this GPU"
+    return [f"exit status {status}", *filter(None, map(str.strip, errors.splitlines()))][-1] if status else ""
 
 
 def main() -> None:

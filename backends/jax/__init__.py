@@ -1,15 +1,69 @@
-"""JAX: every launch is a compiled program, and XLA's CPU client queues it."""
+"""JAX: every launch is a compiled program, and XLA's CPU client queues it. This module does not import jax."""
 
-from backends.registry import Offer
+from dataclasses import replace
 
-__all__ = ["OFFER"]
+from backends.installation.frameworks import Diagnosis, Installation, takes
+from backends.registry import Offer, installed_version
+from backends.registry.variants import Variant
 
 OFFER = Offer(
     title="JAX",
     backend="backends.jax.backend:JAXBackend",
-    variants="backends.jax.variants:VARIANTS",
-    installation="backends.jax.installation:INSTALLATION",
+    variants="backends.jax:VARIANTS",
+    installation="backends.jax:INSTALLATION",
     kernels="backends.jax.kernels",
     profiler="backends.jax.profiler",
     group="backends.jax.process_group:join_jax",
+)
+
+STEP_COMPILED = Variant(
+    "step-compiled",
+    "what is compiled together",
+    "What is launched on a device until a function is launched again, or a value is needed elsewhere, is compiled and "
+    "runs as one program, in an order of XLA's: look for one span for a training step, named after its functions, and "
+    "for nothing before the step has ended in Python.",
+    kinds=("cpu",),
+    elsewhere="only JAX compiles several launches as one program",
+)
+VARIANTS: tuple[Variant, ...] = (
+    replace(
+        STEP_COMPILED,
+        name="launch-compiled",
+        meaning="Every launch is a program by itself: look for one span for each launch, in the order of the launches.",
+        default=True,
+    ),
+    STEP_COMPILED,
+)
+
+NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}
+"""JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""
+ENVIRONMENT = "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'"
+
+KNOWN_VARIABLES = {
+    "JAX_PLATFORMS": "which devices JAX looks for, in other programs; parallel-core sets its own",
+    "JAX_ENABLE_X64": "whether JAX has arrays of 64 bits, in other programs; parallel-core sets its own",
+    "JAX_COMPILATION_CACHE_DIR": "where JAX keeps programs that took long to compile",
+    "NPROC": "how many threads XLA computes with, in other programs; parallel-core sets its own number",
+}
+
+
+def _installed() -> Diagnosis | None:
+    have = {name: installed_version(name) for name in NEEDED}
+    old = {name: version for name, version in have.items() if version and not takes(NEEDED[name], version)}
+    if have["jax"] is None or not old:
+        return None
+    cause = f"{' and '.join(map(' '.join, old.items()))} cannot be used, but jax 0.10 and NumPy 2 or later"
+    if "numpy" in old:
+        return Diagnosis(f"{cause}: they need an environment of their own beside MXNet's", ENVIRONMENT)
+    return Diagnosis(cause, "pip install --upgrade 'parallel-core[jax]'")
+
+
+INSTALLATION = Installation(
+    module="jax",
+    distributions="jax",
+    engines=("async", "sync"),
+    numpy=">=2",
+    installed=_installed,
+    known_variables=KNOWN_VARIABLES,
+    prefixes=("JAX_", "XLA_"),
 )

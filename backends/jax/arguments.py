@@ -95,22 +95,6 @@ def filled(spec: Any, given: Iterator[Any]) -> Any:
     return rebuilt(kind, (filled(item, given) for item in items))
 
 
-@final
-class _Same:
-    """An object that is only equal to itself."""
-
-    __slots__ = ("_it",)
-
-    def __init__(self, it: object) -> None:
-        self._it = it
-
-    def __hash__(self) -> int:
-        return id(self._it)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._it is other._it
-
-
 def _identity(x: Any, within: tuple[Any, ...] = ()) -> Hashable:
     """Return what is equal for two objects if and only if programs that hold them are."""
     kind = type(x)
@@ -134,7 +118,8 @@ def _identity(x: Any, within: tuple[Any, ...] = ()) -> Hashable:
     elif is_dataclass(x) and not isinstance(x, type):
         parts = (getattr(x, one.name) for one in fields(x))
     else:
-        return _Same(x)
+        # Methods are equal if they are bound to one and the same object.
+        return MethodType(id, x)
     return kind, *(_identity(part, within) for part in parts)
 
 

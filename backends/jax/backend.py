@@ -19,10 +19,10 @@ from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.importing import import_framework
+from backends.jax import STEP_COMPILED
 from backends.jax.kernels import device_with_pool
 from backends.jax.process_group import by_another_rank
-from backends.jax.variants import STEP_COMPILED
-from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Ops
+from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Setup
 from backends.registry.variants import check_device_kinds, choose_variants
 
 DTYPES = frozenset(
@@ -48,29 +48,27 @@ class JAXBackend(BaseBackend):
         workers_per_device: int = 1,
         variants: Sequence[str] = (),
     ) -> None:
-        self.engine: Engine = engine or "async"
-        check_workers(self.name, self.engine, workers_per_device)
+        engine = engine or "async"
+        check_workers(self.name, engine, workers_per_device)
         if workers_per_device > 1:
             raise BackendError("jax computes on a device in the order of launching, one by one: use --workers 1")
-        self.workers_per_device = workers_per_device
-        self.variants = choose_variants(self.name, self.engine, variants)
-        self.devices, _ = choose_devices(self.name, device_kind, devices, gpus=0)
-        check_device_kinds(self.name, self.devices, variants)
-        self.threads_per_device = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
-        self.settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
-        self._jax = import_framework("jax", self.settings, requirement="jax 0.10 or later")
+        own_variants = choose_variants(self.name, engine, variants)
+        chosen, note = choose_devices(self.name, device_kind, devices, gpus=0)
+        check_device_kinds(self.name, chosen, variants)
+        threads = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
+        settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
+        self._jax = import_framework("jax", settings, requirement="jax 0.10 or later")
         from backends.jax import arguments, compiling, ops, steps
 
+        asynchronous = engine == "async"
+        setup = Setup(self._jax, ops, engine, chosen, note, threads, workers_per_device, own_variants, settings)
+        queue = "XLA's client: one queue per device" if asynchronous else "none: XLA runs a program at once"
+        super().__init__(setup, queue, cores_of(chosen, threads if asynchronous else None))
         compiling.keep_programs()
-        self.ops: Ops = ops
-        self.version: str = self._jax.__version__
         self._compiling, self._array, self._values = compiling, arguments.ARRAYS, steps.values
-        asynchronous = self.engine == "async"
-        self.cores: Sequence[set[int]] = cores_of(self.devices, self.threads_per_device if asynchronous else None)
         # A thread more than cores: it copies while the others compute.
-        threads = self.threads_per_device + asynchronous
         self._own = {
-            device: device_with_pool(device.index, cores, threads, asynchronous)
+            device: device_with_pool(device.index, frozenset(cores), threads + asynchronous, asynchronous)
             for device, cores in zip(self.devices, self.cores, strict=True)
         }
         # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the time.
@@ -91,8 +89,9 @@ class JAXBackend(BaseBackend):
     def scheduler(self) -> str:
         """What queues the work, and what compiling took until now: it is part of no timing after a warm-up."""
         compiled = self._compiling.compiled
-        queue = "XLA's client: one queue per device" if self.engine == "async" else "none: XLA runs a program at once"
-        return f"{queue}; {compiled.programs} programs compiled in {compiled.seconds:.1f} s, in first launches"
+        return (
+            f"{self._scheduler}; {compiled.programs} programs compiled in {compiled.seconds:.1f} s, in first launches"
+        )
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)

@@ -10,8 +10,8 @@ has a version. What a product became is read in a program of one.
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,27 +35,26 @@ _first_process = os.getpid()
 """XLA ends a forked child that makes a client."""
 
 
-def device_with_pool(index: int, cores: Collection[int], threads: int, asynchronous: bool) -> Any:
+def device_with_pool(index: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:
     """Return JAX's device of a client that computes on some cores with so many threads.
 
     Raises BackendError in a process that was forked after this module was imported.
     """
-    return _device_of(os.getpid(), index, frozenset(cores), threads, asynchronous)
-
-
-@cache
-def _device_of(_: int, index: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:  # noqa: ARG001
-    # Kept for the life of the process: programs that are compiled for a client keep it anyway.
-    from jaxlib import xla_client
-
     if _first_process != os.getpid():
         raise BackendError(
             "jax cannot be loaded in a process that was forked after it was loaded: start processes by "
             "multiprocessing's 'spawn' method"
         )
+    return _device_of(index, cores, threads, asynchronous)
+
+
+@cache
+def _device_of(_: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:
+    # Kept for the life of the process: programs that are compiled for a client keep it anyway.
+    from jaxlib import xla_client
+
     with pool_of(threads), on_cores(set(cores)):
-        client = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1)
-    (device,) = client.devices()
+        (device,) = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1).devices()
     return device
 
 
@@ -96,7 +95,7 @@ def _compiled_product() -> Any:
 
     from backends.jax import ops
 
-    place = jax.sharding.SingleDeviceSharding(device_with_pool(0, (), 1, asynchronous=False))
+    place = jax.sharding.SingleDeviceSharding(device_with_pool(0, frozenset(), 1, asynchronous=False))
     matrix = jax.ShapeDtypeStruct((SIDE, SIDE), "float32", sharding=place)
     return jax.jit(ops.matmul).lower(matrix, matrix).compile().runtime_executable()
 
@@ -105,11 +104,15 @@ def _compiled_product() -> Any:
 def one_thread(backend: Any, x: Array) -> Iterator[None]:
     """Keep the threads of every pool, and the one that calls, to the first core of the device of `x`."""
     core = set(sorted(backend.cores[backend.devices.index(backend.device_of(x))])[:1])
-    with ExitStack() as stack:
-        stack.enter_context(on_cores(core))
-        for thread in _threads_of_pools() if core else ():
-            stack.enter_context(_kept_to(thread, core))
+    # Linux takes 0 for the thread that calls.
+    before = {thread: os.sched_getaffinity(thread) for thread in (0, *_threads_of_pools())} if core else {}
+    try:
+        for thread in before:
+            os.sched_setaffinity(thread, core)
         yield
+    finally:
+        for thread, cores in before.items():
+            os.sched_setaffinity(thread, cores)
 
 
 def _threads_of_pools() -> Sequence[int]:
@@ -120,13 +123,3 @@ def _threads_of_pools() -> Sequence[int]:
             if (task / "comm").read_text().strip() == POOL:
                 threads.append(int(task.name))
     return threads
-
-
-@contextmanager
-def _kept_to(thread: int, cores: set[int]) -> Iterator[None]:
-    before = os.sched_getaffinity(thread)
-    os.sched_setaffinity(thread, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(thread, before)

@@ -20,9 +20,8 @@ Message: TypeAlias = Any
 GREETING_SECONDS = 5.0
 """Who connects and has not said its rank by then is none of the job."""
 RETRY_SECONDS = 0.05
-LENGTH_BYTES = 4
 LONGEST = 1 << 24
-"""Bytes of a message; more is not of this job."""
+"""Bytes of a message, which is a line; more is not of this job."""
 
 
 def meet(rank: int, size: int, address: str, port: int, bind: str, seconds: float) -> "Meeting":
@@ -52,7 +51,7 @@ class Meeting:
     def __init__(self, rank: int, size: int, seconds: float) -> None:
         self.rank, self.size = rank, size
         self._seconds, self._end = seconds, monotonic() + seconds
-        self._others: dict[int, socket.socket] = {}
+        self._others: dict[int, _Connection] = {}
         """On rank 0 those of the others by rank, elsewhere that of rank 0."""
 
     def admit(self, listener: socket.socket) -> None:
@@ -61,12 +60,13 @@ class Meeting:
             while missing := [rank for rank in range(1, self.size) if rank not in self._others]:
                 listener.settimeout(self._left())
                 try:
-                    connection, _ = listener.accept()
+                    connected, _ = listener.accept()
                 except TimeoutError:
                     raise self._absent(missing) from None
-                connection.settimeout(min(GREETING_SECONDS, self._left()))
+                connected.settimeout(min(GREETING_SECONDS, self._left()))
+                connection = _Connection(connected)
                 try:
-                    rank = _receive(connection)
+                    rank = connection.receive()
                 except (OSError, ValueError):
                     rank = None
                 if rank in missing:
@@ -78,9 +78,8 @@ class Meeting:
         """Connect with rank 0 as soon as it listens."""
         while True:
             try:
-                connection = connect_to(address, port, self._left())
-                self._others[0] = connection
-                _send(connection, self.rank)
+                self._others[0] = _Connection(connect_to(address, port, self._left()))
+                self._others[0].send(self.rank)
             except OSError as error:
                 if monotonic() + RETRY_SECONDS > self._end:
                     raise self._absent([0]) from error
@@ -91,12 +90,12 @@ class Meeting:
     def gather(self, message: Message) -> Sequence[Message]:
         """Give every process what each of them passes, by rank. Raises GroupError if one is gone or too late."""
         if self.rank == 0:
-            messages = [message, *(self._with(rank, _receive) for rank in range(1, self.size))]
+            messages = [message, *(self._with(rank, _Connection.receive) for rank in range(1, self.size))]
             for rank in range(1, self.size):
-                self._with(rank, lambda connection: _send(connection, messages))
+                self._with(rank, lambda connection: connection.send(messages))
             return messages
-        self._with(0, lambda connection: _send(connection, message))
-        return list(self._with(0, _receive))
+        self._with(0, lambda connection: connection.send(message))
+        return list(self._with(0, _Connection.receive))
 
     def pass_on(
         self, keys: Callable[[], dict[str, str]], add: Callable[[str, str], object], done: Callable[[], bool]
@@ -126,9 +125,9 @@ class Meeting:
             for connection in self._others.values():
                 all_of_them.callback(connection.close)
 
-    def _with(self, rank: int, do: Callable[[socket.socket], Message]) -> Message:
+    def _with(self, rank: int, do: "Callable[[_Connection], Message]") -> Message:
         connection = self._others[rank]
-        connection.settimeout(self._left())
+        connection.socket.settimeout(self._left())
         try:
             return do(connection)
         except TimeoutError as error:
@@ -144,23 +143,19 @@ class Meeting:
         return GroupError(f"rank {', '.join(map(str, ranks))} has not joined within {self._seconds:g} s")
 
 
-def _send(connection: socket.socket, message: Message) -> None:
-    content = json.dumps(message).encode()
-    connection.sendall(len(content).to_bytes(LENGTH_BYTES) + content)
+@final
+class _Connection:
+    """A socket that sends and receives messages."""
 
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket, self._lines = connected, connected.makefile("rb")
 
-def _receive(connection: socket.socket) -> Message:
-    length = int.from_bytes(_read(connection, LENGTH_BYTES))
-    if length > LONGEST:
-        raise ValueError(f"a message of {length} bytes")
-    return json.loads(_read(connection, length))
+    def send(self, message: Message) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
 
+    def receive(self) -> Message:
+        return json.loads(self._lines.readline(LONGEST))
 
-def _read(connection: socket.socket, length: int) -> bytes:
-    content = bytearray()
-    while len(content) < length:
-        part = connection.recv(length - len(content))
-        if not part:
-            raise ConnectionError("closed by the other side")
-        content += part
-    return bytes(content)
+    def close(self) -> None:
+        self._lines.close()
+        self.socket.close()

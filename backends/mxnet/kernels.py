@@ -16,7 +16,6 @@ from pathlib import Path
 
 from backends.host import limit_openmp_threads, processor_flags
 from backends.installation.kernels import CORE_TYPE, Kernels, better_core_type, blas, onednn
-from backends.mxnet.workers import limit_threads
 from backends.protocol import Array, Backend
 
 ONEDNN_VERSIONS = {"1.9.1": "2.4.4"}
@@ -77,6 +76,8 @@ def one_thread(backend: Backend, x: Array) -> Iterator[None]:
     """Limit OpenMP, whom OpenBLAS and oneDNN ask for the number of threads, in each worker of the device of `x`."""
     limit: Callable[[int], None] = limit_openmp_threads
     if backend.engine == "async":
+        from backends.mxnet.sharded_sum import limit_threads
+
         limit = partial(limit_threads, x.ctx, backend.workers_per_device)
     limit(1)
     try:

@@ -1,13 +1,13 @@
 """Sets what MXNet reads from the environment, imports it, chooses devices and starts its workers."""
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from backends.devices import HOST, Wanted, choose_devices, cpu_devices
-from backends.host import check_workers, cores_of, limit_openmp_threads, threads_for
+from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
+from backends.host import check_workers, cores_of, limit_openmp_threads, on_cores, threads_for
 from backends.installation.cuda_libraries import load_cuda_libraries
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
@@ -15,12 +15,13 @@ from backends.installation.kernels import CORE_TYPE
 from backends.mxnet.backend import MXNetBackend, end_all
 from backends.mxnet.kernels import core_type_to_set
 from backends.mxnet.variants import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
-from backends.mxnet.workers import start_workers
 from backends.protocol import Engine, Setup
 from backends.registry.variants import check_device_kinds, choose_variants
 
 OWN_GPU_WORKERS = 2
 """How many workers MXNet gives a GPU's queue by itself."""
+_cores: dict[Device, set[int]] = {}
+"""MXNet never ends its workers: those of an earlier backend of this process serve a later one, on the same cores."""
 
 
 def load(
@@ -78,7 +79,7 @@ def load(
     cores: Sequence[set[int]]
     if engine == "async":
         wanted = cores_of(chosen, workers_per_device * threads)
-        cores = start_workers(contexts, wanted, workers_per_device, threads)
+        cores = _start_workers(contexts, wanted, workers_per_device, threads)
         workers = "one worker" if workers_per_device == 1 else f"{workers_per_device} workers"
         scheduler = f"MXNet's own engine: one queue and {workers} per device"
     else:
@@ -87,6 +88,29 @@ def load(
         scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
     setup = Setup(mx, ops, engine, chosen, note, threads, workers_per_device, own_variants, settings)
     return MXNetBackend(setup, scheduler, cores, contexts)
+
+
+def _start_workers(
+    contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int
+) -> Sequence[set[int]]:
+    """Start each CPU device's workers, and return its cores, which are others if its workers were running already."""
+    import mxnet as mx
+
+    from backends.mxnet.sharded_sum import limit_threads
+
+    # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
+    # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.
+    mx.np.zeros((1,), ctx=mx.cpu(0)).wait_to_read()
+    for (device, context), share in zip(contexts.items(), cores, strict=False):
+        if device.kind == "gpu" or device in _cores:
+            continue
+        with on_cores(share):
+            mx.np.zeros((1,), ctx=context).wait_to_read()
+        # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it along before; and
+        # MXNet's OpenBLAS hangs if several workers use more than one thread each.
+        limit_threads(context, workers, threads)
+        _cores[device] = share
+    return [_cores.get(device, share) for device, share in zip(contexts, cores, strict=False)]
 
 
 @cache

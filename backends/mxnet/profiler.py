@@ -256,33 +256,23 @@ def _link_launches(
     taken to have launched what began first; a mean wait does not depend on which did.
     """
     linked = {id(span): span for span in spans}
-    unmatched = set()
+    unmatched: set[str] = set()
     for case in cases:
-        calls, operators = _calls(host, case), _operators(spans, case)
-        for key, launches in calls.items():
-            pairs = list(zip(launches, operators[key], strict=False))
-            if len(launches) != len(operators[key]) or any(span.start < call.start for call, span in pairs):
+        launches: dict[LinkKey, list[int]] = defaultdict(list)
+        for call in host:
+            parsed = parse_verb(call.operator)
+            if parsed and parsed.device and case.start <= call.start < case.end:
+                operator = OPERATOR_OF_CALL.get(parsed.name, parsed.name.removeprefix("launch "))
+                launches[parsed.device, operator].append(call.start)
+        operators: dict[LinkKey, list[Span]] = defaultdict(list)
+        for span in sorted(spans, key=lambda span: span.start):
+            if case.start <= span.start < case.end:
+                # Adding a number is another operator than adding an array.
+                operators[span.device, span.name.removesuffix("_scalar")].append(span)
+        for key, starts in launches.items():
+            pairs = list(zip(starts, operators[key], strict=False))
+            if len(starts) != len(operators[key]) or any(span.start < start for start, span in pairs):
                 unmatched.add(key[0])
-                continue
-            for call, span in pairs:
-                linked[id(span)] = span._replace(launched=call.start)
+            else:
+                linked.update({id(span): span._replace(launched=start) for start, span in pairs})
     return list(linked.values()), sorted(unmatched)
-
-
-def _calls(host: Sequence[Span], case: Window) -> dict[LinkKey, list[Span]]:
-    calls: dict[LinkKey, list[Span]] = defaultdict(list)
-    for call in host:
-        parsed = parse_verb(call.operator)
-        if parsed and parsed.device and case.start <= call.start < case.end:
-            operator = OPERATOR_OF_CALL.get(parsed.name, parsed.name.removeprefix("launch "))
-            calls[parsed.device, operator].append(call)
-    return calls
-
-
-def _operators(spans: Sequence[Span], case: Window) -> dict[LinkKey, list[Span]]:
-    operators: dict[LinkKey, list[Span]] = defaultdict(list)
-    for span in sorted(spans, key=lambda span: span.start):
-        if case.start <= span.start < case.end:
-            # Adding a number is another operator than adding an array.
-            operators[span.device, span.name.removesuffix("_scalar")].append(span)
-    return operators

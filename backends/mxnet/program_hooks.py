@@ -8,7 +8,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -76,17 +76,14 @@ class MXNetProfiler:
         self.file.unlink(missing_ok=True)
 
     @contextmanager
-    def _event(self, name: str) -> Iterator[None]:
-        event = self.mxnet.profiler.Event(name)
+    def step(self, number: int) -> Iterator[None]:
+        """Mark a step of the calling thread in the trace; the engine may be behind it."""
+        event = self.mxnet.profiler.Event(f"ProfilerStep#{number}")
         event.start()
         try:
             yield
         finally:
             event.stop()
-
-    def step(self, number: int) -> AbstractContextManager[object]:
-        """Return the context whose time in the trace is a step of the calling thread; the engine may be behind it."""
-        return self._event(f"ProfilerStep#{number}")
 
     def rank(self) -> int | None:
         """Return the worker's rank that a launcher gave."""

@@ -7,6 +7,7 @@ c_api.h). Importing this module imports mxnet.
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,7 +20,10 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 
 from backends.arrays import sum_shard
+from backends.host import limit_openmp_threads
 
+MEETING_SECONDS = 10.0
+"""How long a worker waits for the others of its context to start."""
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -129,3 +133,20 @@ def memory_of(x: Any) -> np.ndarray:
 
 def _handles(arrays: Sequence[Any]) -> Any:
     return (ctypes.c_void_p * max(1, len(arrays)))(*(x.handle.value for x in arrays))
+
+
+def limit_threads(context: Any, workers: int, threads: int) -> None:
+    """Give each worker of an idle CPU context so many threads of OpenMP."""
+    limit = partial(_limit_own_threads, threads, threading.Barrier(workers))
+    limited = [mx.np.zeros((1,), ctx=context) for _ in range(workers)]
+    for mark in limited:
+        push(limit, context, [], [mark])
+    for mark in limited:
+        mark.wait_to_read()
+
+
+def _limit_own_threads(threads: int, meeting: threading.Barrier) -> None:
+    limit_openmp_threads(threads)
+    # Each worker takes one of these calls: none returns for another one before all have begun.
+    with suppress(threading.BrokenBarrierError):
+        meeting.wait(MEETING_SECONDS)

@@ -74,24 +74,24 @@ def offered(part: str) -> dict[str, Callable[[], Any]]:
 
 def package_version() -> str:
     """Return this package's version; `unknown` if neither an installation nor a checkout says it."""
-    return version(NAME) if _is_installed() else _setup().get("metadata", "version", fallback="unknown")
+    return installed_version(NAME) or str(_setup().get("metadata", "version", fallback="unknown"))
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the version of a distribution; None if it is not installed, or lies on a path without its metadata."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
 
 
 def _entry_points() -> list[EntryPoint]:
     installed = list(entry_points(group=GROUP))
-    if _is_installed():
+    if installed_version(NAME):
         return installed
     lines = _setup().get("options.entry_points", GROUP, fallback="").strip().splitlines()
     own = [EntryPoint(name.strip(), value.strip(), GROUP) for name, value in (line.split("=", 1) for line in lines)]
     return [*own, *installed]
-
-
-def _is_installed() -> bool:
-    try:
-        version(NAME)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 def _setup() -> ConfigParser:

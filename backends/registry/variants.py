@@ -16,22 +16,6 @@ from backends.devices import Device, DeviceKind
 from backends.errors import BackendError
 from backends.registry.entry_points import offered
 
-__all__ = [
-    "ANY_KIND",
-    "COPY_ON_COMPUTE_QUEUE",
-    "COPY_ON_OWN_QUEUE",
-    "KERNELS_OF_PRODUCTS",
-    "MATRIX_PRECISION",
-    "Variant",
-    "all_variants",
-    "check_device_kinds",
-    "choose_variants",
-    "found_on",
-    "frameworks",
-    "in_words",
-    "variants_of",
-]
-
 ANY_KIND: tuple[DeviceKind, ...] = get_args(DeviceKind)
 
 KERNELS_OF_PRODUCTS = "kernels of products"

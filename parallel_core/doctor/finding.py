@@ -29,8 +29,3 @@ class Finding:
         """Return the object that stands in a section's `findings`."""
         head = {"name": self.name, "state": self.state, "text": self.text}
         return {**head, **self.cause_and_command, "figures": dict(self.figures)}
-
-
-def harmful_variable(name: str, value: str, cause: str) -> Finding:
-    """Return the finding of an environment variable that is better not set."""
-    return Finding(name, "doubtful", value, Diagnosis(cause, f"unset {name}"), {"value": value})

@@ -113,20 +113,20 @@ def _examine_attempt(attempt: Attempt) -> Iterator[Finding]:
     for failure, engine in reversed(failed.items()):
         label = f"{name}, {engine} engine" if usable else name
         text = ", ".join((*installed, "cannot be used"))
-        diagnosis = failure if failure.command else _show_failure(name, engine, failure)
+        chosen = None if engine == DEFAULT_ENGINE else engine
+        diagnosis = failure if failure.command else showing(failure.cause, name, engine=chosen)
         yield Finding(label, "broken", text, diagnosis, {**figures, "said": failure.cause})
 
 
-def _show_failure(name: str, engine: str, failure: Diagnosis) -> Diagnosis:
+def showing(cause: str, framework: str, **named: str | None) -> Diagnosis:
+    """Return the diagnosis of a failure whose cause is not known: a command that loads the backend shows it all."""
     # If the import blocks, Python itself prints after a minute where it stands.
     code = (
         "import faulthandler; faulthandler.dump_traceback_later(60, exit=True); "
-        f"import backends; backends.load({name!r}, engine={None if engine == DEFAULT_ENGINE else engine!r})"
+        f"import backends; backends.load({framework!r}, **{named!r})"
     )
-    return Diagnosis(
-        f"{failure.cause} (its cause is not known here; the command shows the whole message)",
-        f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}",
-    )
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"
+    return Diagnosis(f"{cause} (its cause is not known here; the command shows the whole message)", command)
 
 
 def examine_kernels(

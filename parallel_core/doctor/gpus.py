@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 
 from humanize import naturalsize
 
@@ -138,17 +139,13 @@ def examine_transfers(attempts: Sequence[Attempt]) -> Iterator[Finding]:
         yield from (Finding(name, "absent", "no GPU that PyTorch can use") for name in (locking, peers))
         return
     if failure := gpus.page_locked:
-        diagnosis = _or_stay_on_cpu("torch", failure)
-        yield Finding(locking, "broken", "host memory cannot be page-locked", diagnosis)
+        yield Finding(locking, "broken", "host memory cannot be page-locked", _or_stay_on_cpu("torch", failure))
     else:
         yield Finding(locking, "fine", "host memory can be page-locked")
     reached = {(gpu.index, peer) for gpu in gpus.devices for peer in gpu.peers or ()}
-    pairs = {(gpu.index, other.index) for gpu in gpus.devices for other in gpus.devices if other is not gpu}
+    pairs = {*permutations([gpu.index for gpu in gpus.devices], 2)}
     figures = {"pairs": [list(pair) for pair in sorted(reached)]}
-    if not pairs:
-        yield Finding(peers, "absent", "one GPU has no peer", None, figures)
-    elif not (apart := len(pairs - reached)):
-        yield Finding(peers, "fine", "every GPU reaches every other's memory", None, figures)
-    else:
-        cause = f"{apart} of {len(pairs)} ways between GPUs lead through the host's memory, and are slower"
-        yield Finding(peers, "doubtful", cause, Diagnosis(cause, "nvidia-smi topo -m"), figures)
+    apart = len(pairs - reached)
+    text = f"{apart} of {len(pairs)} ways between GPUs lead through the host's memory"
+    diagnosis = Diagnosis(f"{text}, and are slower", "nvidia-smi topo -m") if apart else None
+    yield Finding(peers, "doubtful" if apart else "fine" if pairs else "absent", text, diagnosis, figures)

@@ -1,6 +1,5 @@
 """What this machine leaves to a measurement: cores and memory, data, folders that can be written to, and ports."""
 
-import errno
 import os
 import shlex
 import shutil
@@ -17,7 +16,7 @@ from humanize import naturalsize
 
 from backends.host import available_cores, core_numbers
 from backends.installation.frameworks import Diagnosis
-from parallel_core.doctor.finding import Finding, harmful_variable
+from parallel_core.doctor.finding import Finding
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import processor_quota, read_limits
 from parallel_core.system.machine_watch import sample_machine, watched
@@ -31,8 +30,6 @@ ENOUGH_BYTES = 200 * 2**20
 LOOPBACK = "127.0.0.1"
 TORCHRUN_PORT = 29500
 """torchrun's default (torchrun, `--master-port`)."""
-PS_LITE_PORT = "PORT"
-"""The variable that ps-lite reads."""
 
 
 def examine_cores() -> Finding:
@@ -41,18 +38,16 @@ def examine_cores() -> Finding:
     figures = {"machine": machine, "available": own, "core_numbers": core_numbers(), "quota": quota}
     text = f"{own} of {machine} may be used" if own < machine else f"{own}"
     if quota is not None and quota < own:
+        text = f"{text}, for the time of {quota:g}"
         cores = ",".join(map(str, core_numbers()[: max(1, int(quota))]))
-        cause = (
-            f"a container's quota is the time of {quota:g} cores, and {own} are in use: the kernel stops them whenever "
-            "the quota is used up, in the middle of a measurement"
-        )
-        diagnosis = Diagnosis(cause, f"taskset --cpu-list {cores} parallel-core compare")
-        return Finding("CPU cores", "doubtful", f"{text}, for the time of {quota:g}", diagnosis, figures)
-    if own == 1:
+        cause = f"a container's quota is the time of {quota:g} cores: the kernel stops {own} whenever it is used up"
+        command = f"taskset --cpu-list {cores} parallel-core compare"
+    elif own == 1:
         cause = "two devices on one core take turns: nothing can be seen to run at the same time"
         command = f"taskset --cpu-list 0-{machine - 1} parallel-core doctor" if machine > own else "lscpu"
-        return Finding("CPU cores", "doubtful", text, Diagnosis(cause, command), figures)
-    return Finding("CPU cores", "fine", text, None, figures)
+    else:
+        return Finding("CPU cores", "fine", text, None, figures)
+    return Finding("CPU cores", "doubtful", text, Diagnosis(cause, command), figures)
 
 
 def examine_load() -> Finding:
@@ -63,11 +58,9 @@ def examine_load() -> Finding:
     if watch.others_share is None:
         return Finding("other work", "absent", "the system does not count it", None, asdict(watch))
     text = f"others take {percent(watch.taken_share)} of the cores' time"
-    if not watch.is_disturbed:
-        return Finding("other work", "fine", text, None, asdict(watch))
     cause = "what others take is missing from every measurement: runs repeat more, and widen their intervals"
-    diagnosis = Diagnosis(cause, "top -b -n 1 -o %CPU | head -15")
-    return Finding("other work", "doubtful", text, diagnosis, asdict(watch))
+    diagnosis = Diagnosis(cause, "top -b -n 1 -o %CPU | head -15") if watch.is_disturbed else None
+    return Finding("other work", "doubtful" if diagnosis else "fine", text, diagnosis, asdict(watch))
 
 
 def examine_memory() -> Finding:
@@ -79,15 +72,14 @@ def examine_memory() -> Finding:
     return Finding("memory", "fine", f"{total}, {free} free", None, figures)
 
 
-def examine_data() -> Iterator[Finding]:
+def examine_data() -> Finding:
     """Report where Fashion-MNIST is and whether its checksums are right; nothing is downloaded."""
     name, directory = "Fashion-MNIST", dataset.find_fashion_mnist()
     figures = {"directory": directory and str(directory)}
     if directory is None:
         cause = "Fashion-MNIST is not on this machine: a training downloads it, or uses synthetic images if it cannot"
         diagnosis = Diagnosis(cause, f"{shlex.quote(sys.executable)} -c {shlex.quote(DOWNLOAD)}")
-        yield Finding(name, "absent", "not here", diagnosis, figures)
-        return
+        return Finding(name, "absent", "not here", diagnosis, figures)
     try:
         dataset.read_directory(directory)
     except dataset.DataError as error:
@@ -96,41 +88,38 @@ def examine_data() -> Iterator[Finding]:
             command = f"unset {dataset.VARIABLE}"
         elif directory == dataset.DEBIAN:
             command = "sudo apt-get install --reinstall dataset-fashion-mnist"
-        yield Finding(name, "broken", f"{directory}", Diagnosis(str(error), command), figures)
-    else:
-        yield Finding(name, "fine", f"real, from {directory}; all four checksums are right", None, figures)
+        return Finding(name, "broken", f"{directory}", Diagnosis(str(error), command), figures)
+    return Finding(name, "fine", f"real, from {directory}; all four checksums are right", None, figures)
 
 
 def examine_caches(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Report whether the user's cache and the folder for temporary files can be written to."""
     yield _examine_folder("cache", dataset.cache_directory(), "XDG_CACHE_HOME")
     try:
-        yield _examine_folder("temporary files", Path(tempfile.gettempdir()), "TMPDIR")
-    except FileNotFoundError as error:
-        folder = environment.get("TMPDIR", "/tmp")
-        cause = f"no folder for temporary files can be written to ({error.strerror})"
-        yield Finding("temporary files", "broken", folder, Diagnosis(cause, f"sudo chmod 1777 {folder}"))
+        folder = Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        folder = Path(environment.get("TMPDIR", "/tmp"))
+    yield _examine_folder("temporary files", folder, "TMPDIR")
 
 
 def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    figures: dict[str, str | int] = {"directory": str(folder)}
+    free = shutil.disk_usage(existing).free
+    figures = {"directory": str(folder), "free_bytes": free}
+    text = f"{folder}, {naturalsize(free, binary=True)} free"
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        cause = f"{existing} cannot be written to ({error.strerror}), and downloads cannot be kept"
-        return Finding(name, "broken", str(folder), Diagnosis(cause, f'export {variable}="$(mktemp -d)"'), figures)
-    figures["free_bytes"] = free = shutil.disk_usage(existing).free
-    size = f"{naturalsize(free, binary=True)} free"
+        cause = f"{existing} cannot be written to ({error.strerror})"
+        return Finding(name, "broken", text, Diagnosis(cause, f'export {variable}="$(mktemp -d)"'), figures)
     if free >= ENOUGH_BYTES:
-        return Finding(name, "fine", f"{folder}, {size}", None, figures)
-    diagnosis = Diagnosis(f"the disk of {folder} is nearly full ({size})", f"df -h {shlex.quote(str(existing))}")
-    return Finding(name, "doubtful", f"{folder}, {size}", diagnosis, figures)
+        return Finding(name, "fine", text, None, figures)
+    return Finding(name, "doubtful", text, Diagnosis(text, f"df -h {shlex.quote(str(existing))}"), figures)
 
 
-def examine_ports(environment: Mapping[str, str], torchrun_port: int = TORCHRUN_PORT) -> Iterator[Finding]:
-    """Report whether processes of a job could meet on loopback, whether torchrun's port is free, and if PORT is set."""
+def examine_ports(torchrun_port: int = TORCHRUN_PORT) -> Iterator[Finding]:
+    """Report whether processes of a job could meet on loopback, and whether torchrun's port is free."""
     try:
         free_port = _bind(0)
     except OSError as error:
@@ -143,18 +132,11 @@ def examine_ports(environment: Mapping[str, str], torchrun_port: int = TORCHRUN_
         _bind(torchrun_port)
         yield Finding(name, "fine", f"{torchrun_port} is free", None, figures)
     except OSError as error:
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         diagnosis = Diagnosis(
-            f"port {torchrun_port} {why}, which torchrun takes unless it is given another",
+            f"port {torchrun_port}, which torchrun takes by default, cannot be used ({error.strerror})",
             f"torchrun --master-port {free_port} --nproc-per-node 2 -m parallel_core run data-parallel --backend torch",
         )
-        yield Finding(name, "doubtful", f"{torchrun_port} {why}", diagnosis, figures)
-    if (value := environment.get(PS_LITE_PORT)) is not None:
-        cause = (
-            f"MXNet's ps-lite takes {PS_LITE_PORT}={value} for the port that each of its processes listens at, and two "
-            "on one machine cannot"
-        )
-        yield harmful_variable(PS_LITE_PORT, value, cause)
+        yield Finding(name, "doubtful", f"{torchrun_port} cannot be used", diagnosis, figures)
 
 
 def _bind(port: int) -> int:

@@ -7,26 +7,45 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 import backends
 import parallel_core
-from backends.host import available_cores
 from backends.installation.frameworks import Diagnosis, installation_of
 from backends.installation.kernels import CORE_TYPE
-from parallel_core.doctor.finding import Finding, FindingState, harmful_variable
+from backends.registry import installed_version
+from parallel_core.doctor.finding import Finding, FindingState
 from parallel_core.doctor.frameworks import Attempt
 
 BARE_PIP = re.compile(r"(^|&& )pip ")
 PACKAGE = "parallel-core"
 
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-PLACES = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+COUNTS, ANYTHING, NOTHING = r"\s*0*[1-9]\d*\s*(,\s*0*[1-9]\d*\s*)*", r"(?s:.*)", r"(?!)"
+VARIABLES: Mapping[Sequence[str], tuple[str, str, str]] = {
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"): (
+        COUNTS,
+        "the threads of each operator in other programs; parallel-core sets its own number",
+        "is not a number of threads, and every program chooses for itself",
+    ),
+    ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"): (
+        NOTHING,
+        "",
+        "binds threads to cores, and may bind those of two devices to the same",
+    ),
+    (CORE_TYPE,): (ANYTHING, "the kernels of every OpenBLAS, NumPy's too; parallel-core leaves it as it is", ""),
+    ("CUDA_LAUNCH_BLOCKING",): ("0", "kernels are queued", "makes programs on a GPU wait for every kernel"),
+    ("PORT",): (NOTHING, "", "is the port of every process of MXNet's ps-lite, and two on one machine cannot share it"),
+}
+"""What values do no harm, what they do, and what others do."""
 JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-BLOCKING = "CUDA_LAUNCH_BLOCKING"
+RANKS_EFFECT = (
+    "make this process one of a job, and `run` waits for the others: they belong there only while torchrun or "
+    "`parallel-core launch` runs"
+)
+ROLES_EFFECT = "make MXNet one process of a job: importing it may wait for the others, or fail"
 
 
 def examine_python() -> Iterator[Finding]:
@@ -59,76 +78,40 @@ def examine_packages() -> Iterator[Finding]:
     yield Finding(PACKAGE, "fine", f"{own_version} in {folder}", None, {"version": own_version, "path": folder})
     required = [Requirement(line) for line in requires(PACKAGE) or ()]
     base = [one for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
-    yield _compare("required packages", base)
-
-
-def _compare(name: str, required: Sequence[Requirement]) -> Finding:
-    installed = {one.name: _version(one.name) for one in required}
-    missing = [one for one in required if installed[one.name] is None]
-    wrong = [one for one in required if (have := installed[one.name]) and not one.specifier.contains(have, True)]
-    if not missing and not wrong:
-        return Finding(name, "fine", f"{len(installed)}, in versions that can be used", None, installed)
-    text = ", ".join(
-        [f"{one.name} is not installed" for one in missing]
-        + [f"{one.name} {installed[one.name]} is not {one.specifier}" for one in wrong]
-    )
+    installed = {one.name: installed_version(one.name) for one in base}
+    wrong = [one for one in base if (have := installed[one.name]) is None or not one.specifier.contains(have, True)]
+    name = "required packages"
+    if not wrong:
+        yield Finding(name, "fine", f"{len(installed)}, in versions that can be used", None, installed)
+        return
+    text = ", ".join(f"{one.name} {installed[one.name] or 'is not installed'}" for one in wrong)
     # Without its marker.
-    needed = " ".join(shlex.quote(str(one).partition(";")[0].strip()) for one in (*missing, *wrong))
-    cause = f"{PACKAGE} requires other versions: {text}" if wrong else text
-    diagnosis = Diagnosis(cause, f"pip install {needed}")
-    return Finding(name, "broken", text, diagnosis, installed)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    needed = " ".join(shlex.quote(str(one).partition(";")[0].strip()) for one in wrong)
+    diagnosis = Diagnosis(f"{PACKAGE} requires {needed}", f"pip install {needed}")
+    yield Finding(name, "broken", text, diagnosis, installed)
 
 
 def examine_settings(environment: Mapping[str, str], attempts: Sequence[Attempt]) -> Iterator[Finding]:
     """Report what every variable that is set does, and how to unset those that do harm."""
-    yield from _threads(environment)
+    for names, (harmless, effect, harm) in VARIABLES.items():
+        for name in filter(environment.__contains__, names):
+            value = environment[name]
+            if re.fullmatch(harmless, value, re.ASCII):
+                yield Finding(name, "fine", f"{value}: {effect}", None, {"value": value})
+            else:
+                yield _harmful(name, value, f"{name}={value} {harm}")
     installed = {attempt.name for attempt in attempts if attempt.probes}
     for framework in backends.names():
         yield from _variables_of(framework, framework in installed, environment)
-    if environment.keys() & {"RANK", "WORLD_SIZE"}:
-        effect = (
-            "make this process one of a job, and `run` waits for the others: they belong there only while torchrun or "
-            "`parallel-core launch` runs"
-        )
-        yield _job([name for name in JOB if name in environment], environment, effect)
+    ranks = [name for name in JOB if name in environment] if environment.keys() & {*JOB[:2]} else []
     roles = sorted(name for name in environment if name.startswith(("DMLC_", "PS_")))
-    role = {"DMLC_ROLE": environment.get("DMLC_ROLE", "")}
-    if roles and not installation_of("mxnet").harmful_variables(role):
-        effect = "make MXNet one process of a job: importing it may wait for the others, or fail"
-        yield _job(roles, environment, effect)
-    if CORE_TYPE in environment:
-        text = f"{environment[CORE_TYPE]}: the kernels of every OpenBLAS, NumPy's too; parallel-core leaves it as it is"
-        yield Finding(CORE_TYPE, "fine", text, None, {"value": environment[CORE_TYPE]})
-    if environment.get(BLOCKING, "0") != "0":
-        cause = f"with {BLOCKING} every kernel is waited for: programs on a GPU lose all asynchrony"
-        yield harmful_variable(BLOCKING, environment[BLOCKING], cause)
-
-
-def _threads(environment: Mapping[str, str]) -> Iterator[Finding]:
-    for name in filter(environment.__contains__, THREADS):
-        value = environment[name]
-        if all(part.strip().isdigit() and int(part) > 0 for part in value.split(",")):
-            text = f"{value}: the threads of each operator in other programs; parallel-core sets its own number"
-            yield Finding(name, "fine", text, None, {"value": value})
-        else:
-            cause = f"{name}={value} is not a number of threads, and every program chooses for itself"
-            yield harmful_variable(name, value, cause)
-    if THREADS[0] not in environment:
-        text = (
-            f"unset: by default MXNet would take half of the {available_cores()} cores for each operator, PyTorch all; "
-            "parallel-core sets its own number"
-        )
-        yield Finding(THREADS[0], "fine", text, None, {"value": None})
-    for name in filter(environment.__contains__, PLACES):
-        cause = f"{name}={environment[name]} binds threads to cores, and may bind those of two devices to the same"
-        yield harmful_variable(name, environment[name], cause)
+    if installation_of("mxnet").harmful_variables({"DMLC_ROLE": environment.get("DMLC_ROLE", "")}):
+        roles = []
+    for names, effect in ((ranks, RANKS_EFFECT), (roles, ROLES_EFFECT)):
+        if names:
+            values = " ".join(f"{name}={environment[name]}" for name in names)
+            diagnosis = Diagnosis(f"{values} {effect}", f"unset {' '.join(names)}")
+            yield Finding(names[0], "doubtful", values, diagnosis, {"value": values})
 
 
 def _variables_of(framework: str, is_installed: bool, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -144,10 +127,8 @@ def _variables_of(framework: str, is_installed: bool, environment: Mapping[str, 
             yield Finding(name, "fine", f"{value}: {declared.known_variables[name]}", None, {"value": value})
         elif name.startswith(declared.prefixes):
             cause = f"{framework} reads {name} when it is imported, and measurements here may change"
-            yield harmful_variable(name, value, cause)
+            yield _harmful(name, value, cause)
 
 
-def _job(names: Sequence[str], environment: Mapping[str, str], effect: str) -> Finding:
-    values = " ".join(f"{name}={environment[name]}" for name in names)
-    diagnosis = Diagnosis(f"{values} {effect}", f"unset {' '.join(names)}")
-    return Finding(names[0], "doubtful", values, diagnosis, {"value": values})
+def _harmful(name: str, value: str, cause: str) -> Finding:
+    return Finding(name, "doubtful", value, Diagnosis(cause, f"unset {name}"), {"value": value})

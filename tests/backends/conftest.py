@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import backends
-from backends import Backend
+from backends import Backend, BackendError
 from tests.conftest import reason_against
 
 
@@ -37,5 +37,21 @@ def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..
             patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
             chosen = variants if engine == "async" else ()
             return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda
+
+    return load
+
+
+@pytest.fixture
+def on_gpus(engine: str) -> Callable[..., Backend]:
+    """Load a framework for devices, by name or number, with variants; skip if there is no such GPU or variant."""
+
+    def load(framework: str, devices: str | int, *variants: str) -> Backend:
+        if variants and engine == "sync":
+            pytest.skip("its variants are none")
+        try:
+            kind = "gpu" if isinstance(devices, int) else "auto"
+            return backends.load(framework, devices, kind, engine, 1, variants=variants)
+        except BackendError as error:
+            pytest.skip(str(error))
 
     return load

@@ -1,7 +1,6 @@
 """Installation failures are recognised by their messages: produced here if that can be done, else recorded."""
 
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
 
 import pytest
 from hypothesis import given
@@ -157,12 +156,7 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
     monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str, begins: str | None, command: str
 ) -> None:
-    def version(name: str) -> str:
-        if (installed := {"jax": jax, "numpy": numpy}[name]) is None:
-            raise PackageNotFoundError(name)
-        return installed
-
-    monkeypatch.setattr("backends.jax.installation.version", version)
+    monkeypatch.setattr("backends.jax.installed_version", {"jax": jax, "numpy": numpy}.get)
     found = installation_of("jax").installed()
     assert (found and found.cause.startswith(begins or "")) == (begins and True)
     assert command in (found.command if found else "")
@@ -191,7 +185,7 @@ def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: p
 def test_frameworks_that_take_different_numpys_need_an_environment_each(
     monkeypatch: pytest.MonkeyPatch, framework: str, numpy: str, other: str, needs: str | None
 ) -> None:
-    monkeypatch.setattr("backends.installation.frameworks.version", lambda _: numpy)
+    monkeypatch.setattr("backends.installation.frameworks.installed_version", lambda _: numpy)
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
     said = diagnose_absence(framework, (3, 11, 2))
     folder = "" if needs is None else f"python3 -m venv {framework}-alone && {framework}-alone/bin/"

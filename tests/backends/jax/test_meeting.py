@@ -59,7 +59,7 @@ def test_keys_are_passed_on_until_all_are_done() -> None:
     assert [set(one.result()) for one in meeting_of(3, program, free_port(HERE))] == [names] * 3
 
 
-@pytest.mark.parametrize("greeting", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\1x", b"\0\0\0\0017"])
+@pytest.mark.parametrize("greeting", [b"", b"GET / HTTP/1.1\r\n\r\n", b"7\n", b"[]\n"])
 def test_who_is_none_of_the_ranks_is_sent_away(greeting: bytes) -> None:
     """One that says nothing, one that speaks another language, and one whose rank there is not."""
     port = free_port(HERE)

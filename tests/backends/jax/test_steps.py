@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import backends
-from backends import Array, Backend, BackendError, ComputationError
+from backends import Array, Backend, ComputationError
 from backends.arrays import tree_leaves
 from backends.jax import profiler
 from backends.profiling import case_text, read_trace, run_profiler
@@ -253,9 +253,3 @@ def test_a_step_s_span_has_the_names_of_its_functions(load: Load, tmp_path: Path
     assert [span.device for span in steps] == ["cpu:1"] * 2
     # By the last of its launches.
     assert [span.launched for span in steps] == [call.start for call in named(found, "launch sgd_while_finite")]
-
-
-def test_the_synchronous_engine_has_no_steps(require: Callable[[str], None]) -> None:
-    require("jax")
-    with pytest.raises(BackendError, match="jax's sync engine queues nothing"):
-        backends.load("jax", 1, "cpu", "sync", 1, variants=["step-compiled"])

@@ -1,6 +1,7 @@
 """MXNet's traps, each in a process of its own, with the evidence of MXNet's own profiler or of the order of events."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,13 @@ from typing import Any
 import pytest
 
 from backends.host import available_cores
-from tests.conftest import RunPython
+from tests.backends.mxnet.conftest import InMXNet
 
+STEPS_OF_ALL_DEVICES = 5 * 2
 TRAIN_ON_TWO_DEVICES = """
-import sys
-import numpy as np
-import backends
 from parallel_core.training.lenet import loss_and_gradients
 from parallel_core.training.step import get_params
 
-backend = backends.load("mxnet", 2, "cpu", "async", 1)
-import mxnet
 images = np.random.default_rng(0).random((256, 1, 28, 28), dtype=np.float32)
 params = [get_params(backend, device) for device in backend.devices]
 shards = zip(
@@ -33,7 +30,7 @@ def step():
 
 step()
 backend.waitall()
-mxnet.profiler.set_config(filename=sys.argv[1], profile_imperative=True)
+mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
 mxnet.profiler.set_state("run")
 kept = [step() for _ in range(5)]
 backend.waitall()
@@ -42,164 +39,215 @@ mxnet.profiler.dump()
 """
 
 
-@pytest.fixture(autouse=True)
-def _mxnet_is_installed(require: Callable[[str], None]) -> None:
-    require("mxnet")
-
-
-def convolutions(trace: list[dict[str, Any]]) -> dict[int, list[tuple[float, float]]]:
-    """Collect the spans of convolutions by process row, which is a device."""
-    begun: dict[tuple[int, int], float] = {}
-    spans: dict[int, list[tuple[float, float]]] = {}
-    for event in trace:
-        if event.get("name") != "Convolution":
-            continue
-        row, track = event["pid"], event["tid"]
-        if event["ph"] == "B":
-            begun[row, track] = event["ts"]
-        elif event["ph"] == "E":
-            spans.setdefault(row, []).append((begun.pop((row, track)), event["ts"]))
-    return spans
-
-
-def test_operators_with_scratch_memory_run_on_two_devices_at_once(run_python: RunPython, tmp_path: Path) -> None:
-    # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
-    path = tmp_path / "trace.json"
-    run_python(TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path))))
-    first, second = convolutions(json.loads(path.read_text())["traceEvents"]).values()
-    overlaps = [min(end, other_end) - max(start, other) for start, end in first for other, other_end in second]
-    assert max(overlaps) > 0
-
-
 QUEUE_HEAVY_PRODUCTS = """
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 2, "cpu", "async", 1)
-import mxnet
 first, second = backend.devices
 heavy, other = (backend.asarray(np.full((1000, 1000), 1e-3, dtype=np.float32), device) for device in backend.devices)
-small = backend.asarray(np.ones((50, 50), dtype=np.float32), first)
+small = ones(50, 50)
 backend.wait(backend.copy_to(small, second))
 mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
 mxnet.profiler.set_state("run")
 kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
-WORK
+backend.wait(backend.copy_to(small, second))
+backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
 mxnet.profiler.set_state("stop")
 backend.waitall()
 mxnet.profiler.dump()
 """
 
 
-# MXNet's own copy would stand in the source's queue, and its wait for the product in that of cpu(0): either would end
-# after the twenty products.
-COPY_AND_TWO_PRODUCTS = """
-backend.wait(backend.copy_to(small, second))
-backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
+Events = list[dict[str, Any]]
+ProfileOf = Callable[..., Events]
+
+
+@pytest.fixture
+def profile_of(in_mxnet: InMXNet, tmp_path: Path) -> ProfileOf:
+    """Run a program with variants; return the events of its profile that began or ended."""
+
+    def profile(program: str, *variants: str) -> Events:
+        path = tmp_path / "trace.json"
+        in_mxnet(program.replace("TRACE", str(path)), devices=2, variants=variants)
+        return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
+
+    return profile
+
+
+def overlap_of_convolutions(events: Events) -> float:
+    """Return for how long at most a convolution on one of the two devices overlapped one on the other."""
+    begun: dict[tuple[int, int], float] = {}
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for event in events:
+        if event["name"] == "Convolution":
+            thread = event["pid"], event["tid"]
+            if event["ph"] == "B":
+                begun[thread] = event["ts"]
+            else:
+                spans.setdefault(event["pid"], []).append((begun.pop(thread), event["ts"]))
+    first, second = spans.values()
+    assert len(first) == len(second) == 10
+    return max(min(end, until) - max(start, since) for start, end in first for since, until in second)
+
+
+def backward_operators(events: Events) -> Counter[str]:
+    """Count the operators of backward passes, in bulk and by themselves."""
+    begun = [str(event["name"]) for event in events if event["ph"] == "B"]
+    return Counter(name.partition("_backward")[1] or name for name in begun if "_backward" in name or "Bulk" in name)
+
+
+@pytest.mark.parametrize("variant", ["temporary-space-high", "temporary-space-low"])
+def test_devices_take_turns_only_where_scratch_memory_is_scarce(profile_of: ProfileOf, variant: str) -> None:
+    events = profile_of(TRAIN_ON_TWO_DEVICES, variant)
+    # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
+    assert (overlap_of_convolutions(events) > 0) == (variant == "temporary-space-high")
+    # Not in bulk: that is another setting.
+    operators = backward_operators(events)
+    assert operators["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
+    assert operators["ImperativeBulk"] == 0
+
+
+def test_bulk_execution_makes_few_operators_of_a_backward_pass(profile_of: ProfileOf) -> None:
+    # Up to 15 in each: no gradient of a bulk is ready before the last one is.
+    found = backward_operators(profile_of(TRAIN_ON_TWO_DEVICES, "bulk-on"))
+    assert found == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
+
+
+@pytest.mark.parametrize(
+    ("variant", "fewest", "most"), [("copy-on-own-queue", 2, 21), ("copy-on-compute-queue", 22, 22)]
+)
+def test_waiting_for_one_device_is_not_waiting_behind_another(
+    profile_of: ProfileOf, variant: str, fewest: int, most: int
+) -> None:
+    # MXNet's own copy stands in the source's queue, and its wait for the product would in that of cpu(0): either would
+    # end after the twenty products.
+    events = profile_of(QUEUE_HEAVY_PRODUCTS, variant)
+    assert fewest <= sum(event["name"] == "_np_dot" and event["ph"] == "E" for event in events) <= most
+
+
+THREADS_OF_A_BIG_OPERATOR = """
+backend.wait(backend.launch(backend.ops.add, ones(4, 4), 1.0))
+before = len(os.listdir("/proc/self/task"))
+backend.wait(backend.launch(backend.ops.relu, ones(2000, 2000)))
+print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
-def test_waiting_for_one_device_is_not_waiting_behind_another(run_python: RunPython, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    run_python(QUEUE_HEAVY_PRODUCTS.replace("TRACE", str(path)).replace("WORK", COPY_AND_TWO_PRODUCTS))
-    trace = json.loads(path.read_text())["traceEvents"]
-    done = sum(event.get("name") == "_np_dot" and event["ph"] == "E" for event in trace)
-    assert 2 <= done < 2 + 20
-
-
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_device_s_operators_use_its_share_of_cores(run_python: RunPython, threads: int) -> None:
+def test_a_device_s_operators_use_its_share_of_cores(in_mxnet: InMXNet, threads: int) -> None:
     # OpenMP starts its team at the first parallel region: one thread fewer than it may use.
-    done = run_python(
-        f"""
-import os
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 1, "cpu", "async", {threads})
-x = backend.asarray(np.ones((4, 4), dtype=np.float32), backend.devices[0])
-backend.wait(backend.launch(backend.ops.add, x, 1.0))
-before = len(os.listdir("/proc/self/task"))
-big = backend.asarray(np.ones((2000, 2000), dtype=np.float32), backend.devices[0])
-backend.wait(backend.launch(backend.ops.relu, big))
-print(len(os.listdir("/proc/self/task")) - before)
-""",
-        OMP_NUM_THREADS="7",
-    )
-    assert int(done.stdout) == threads - 1
+    assert int(in_mxnet(THREADS_OF_A_BIG_OPERATOR, threads=threads, OMP_NUM_THREADS="7").stdout) == threads - 1
 
 
-@pytest.mark.parametrize(("engine", "dispatched"), [("async", True), ("sync", False)])
-def test_the_engine_is_the_one_that_was_asked_for(run_python: RunPython, engine: str, dispatched: bool) -> None:
-    done = run_python(
-        f"""
-import threading
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 2, "cpu", "{engine}", 1)
-x = backend.asarray(np.ones((1000, 1000), dtype=np.float32), backend.devices[0])
-order = []
+WAIT_IN_A_THREAD = """
+x, order = ones(1000, 1000), []
 made = [backend.launch(backend.ops.matmul, x, x) for _ in range(20)]
-threading.Thread(target=lambda: (backend.wait(made[-1]), order.append("computed"))).start()
+waiting = threading.Thread(target=lambda: (backend.wait(made[-1]), order.append("computed")))
+waiting.start()
 order.append("dispatched")
-backend.waitall()
-while len(order) < 2:
-    pass
+waiting.join()
 print(*order)
-""",
-        MXNET_ENGINE_TYPE="ThreadedEngine",
-    )
+"""
+
+
+@pytest.mark.parametrize("engine", ["async", "sync"])
+def test_the_engine_is_the_one_that_was_asked_for(in_mxnet: InMXNet, engine: str) -> None:
+    done = in_mxnet(WAIT_IN_A_THREAD, engine=engine, MXNET_ENGINE_TYPE="ThreadedEngine")
     # The naive engine has computed before anyone can wait, so only the asynchronous one has a sure order.
-    assert not dispatched or done.stdout.split() == ["dispatched", "computed"]
+    assert engine == "sync" or done.stdout.split() == ["dispatched", "computed"]
     assert ("NaiveEngine" in done.stderr) == (engine == "sync")
 
 
 ISSUE_FOR_EACH_DEVICE = """
-import os
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", {devices}, "cpu", "async", 1)
-before = os.sched_getaffinity(0)
+before, count = os.sched_getaffinity(0), len(backend.devices)
 
 def where(value):
     found.append(os.sched_getaffinity(0))
     return value
 
-for parameters, expected in (((np.ones(1), np.ones(1)), {cores}), (np.ones(1), [before] * {devices})):
+expected = list(backend.cores) if count == {available} else [before] * count
+for parameters, expected in (((np.ones(1), np.ones(1)), expected), (np.ones(1), [before] * count)):
     found = []
     for device in backend.devices:
         backend.launch(where, backend.asarray(parameters, device))
     assert found == expected, (found, expected)
 try:
-    backend.launch(lambda value: value[2], backend.asarray((np.ones(1),), backend.devices[0]))
+    backend.launch(lambda value: value[2], (ones(1),))
 except backends.BackendError:
     assert os.sched_getaffinity(0) == before
 """
+SEVERAL_CORES = pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
 
 
-@pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
-@pytest.mark.parametrize(
-    ("devices", "cores"), [(available_cores(), "list(backend.cores)"), (available_cores() - 1, "[before] * {devices}")]
-)
-def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(
-    run_python: RunPython, devices: int, cores: str
-) -> None:
-    run_python(ISSUE_FOR_EACH_DEVICE.format(devices=devices, cores=cores.format(devices=devices)))
+@SEVERAL_CORES
+@pytest.mark.parametrize("devices", [available_cores(), available_cores() - 1])
+def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(in_mxnet: InMXNet, devices: int) -> None:
+    in_mxnet(ISSUE_FOR_EACH_DEVICE.format(available=available_cores()), devices=devices)
 
 
-FAILING = """
-import numpy as np, backends
-backend = backends.load("mxnet", 1, "cpu", "async", 1)
-x = backend.asarray(np.ones((4, 4), np.float32), backend.devices[0])
-def invert(matrix):
-    import mxnet
-    return mxnet.np.linalg.inv(matrix)
-backend.launch(invert, x)
+LOAD_AGAIN = """
+for loaded in (backend, backends.load("mxnet", {second}, "cpu", "async", 1)):
+    found = {{}}
+    for device in loaded.devices:
+        x = loaded.asarray(np.ones(1, dtype=np.float32), device)
+        push(lambda device=device: found.update({{device: os.sched_getaffinity(0)}}), x.ctx, [x])
+    loaded.waitall()
+    assert [found[device] for device in loaded.devices] == list(loaded.cores), (found, loaded.cores)
 """
 
 
-def test_a_failure_that_nobody_waited_for_is_not_raised_at_exit(run_python: RunPython) -> None:
-    done = run_python(FAILING)
-    assert done.stderr == ""
+@SEVERAL_CORES
+@pytest.mark.parametrize(("first", "second"), [(available_cores() + 1, 2), (2, available_cores() + 1)])
+def test_the_cores_are_those_of_the_workers_that_run(in_mxnet: InMXNet, first: int, second: int) -> None:
+    in_mxnet(LOAD_AGAIN.format(second=second), devices=first)
+
+
+MEET = """
+met, meeting = [], threading.Barrier(2)
+def meet():
+    try:
+        met.append(meeting.wait({patience}))
+    except threading.BrokenBarrierError:
+        met.append("alone")
+for x in (ones(1), ones(1)):
+    push(meet, x.ctx, [x])
+backend.waitall()
+print(*sorted(met))
+"""
+
+
+@pytest.mark.parametrize(("workers", "patience", "told"), [(2, 20, "0 1\n"), (1, 0.2, "alone alone\n")])
+def test_workers_of_a_device_run_at_once(in_mxnet: InMXNet, workers: int, patience: float, told: str) -> None:
+    assert in_mxnet(MEET.format(patience=patience), workers=workers).stdout == told
+
+
+def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(in_mxnet: InMXNet) -> None:
+    code = """
+print(*backend.variants, backend.settings["MXNET_CPU_TEMP_COPY"], backend.settings["MXNET_EXEC_BULK_EXEC_TRAIN"])
+try:
+    backends.load("mxnet")
+except backends.BackendError as error:
+    print(error)
+"""
+    variants = ("temporary-space-low", "bulk-on", "copy-on-own-queue")
+    told, error = in_mxnet(code, variants=variants).stdout.splitlines()
+    assert told == "bulk-on temporary-space-low 4 1"
+    assert "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh process" in error
+
+
+IN_ANOTHER_THREAD = """
+first, second = backend.devices
+found = []
+
+def work():
+    for shape in ((0, 3), (), (2, 0, 4)):
+        x = backend.launch(backend.ops.add, backend.copy_to(ones(*shape), second), 1.0)
+        _, gradients = backend.launch(backend.ops.value_and_grad(lambda p: backend.ops.total(p[0])), (x,))
+        found.append(backend.to_numpy(gradients)[0].shape == shape)
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join(60)
+assert found == [True] * 3, found
+"""
+
+
+def test_other_threads_know_numpy_s_shapes(in_mxnet: InMXNet) -> None:
+    in_mxnet(IN_ANOTHER_THREAD, devices=2)

@@ -28,13 +28,14 @@ def loaded(backend: Backend, value: float, device: int = 0) -> Array:
     return backend.asarray(np.full(4, value, np.float32), backend.devices[device])
 
 
-def keep_busy(backend: Backend, device: int) -> None:
-    """Occupy what copies to a device, for some milliseconds."""
+def keep_busy(backend: Backend, device: int) -> Array:
+    """Occupy the first device, and what copies from it to another one, for some milliseconds; return what it gives."""
     x = np.full((300, 300), 1 / 300, np.float32)
     busy = product = backend.asarray(x, backend.devices[0])
     for _ in range(10):
         product = backend.launch(backend.ops.matmul, product, busy)
     backend.copy_to(product, backend.devices[device])
+    return product
 
 
 def values_of(backend: Backend, x: Array) -> set[float]:
@@ -44,19 +45,23 @@ def values_of(backend: Backend, x: Array) -> set[float]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("how", ["out", "allreduce", "sgd"])
-def test_a_copy_by_any_name_is_of_what_was_there_before(backend: Backend, name: str, how: str) -> None:
-    x, other = loaded(backend, 5), loaded(backend, 7, 1)
+def test_who_reads_by_any_name_reads_what_was_there_before(backend: Backend, name: str, how: str) -> None:
+    x, other, ops = loaded(backend, 5), loaded(backend, 7, 1), backend.ops
     named = NAMES[name](backend, x)
-    keep_busy(backend, 2)
-    copy = backend.copy_to(named, backend.devices[2])
+    late = backend.launch(lambda y: ops.multiply(ops.total(y), 0.0), keep_busy(backend, 2))
+
+    def read(y: Array, zero: Array) -> Array:
+        return ops.add(ops.concatenate(y) if isinstance(y, tuple) else y, zero)
+
+    readers = [backend.copy_to(named, backend.devices[2]), backend.launch(read, named, late)]
     if how == "out":
         expected, after = 7, backend.copy_to(other, backend.devices[0], out=x)
     elif how == "allreduce":
         expected, after = 12, backend.allreduce([x, other])[0]
     else:
-        expected, after = 4, backend.launch(backend.ops.sgd, (x,), (loaded(backend, 1),), 1.0)[0]
+        expected, after = 4, backend.launch(ops.sgd, (x,), (loaded(backend, 1),), 1.0)[0]
     assert values_of(backend, after) == {expected}
-    assert values_of(backend, copy) == {5}
+    assert [values_of(backend, reader) for reader in readers] == [{5}, {5}]
 
 
 @pytest.mark.parametrize("name", ["a part", "a part, counted from the end", "a part, flattened"])

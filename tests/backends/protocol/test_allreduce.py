@@ -9,26 +9,6 @@ from hypothesis import strategies as st
 
 from backends import Backend, BackendError, ComputationError
 
-arrays = st.tuples(
-    st.sampled_from(["float32", "float64", "int32", "int64"]),
-    st.lists(st.integers(0, 9), min_size=0, max_size=3),
-    st.integers(1, 3),
-    st.integers(0, 2**32 - 1),
-)
-
-
-@given(drawn=arrays)
-def test_every_device_gets_numpy_s_sum(backend: Backend, drawn: tuple[str, list[int], int, int]) -> None:
-    dtype, shape, count, seed = drawn
-    generator = np.random.default_rng(seed)
-    terms = [np.asarray(generator.uniform(-100, 100, shape)).astype(dtype) for _ in range(count)]
-    devices = backend.devices[:count]
-    sums = backend.allreduce([backend.asarray(x, device) for x, device in zip(terms, devices, strict=True)])
-    assert len(sums) == count
-    for found in map(backend.to_numpy, sums):
-        assert found.dtype == np.dtype(dtype)
-        np.testing.assert_allclose(found, np.sum(terms, axis=0).astype(dtype), rtol=1e-5, atol=1e-4)
-
 
 def test_the_book_s_bug_of_rebinding_list_items_stays_out(backend: Backend) -> None:
     mine = [backend.asarray(np.full((1, 2), i + 1, dtype=np.float32), d) for i, d in enumerate(backend.devices)]

@@ -65,9 +65,13 @@ def test_arrays_are_summed(
     backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray], count: int
 ) -> None:
     x = order(numbers(dtype, shape))
-    for total in backend.allreduce([backend.asarray((x, x), device) for device in backend.devices[:count]]):
-        for found in backend.to_numpy(total):
-            assert_same(found, (count * x).astype(dtype))
+    terms = [(x, np.asarray(k * x).astype(dtype)) for k in range(1, count + 1)]
+    loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=False)]
+    sums = backend.allreduce(loaded)
+    assert len(sums) == count
+    for own, multiples in map(backend.to_numpy, sums):
+        assert_same(own, (count * x).astype(dtype))
+        assert_same(multiples, (sum(range(count + 1)) * x).astype(dtype))
 
 
 @given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders)

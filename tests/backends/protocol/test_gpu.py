@@ -20,31 +20,18 @@ DEVICES = pytest.mark.parametrize("devices", ["gpu:0", "cpu:1,gpu:0", "gpu:0,cpu
 FRAMEWORKS = pytest.mark.parametrize("framework", ["mxnet", "torch"])
 
 
-@pytest.fixture
-def named(engine: str) -> Callable[[str, str], Backend]:
-    def load(framework: str, devices: str) -> Backend:
-        try:
-            return backends.load(framework, devices, "auto", engine, 1)
-        except BackendError as error:
-            pytest.skip(str(error))
-
-    return load
+OnGpus = Callable[..., Backend]
 
 
 @FRAMEWORKS
-def test_overlap_on_one_gpu_copies_to_the_host(named: Callable[[str, str], Backend], framework: str) -> None:
-    result = run_overlap(named(framework, "gpu:0"), size=1000, copies=1, rounds=2)
+def test_overlap_on_one_gpu_copies_to_the_host(on_gpus: OnGpus, framework: str) -> None:
+    result = run_overlap(on_gpus(framework, "gpu:0"), size=1000, copies=1, rounds=2)
     assert result.problems == ()
     assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency"}
 
 
-def test_copies_on_the_compute_stream_give_the_same(engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("its variants are none")
-    try:
-        backend = backends.load("torch", 1, "gpu", engine, 1, variants=["copy-on-compute-queue"])
-    except BackendError as error:
-        pytest.skip(str(error))
+def test_copies_on_the_compute_stream_give_the_same(on_gpus: OnGpus) -> None:
+    backend = on_gpus("torch", 1, "copy-on-compute-queue")
     (device,) = backend.devices
     x = np.full((2000, 2000), 1 / 2000, dtype=np.float32)
     y = loaded = backend.asarray(x, device)
@@ -58,9 +45,9 @@ def test_copies_on_the_compute_stream_give_the_same(engine: str) -> None:
 @DEVICES
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
 def test_a_copy_to_any_device_is_read_only_when_it_is_done(
-    named: Callable[[str, str], Backend], framework: str, devices: str, into: str
+    on_gpus: OnGpus, framework: str, devices: str, into: str
 ) -> None:
-    backend = named(framework, devices)
+    backend = on_gpus(framework, devices)
     x = np.full((1000, 1000), 1 / 1000, dtype=np.float32)
     for source in backend.devices:
         for there in (*backend.devices, HOST):
@@ -77,10 +64,8 @@ def test_a_copy_to_any_device_is_read_only_when_it_is_done(
 
 @FRAMEWORKS
 @DEVICES
-def test_memory_is_not_used_again_before_its_copies_are_done(
-    named: Callable[[str, str], Backend], framework: str, devices: str
-) -> None:
-    backend = named(framework, devices)
+def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, framework: str, devices: str) -> None:
+    backend = on_gpus(framework, devices)
     first, second = backend.devices[0], backend.devices[-1]
     copies = []
     for step in range(50):
@@ -94,10 +79,8 @@ def test_memory_is_not_used_again_before_its_copies_are_done(
 @FRAMEWORKS
 @DEVICES
 @pytest.mark.parametrize("length", [3, 10**6])
-def test_every_device_gets_the_sum(
-    named: Callable[[str, str], Backend], framework: str, devices: str, length: int
-) -> None:
-    backend = named(framework, devices)
+def test_every_device_gets_the_sum(on_gpus: OnGpus, framework: str, devices: str, length: int) -> None:
+    backend = on_gpus(framework, devices)
     terms = [np.full(length, k + 1, dtype=np.float32) for k in range(len(backend.devices))]
     xs = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
     for _ in range(3):
@@ -109,11 +92,9 @@ def test_every_device_gets_the_sum(
 
 @FRAMEWORKS
 @DEVICES
-def test_training_on_unlike_devices_gives_numpy_s_losses(
-    named: Callable[[str, str], Backend], framework: str, devices: str
-) -> None:
+def test_training_on_unlike_devices_gives_numpy_s_losses(on_gpus: OnGpus, framework: str, devices: str) -> None:
     data, chosen = synthetic("a test needs no more", train=300, test=50), Settings(1, 64)
-    backend = named(framework, devices)
+    backend = on_gpus(framework, devices)
     reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=1)
     found, expected = (
         next(train(one, [get_params(one, device) for device in one.devices], data, chosen)).losses
@@ -122,8 +103,8 @@ def test_training_on_unlike_devices_gives_numpy_s_losses(
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_two_streams_of_one_gpu_are_said(named: Callable[[str, str], Backend]) -> None:
-    engine = named("torch", "gpu:0/0,gpu:0/1").engine
+def test_two_streams_of_one_gpu_are_said(on_gpus: OnGpus) -> None:
+    engine = on_gpus("torch", "gpu:0/0,gpu:0/1").engine
     counted = backends.load("torch", 2, "auto", engine, 1)
     if len({device.index for device in counted.devices}) == 1:
         assert counted.scheduler.endswith("; gpu:0/0, gpu:0/1 are streams on one GPU, and share it")
@@ -131,49 +112,37 @@ def test_two_streams_of_one_gpu_are_said(named: Callable[[str, str], Backend]) -
 
 @FRAMEWORKS
 @pytest.mark.parametrize("label", [-1, 3])
-def test_a_label_of_no_class_leaves_the_gpu_to_others(
-    named: Callable[[str, str], Backend], framework: str, label: int
-) -> None:
+def test_a_label_of_no_class_leaves_the_gpu_to_others(on_gpus: OnGpus, framework: str, label: int) -> None:
     # On a GPU that is asked to read it, everything would fail from then on, whoever called.
-    backend = named(framework, "gpu:0")
+    backend = on_gpus(framework, "gpu:0")
     (device,) = backend.devices
     scores, labels = np.zeros((2, 3), np.float32), np.full(2, label, np.int32)
     with pytest.raises(BackendError):
         loaded = [backend.asarray(x, device) for x in (scores, labels)]
         backend.wait(backend.launch(backend.ops.cross_entropy, *loaded))
-    again = named(framework, "gpu:0")
+    again = on_gpus(framework, "gpu:0")
     loaded = [again.asarray(x, device) for x in (scores, 0 * labels)]
     loss = again.to_numpy(again.launch(again.ops.cross_entropy, *loaded))
     np.testing.assert_allclose(loss, 2 * np.log(3), rtol=1e-5)
 
 
-@pytest.mark.parametrize("variants", [(), ("tf32",)])
-def test_tensorfloat_is_off_unless_asked_for(variants: tuple[str, ...], engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("its variants are none")
-    try:
-        backend = backends.load("torch", 1, "gpu", engine, 1, variants=variants)
-    except BackendError as error:
-        pytest.skip(str(error))
+@pytest.mark.parametrize("variant", ["tf32-off", "tf32"])
+def test_tensorfloat_is_off_unless_asked_for(variant: str, on_gpus: OnGpus) -> None:
+    backend, is_on = on_gpus("torch", 1, variant), variant == "tf32"
     import torch
 
-    assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == bool(variants)
-    assert backend.settings["torch.backends.cuda.matmul.allow_tf32"] == str(bool(variants))
+    assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == is_on
+    assert backend.settings["torch.backends.cuda.matmul.allow_tf32"] == str(is_on)
 
 
 @pytest.mark.parametrize("devices", ["gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
-def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("its variants are none")
+def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus: OnGpus) -> None:
     # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch on.
     data, chosen = synthetic("a test needs no more", train=300, test=50), Settings(5, 64)
 
-    def losses(variants: tuple[str, ...]) -> list[tuple[float, ...]]:
-        try:
-            backend = backends.load("torch", devices, "gpu", engine, 1, variants=variants)
-        except BackendError as error:
-            pytest.skip(str(error))
+    def losses(*variants: str) -> list[tuple[float, ...]]:
+        backend = on_gpus("torch", devices, *variants)
         params = [get_params(backend, device) for device in backend.devices]
         return [epoch.losses for epoch in train(backend, params, data, chosen)]
 
-    np.testing.assert_allclose(losses(("graph-replay",)), losses(()), rtol=1e-4)
+    np.testing.assert_allclose(losses("graph-replay"), losses(), rtol=1e-4)

@@ -9,7 +9,6 @@ import pytest
 from backends import Array, Backend, BackendError, Ops
 
 ONES = np.ones((3, 3), dtype=np.float32)
-LENGTH = 6
 
 OWN: dict[str, Callable[[Ops, Array], Array]] = {
     "matmul": lambda ops, x: ops.matmul(x, x),
@@ -89,27 +88,6 @@ def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared
             np.testing.assert_array_equal(found, wanted)
     value, _ = backend.to_numpy(separate[0])
     np.testing.assert_array_equal(backend.to_numpy(made[0][0]), value)
-
-
-def test_what_was_launched_before_reads_the_old_contents_by_every_name(backend: Backend) -> None:
-    ops, device = backend.ops, backend.devices[0]
-    whole = backend.asarray(np.zeros(2 * LENGTH, dtype=np.float32), device)
-    busy = backend.asarray(np.full((400, 400), 1 / 400, dtype=np.float32), device)
-    for _ in range(5):
-        busy = backend.launch(ops.matmul, busy, busy)
-    late = backend.launch(lambda x: ops.multiply(ops.total(x), 0.0), busy)
-    halves = backend.launch(lambda x: ops.split(x, (LENGTH, LENGTH)), whole)
-    flat = backend.launch(ops.flatten, halves[1])
-    readers = [
-        backend.launch(lambda x, zero: ops.add(x, zero), value, late)
-        for value in (whole, halves[0], halves[-1], halves[1], halves[-2], flat)
-    ]
-    readers += [backend.launch(lambda both, zero: ops.add(ops.concatenate(both), zero), halves, late)]
-    copies = [backend.copy_to(x, backend.devices[1]) for x in (whole, halves[0], halves[-1], flat, halves)]
-    consume(backend, whole, (2 * LENGTH,))
-    for reader in [*readers, *copies]:
-        for found in leaves(backend.to_numpy(reader)):
-            np.testing.assert_array_equal(found, np.zeros_like(found))
 
 
 def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(backend: Backend) -> None:

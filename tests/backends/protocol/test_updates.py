@@ -13,6 +13,8 @@ from backends import Array, Backend, ComputationError
 tensors = st.tuples(st.sampled_from(["float32", "float64"]), st.lists(st.integers(1, 3), max_size=4).map(tuple))
 Tensor: TypeAlias = tuple[str, tuple[int, ...]]
 GUARD = np.ones(1, dtype=np.float32)
+GUARDED = pytest.mark.parametrize("guarded", [False, True])
+Parameters: TypeAlias = tuple[np.ndarray, ...]
 
 
 def uniform(drawn: Sequence[Tensor], seed: int) -> tuple[np.ndarray, ...]:
@@ -26,32 +28,32 @@ def assert_close(found: Array, expected: Sequence[np.ndarray]) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+def update(backend: Backend, guarded: bool, parameters: Parameters, gradients: Parameters) -> Parameters:
+    """Descend at the rate 0.5 by one of the two operations."""
+    p, g, guard = (backend.asarray(x, backend.devices[-1]) for x in (parameters, gradients, GUARD))
+    if not guarded:
+        return backend.to_numpy(backend.launch(backend.ops.sgd, p, g, 0.5))
+    updated, guard = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard))
+    assert (guard.dtype, guard.tolist()) == (np.float32, [1])
+    return updated
+
+
+@GUARDED
 @given(drawn=st.lists(tensors, min_size=1, max_size=5), seed=st.integers(0, 99))
 def test_parameters_keep_their_shapes_and_dtypes(
     backend: Backend, guarded: bool, drawn: list[Tensor], seed: int
 ) -> None:
     parameters, gradients = uniform(drawn, seed), uniform(drawn, seed + 1)
-    p, g, guard = (backend.asarray(x, backend.devices[1]) for x in (parameters, gradients, GUARD))
-    if guarded:
-        updated, guard = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard))
-        assert (guard.dtype, guard.tolist()) == (np.float32, [1])
-    else:
-        updated = backend.to_numpy(backend.launch(backend.ops.sgd, p, g, 0.5))
-    assert_close(updated, [np.asarray(a - b / 2, a.dtype) for a, b in zip(parameters, gradients, strict=True)])
+    expected = [np.asarray(a - b / 2, a.dtype) for a, b in zip(parameters, gradients, strict=True)]
+    assert_close(update(backend, guarded, parameters, gradients), expected)
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+@GUARDED
 @pytest.mark.parametrize("count", [1, 49, 50, 51, 59, 60, 61, 130])
 def test_any_number_of_parameters_is_updated(backend: Backend, guarded: bool, count: int) -> None:
     parameters = tuple(np.full((2, 3), k, dtype=np.float32) for k in range(count))
-    gradients = tuple(np.full((2, 3), 1, dtype=np.float32) for _ in range(count))
-    p, g, guard = (backend.asarray(x, backend.devices[0]) for x in (parameters, gradients, GUARD))
-    if guarded:
-        result = backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard)[0]
-    else:
-        result = backend.launch(backend.ops.sgd, p, g, 0.5)
-    assert_close(backend.to_numpy(result), [parameter - np.float32(0.5) for parameter in parameters])
+    found = update(backend, guarded, parameters, (np.ones((2, 3), np.float32),) * count)
+    assert_close(found, [parameter - np.float32(0.5) for parameter in parameters])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -92,7 +94,7 @@ def test_a_rate_is_a_number_of_python_s_or_numpy_s(backend: Backend, rate: float
     assert_close(backend.to_numpy(result), [np.asarray(x - float(rate), x.dtype) for x in ones])
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+@GUARDED
 @given(own=tensors, other=tensors, before=st.lists(tensors, max_size=2), after=st.lists(tensors, max_size=2))
 def test_a_gradient_of_another_shape_or_dtype_is_an_error(
     load: Callable[[int], Backend], guarded: bool, own: Tensor, other: Tensor, before: list[Tensor], after: list[Tensor]
@@ -101,7 +103,7 @@ def test_a_gradient_of_another_shape_or_dtype_is_an_error(
     refuse(load(1), guarded, uniform([*before, own, *after], 1), uniform([*before, other, *after], 2))
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+@GUARDED
 @given(drawn=st.lists(tensors, min_size=1, max_size=3), given_count=st.integers(0, 4))
 def test_gradients_of_another_number_are_an_error(
     load: Callable[[int], Backend], guarded: bool, drawn: list[Tensor], given_count: int
@@ -110,18 +112,12 @@ def test_gradients_of_another_number_are_an_error(
     refuse(load(1), guarded, uniform(drawn, 1), uniform([*drawn, *drawn, *drawn, *drawn][:given_count], 2))
 
 
-def refuse(
-    backend: Backend, guarded: bool, parameters: tuple[np.ndarray, ...], gradients: tuple[np.ndarray, ...]
-) -> None:
-    p, g, guard = (backend.asarray(x, backend.devices[0]) for x in (parameters, gradients, GUARD))
+def refuse(backend: Backend, guarded: bool, parameters: Parameters, gradients: Parameters) -> None:
     with pytest.raises(ComputationError, match=backend.name):
-        if guarded:
-            backend.wait(backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard))
-        else:
-            backend.wait(backend.launch(backend.ops.sgd, p, g, 0.5))
+        update(backend, guarded, parameters, gradients)
 
 
-@pytest.mark.parametrize("guarded", [False, True])
+@GUARDED
 def test_updates_may_be_made_within_a_launched_function(backend: Backend, guarded: bool) -> None:
     ops, device = backend.ops, backend.devices[1]
 

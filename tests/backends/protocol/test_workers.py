@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 import backends
 from backends import Backend, BackendError
+from backends.conformance import Limits, search
 from backends.host import available_cores
 from parallel_core.command_line import cli
 from parallel_core.comparison.cells import Cell
@@ -40,84 +42,29 @@ def test_waiting_for_all_is_waiting_for_both_workers(two_workers: Backend) -> No
     assert done.is_set()
 
 
-RANDOM_PROGRAMS = """
-import numpy as np
-import backends
-
-backend = backends.load("{name}", 2, "cpu", "async", 1, 2)
-ops, devices = backend.ops, backend.devices
-assert backend.workers_per_device == 2
-
-def run(seed):
-    draw = np.random.default_rng(seed)
-    wanted = [draw.standard_normal((40, 40), dtype=np.float32) / 7 for _ in range(8)]
-    places = [k % 2 for k in range(8)]
-    found = [backend.asarray(x, devices[place]) for x, place in zip(wanted, places)]
-    read = []
-    for _ in range(120):
-        what = draw.choice(["matmul", "add", "copy", "overwrite", "sgd", "allreduce"])
-        i = int(draw.integers(8))
-        j = int(draw.choice([k for k in range(8) if places[k] == places[i] and k != i]))
-        other = int(draw.choice([k for k in range(8) if places[k] != places[i]]))
-        if what == "matmul":
-            found[i], wanted[i] = backend.launch(ops.matmul, found[i], found[j]), wanted[i] @ wanted[j]
-        elif what == "add":
-            read.append((backend.launch(ops.add, found[i], found[j]), wanted[i] + wanted[j]))
-        elif what == "copy":
-            read.append((backend.copy_to(found[i], devices[1 - places[i]]), wanted[i]))
-        elif what == "overwrite":
-            found[i], wanted[i] = backend.copy_to(found[other], devices[places[i]], out=found[i]), wanted[other]
-        elif what == "sgd":
-            found[i] = backend.launch(ops.sgd, (found[i],), (found[j],), 0.5)[0]
-            wanted[i] = wanted[i] - 0.5 * wanted[j]
-        else:
-            total = wanted[i] + wanted[other]
-            found[i], found[other] = backend.allreduce([found[i], found[other]])
-            wanted[i] = wanted[other] = total
-    backend.waitall()
-    for value, expected in (*read, *zip(found, wanted)):
-        np.testing.assert_allclose(backend.to_numpy(value), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
-
-for seed in range(8):
-    run(seed)
-print("the same")
-"""
+def load_with(name: str, workers: int, variants: list[str], devices: int) -> Backend:
+    return backends.load(name, devices, "cpu", "async", 1, workers, variants)
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_random_programs_give_numpy_s_numbers(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
-    require(name)
-    assert run_python(RANDOM_PROGRAMS.format(name=name)).stdout == "the same\n"
-
-
-MEET_IN_MXNET = """
-import threading
-import numpy as np
-import backends
-
-backend = backends.load("mxnet", 1, "cpu", "async", 1, {workers})
-from backends.mxnet.sharded_sum import push
-first, second = (backend.asarray(np.ones(1, dtype=np.float32), backend.devices[0]) for _ in range(2))
-met = []
-meeting = threading.Barrier(2)
-def meet():
-    try:
-        met.append(meeting.wait({patience}))
-    except threading.BrokenBarrierError:
-        met.append("alone")
-for x in (first, second):
-    push(meet, x.ctx, [x])
-backend.waitall()
-print(*sorted(met))
-"""
-
-
-@pytest.mark.parametrize(("workers", "patience", "told"), [(2, 20, "0 1\n"), (1, 0.2, "alone alone\n")])
-def test_mxnet_s_workers_run_at_once(
-    require: Callable[[str], None], run_python: RunPython, workers: int, patience: float, told: str
+@pytest.mark.parametrize(
+    ("name", "workers", "variants", "programs"),
+    [
+        ("mxnet", 2, [], 60),
+        ("mxnet", 1, ["copy-on-compute-queue", "bulk-on", "temporary-space-low"], 60),
+        ("torch", 2, [], 60),
+        ("torch", 1, ["copy-on-compute-queue"], 60),
+        ("torch", 2, ["copy-on-compute-queue"], 60),
+        # It compiles every program.
+        ("jax", 1, ["step-compiled"], 10),
+    ],
+)
+def test_random_programs_give_numpy_s_numbers(
+    require: Callable[[str], None], name: str, workers: int, variants: list[str], programs: int
 ) -> None:
-    require("mxnet")
-    assert run_python(MEET_IN_MXNET.format(workers=workers, patience=patience)).stdout == told
+    require(name)
+    limits = Limits(seed=1, programs=programs, devices=2, deadline=60)
+    found = search(partial(load_with, name, workers, variants), limits)
+    assert [one.finding for one in found] == []
 
 
 TELL_CORES = """

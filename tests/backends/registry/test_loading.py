@@ -38,75 +38,65 @@ def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], framew
         backends.load(framework_name, 99, "gpu", "async", 1)
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_framework_that_is_not_installed_is_said_with_what_to_do(run_python: RunPython, name: str) -> None:
-    done = run_python(
-        f"""
-import sys
-sys.modules["{name}"] = None
+@pytest.fixture
+def refusal(run_python: RunPython) -> Callable[..., str]:
+    """Load a backend in a process after some code; return what is printed of its refusal."""
+
+    def load(arguments: str, before: str = "", **environment: str) -> str:
+        code = f"""
+{before}
 import backends
 try:
-    backends.load("{name}")
+    print(backends.load({arguments}))
 except backends.BackendError as error:
     print(error)
 """
-    )
-    assert done.stdout == f"{diagnose_absence(name)}\n"
+        return run_python(code, **environment).stdout
+
+    return load
 
 
-def test_a_framework_that_breaks_at_import_is_said_with_its_reason(run_python: RunPython, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_framework_that_is_not_installed_is_said_with_what_to_do(refusal: Callable[..., str], name: str) -> None:
+    said = refusal(f"{name!r}", f"import sys; sys.modules[{name!r}] = None")
+    assert said == f"{diagnose_absence(name)}\n"
+
+
+def test_a_framework_that_breaks_at_import_is_said_with_its_reason(refusal: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "mxnet.py").write_text("import numpy\nnumpy.bool_that_is_gone\n")
-    done = run_python(
-        """
-import os
-import backends
-try:
-    backends.load("mxnet", engine="sync")
-except backends.BackendError as error:
-    print(error)
-print(os.environ.get("MXNET_ENGINE_TYPE"))
-""",
-        PYTHONPATH=str(tmp_path),
-    )
-    reason, variable = done.stdout.splitlines()
+    at_exit = "import atexit, os; atexit.register(lambda: print(os.environ.get('MXNET_ENGINE_TYPE')))"
+    reason, variable = refusal("'mxnet', engine='sync'", at_exit, PYTHONPATH=str(tmp_path)).splitlines()
     assert "mxnet cannot be imported (AttributeError:" in reason
     assert "needs Python < 3.12 and numpy < 1.24" in reason
     assert variable == "None"
 
 
-def test_a_framework_imported_with_other_settings_is_refused(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
-    require("mxnet")
-    done = run_python(
-        """
-import backends
+IMPORT_MXNET = """
 from backends.installation.cuda_libraries import load_cuda_libraries
 load_cuda_libraries()
 import mxnet
-try:
-    backends.load("mxnet", engine="sync")
-except backends.BackendError as error:
-    print(error)
 """
-    )
-    assert "mxnet is already imported with MXNET_ENGINE_TYPE=unset, and this backend needs NaiveEngine" in done.stdout
-    assert "start a fresh process" in done.stdout
 
 
-def test_a_second_engine_in_one_process_is_refused(require: Callable[[str], None], run_python: RunPython) -> None:
+@pytest.mark.parametrize(
+    ("before", "engine", "needs"),
+    [
+        (IMPORT_MXNET, "sync", "MXNET_ENGINE_TYPE=unset, and this backend needs NaiveEngine: start a fresh process"),
+        (
+            "import backends; backends.load('mxnet', engine='sync')",
+            "async",
+            "=NaiveEngine, and this backend needs unset",
+        ),
+    ],
+    ids=["imported before", "loaded before"],
+)
+def test_a_framework_imported_with_other_settings_is_refused(
+    require: Callable[[str], None], refusal: Callable[..., str], before: str, engine: str, needs: str
+) -> None:
     require("mxnet")
-    done = run_python(
-        """
-import backends
-backends.load("mxnet", engine="sync")
-try:
-    backends.load("mxnet", engine="async")
-except backends.BackendError as error:
-    print(error)
-"""
-    )
-    assert "MXNET_ENGINE_TYPE=NaiveEngine, and this backend needs unset" in done.stdout
+    said = refusal(f"'mxnet', engine={engine!r}", before)
+    assert "mxnet is already imported with MXNET_ENGINE_TYPE=" in said
+    assert needs in said
 
 
 def plug_in(folder: Path, distribution: str, entry: str) -> None:
@@ -116,13 +106,30 @@ def plug_in(folder: Path, distribution: str, entry: str) -> None:
     (metadata / "entry_points.txt").write_text(f"[parallel_core.backends]\n{entry}\n")
 
 
-def test_a_plug_in_is_found_by_its_entry_point(run_python: RunPython, tmp_path: Path) -> None:
-    plug_in(tmp_path, "plug-in", "mine = plug_in:load")
-    (tmp_path / "plug_in.py").write_text("def load(*arguments):\n    return arguments\n")
-    done = run_python(
-        "import backends; print(backends.names(), backends.load('mine', 3, 'cpu', 'sync', 2))", PYTHONPATH=str(tmp_path)
-    )
-    assert done.stdout == "('jax', 'mine', 'mxnet', 'numpy', 'torch') (3, 'cpu', 'sync', 2)\n"
+@pytest.mark.parametrize(
+    ("entry", "code", "arguments", "said"),
+    [
+        (
+            "mine = plug_in:load",
+            "load = lambda *given: given",
+            "'mine', 3, 'cpu', 'sync', 2",
+            "(3, 'cpu', 'sync', 2)\n",
+        ),
+        ("numpy = plug_in:load", "", "'numpy'", "two backends are called 'numpy'"),
+        (
+            "mine = plug_in:offer",
+            "from backends.registry import Offer\noffer = Offer('plug_in:load')",
+            "'mine'",
+            "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals\n",
+        ),
+    ],
+)
+def test_a_plug_in_is_found_by_its_entry_point(
+    refusal: Callable[..., str], tmp_path: Path, entry: str, code: str, arguments: str, said: str
+) -> None:
+    plug_in(tmp_path, "plug-in", entry)
+    (tmp_path / "plug_in.py").write_text(code)
+    assert refusal(arguments, PYTHONPATH=str(tmp_path)).startswith(said)
 
 
 def test_a_plug_in_written_against_the_protocol_runs_an_experiment(run_python: RunPython, tmp_path: Path) -> None:
@@ -146,21 +153,6 @@ cli(["run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "
     result = json.loads(done.stdout)
     assert (result["backend"]["name"], result["backend"]["devices"]) == ("mine", ["cpu:1", "cpu:2"])
     assert result["metrics"]["parallel_speedup"] > 0
-
-
-def test_two_backends_of_one_name_are_refused(run_python: RunPython, tmp_path: Path) -> None:
-    plug_in(tmp_path, "plug-in", "numpy = plug_in:load")
-    done = run_python(
-        """
-import backends
-try:
-    backends.load("numpy")
-except backends.BackendError as error:
-    print(error)
-""",
-        PYTHONPATH=str(tmp_path),
-    )
-    assert "two backends are called 'numpy'" in done.stdout
 
 
 def test_torch_and_mxnet_are_not_silently_the_same(require: Callable[[str], None]) -> None:
@@ -207,11 +199,3 @@ def test_readers_know_each_framework_by_its_own_name_and_others_by_that_of_the_o
     titles = {"jax": "JAX", "mxnet": "MXNet", "numpy": "NumPy", "torch": "PyTorch"}
     assert {name: title(name) for name in backends.names() if name in titles} == titles
     assert title("mine") == "mine"
-
-
-def test_an_offer_by_a_small_name_is_refused_in_a_line(run_python: RunPython, tmp_path: Path) -> None:
-    plug_in(tmp_path, "plug-in", "mine = plug_in:offer")
-    (tmp_path / "plug_in.py").write_text("from backends.registry import Offer\noffer = Offer('plug_in:load')\n")
-    code = "import backends\ntry: backends.load('mine')\nexcept backends.BackendError as error: print(error)"
-    said = run_python(code, PYTHONPATH=str(tmp_path)).stdout
-    assert said == "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals\n"

@@ -1,9 +1,7 @@
 """Variants: which can be chosen, and what each does to the order in which a framework works."""
 
-import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +14,6 @@ import backends
 from backends import Array, Backend, BackendError
 from backends.devices import Device
 from backends.registry.variants import all_variants, check_device_kinds, choose_variants, frameworks, variants_of
-from tests.backends.mxnet.test_backend import QUEUE_HEAVY_PRODUCTS, TRAIN_ON_TWO_DEVICES, convolutions
-from tests.backends.protocol.test_workers import RANDOM_PROGRAMS
 from tests.backends.registry.test_loading import plug_in
 from tests.conftest import RunPython
 
@@ -100,20 +96,6 @@ def test_a_backend_declares_what_another_one_does_not_have() -> None:
     assert all(variant.default or variant.elsewhere for variant in all_variants())
 
 
-def test_a_backend_without_variants_has_none(backend: Backend) -> None:
-    assert backend.variants == ()
-
-
-def test_an_engine_has_variants_where_it_has_queues(require: Callable[[str], None], engine: str) -> None:
-    require("torch")
-    if engine == "async":
-        assert backends.load("torch", 2, "cpu", engine, 1, 1, [ON_COMPUTE_QUEUE]).variants == (ON_COMPUTE_QUEUE,)
-        assert backends.load("torch", 2, "cpu", engine, 1, 1, ["copy-on-own-queue"]).variants == ()
-    else:
-        with pytest.raises(BackendError, match="torch's sync engine queues nothing"):
-            backends.load("torch", 2, "cpu", engine, 1, 1, ["copy-on-own-queue"])
-
-
 def test_a_plug_in_that_knows_nothing_of_variants_is_not_given_any(run_python: RunPython, tmp_path: Path) -> None:
     plug_in(tmp_path, "plug-in", "old = plug_in:old\nnew = plug_in:new")
     (tmp_path / "plug_in.py").write_text(
@@ -193,27 +175,20 @@ def occupy(backend: Backend, device: int, gate: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
-def test_a_copy_stands_behind_the_computation_of_its_source(
-    on_compute_queue: Backend, gate: threading.Event, into: str
+@pytest.mark.parametrize("occupied", [0, 1])
+def test_a_copy_stands_behind_the_computation_of_its_source_and_of_no_other(
+    on_compute_queue: Backend, gate: threading.Event, occupied: int, into: str
 ) -> None:
     x, out = ones(on_compute_queue, 0), ones(on_compute_queue, 1) if into == "buffer" else None
-    occupy(on_compute_queue, 0, gate)
+    occupy(on_compute_queue, occupied, gate)
     copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1], out)
-    # Long enough for a copy that nothing holds back.
-    time.sleep(0.1)
-    assert "pending" in repr(copy)
-    gate.set()
+    if occupied == 0:
+        # Long enough for a copy that nothing holds back.
+        time.sleep(0.1)
+        assert "pending" in repr(copy)
+        gate.set()
     assert on_compute_queue.to_numpy(copy).sum() == 2
-
-
-@pytest.mark.parametrize("into", ["buffer", "new memory"])
-def test_a_copy_does_not_stand_behind_the_computation_of_its_destination(
-    on_compute_queue: Backend, gate: threading.Event, into: str
-) -> None:
-    x, out = ones(on_compute_queue, 0), ones(on_compute_queue, 1) if into == "buffer" else None
-    occupy(on_compute_queue, 1, gate)
-    assert on_compute_queue.to_numpy(on_compute_queue.copy_to(x, on_compute_queue.devices[1], out)).sum() == 2
-    assert not gate.is_set()
+    assert gate.is_set() == (occupied == 0)
 
 
 @pytest.mark.parametrize("item", [False, True])
@@ -221,9 +196,9 @@ def test_what_is_launched_with_the_copy_is_the_destination_s_work(
     on_compute_queue: Backend, gate: threading.Event, item: bool
 ) -> None:
     x = ones(on_compute_queue, 0)
-    copied = on_compute_queue.copy_to((x, x), on_compute_queue.devices[1])[0]
-    if not item:
-        copied = on_compute_queue.copy_to(x, on_compute_queue.devices[1])
+    copied = on_compute_queue.copy_to((x, x) if item else x, on_compute_queue.devices[1])
+    if item:
+        copied = copied[0]
     on_compute_queue.wait(copied)
     occupy(on_compute_queue, 0, gate)
     assert on_compute_queue.to_numpy(on_compute_queue.launch(on_compute_queue.ops.add, copied, 1.0)).sum() == 4
@@ -233,10 +208,8 @@ def test_what_is_launched_with_the_copy_is_the_destination_s_work(
 def test_a_buffer_is_not_overwritten_before_its_readers_are_done(
     on_compute_queue: Backend, gate: threading.Event
 ) -> None:
-    x, buffer = (
-        on_compute_queue.launch(on_compute_queue.ops.add, ones(on_compute_queue, 0), 1.0),
-        ones(on_compute_queue, 1),
-    )
+    x = on_compute_queue.launch(on_compute_queue.ops.add, ones(on_compute_queue, 0), 1.0)
+    buffer = ones(on_compute_queue, 1)
     late = on_compute_queue.launch(lambda b: gate.wait() and b.clone(), buffer)
     copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1], buffer)
     # Long enough for the copy to overwrite what is yet to be read, if nothing held it back.
@@ -244,104 +217,3 @@ def test_a_buffer_is_not_overwritten_before_its_readers_are_done(
     gate.set()
     assert on_compute_queue.to_numpy(late).sum() == 2
     assert on_compute_queue.to_numpy(copy).sum() == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "workers", "variants"),
-    [
-        ("torch", (1, 2), [ON_COMPUTE_QUEUE]),
-        ("mxnet", (1,), [ON_COMPUTE_QUEUE, "bulk-on", "temporary-space-low"]),
-        ("jax", (1,), ["step-compiled"]),
-    ],
-)
-def test_random_programs_give_numpy_s_numbers(
-    require: Callable[[str], None], run_python: RunPython, name: str, workers: tuple[int, ...], variants: list[str]
-) -> None:
-    require(name)
-    plain = RANDOM_PROGRAMS.format(name=name)
-    programs = (
-        plain.replace("1, 2)", f"1, {count}, {variants})", 1).replace("per_device == 2", f"per_device == {count}")
-        for count in workers
-    )
-    assert run_python("".join(programs)).stdout == "the same\n" * len(workers)
-
-
-WITH_VARIANT = 'backends.load("mxnet", 2, "cpu", "async", 1, 1, ["{variant}"])'
-
-
-def profile_of(program: str, variant: str, run_python: RunPython, path: Path) -> list[dict[str, object]]:
-    """Run a program whose profile goes to `path` with a variant; return the events that began or ended."""
-    plain = WITH_VARIANT.replace(', 1, ["{variant}"]', "")
-    assert plain in program
-    run_python(program.replace(plain, WITH_VARIANT.format(variant=variant)))
-    return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
-
-
-def test_mxnet_s_copies_stand_behind_the_computation_of_their_source(
-    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
-) -> None:
-    # That they do not by default is shown in tests/backends/mxnet/test_backend.py.
-    require("mxnet")
-    path = tmp_path / "trace.json"
-    program = QUEUE_HEAVY_PRODUCTS.replace("TRACE", str(path))
-    copy = "backend.wait(backend.copy_to(small, second))"
-    events = profile_of(program.replace("WORK", copy), ON_COMPUTE_QUEUE, run_python, path)
-    assert sum(event["name"] == "_np_dot" and event["ph"] == "E" for event in events) == 20
-
-
-def backward_operators(events: list[dict[str, object]]) -> Counter[str]:
-    """Count the operators of backward passes, in bulk and by themselves."""
-    begun = [str(event["name"]) for event in events if event["ph"] == "B"]
-    return Counter(name.partition("_backward")[1] or name for name in begun if "_backward" in name or "Bulk" in name)
-
-
-STEPS_OF_ALL_DEVICES = 5 * 2
-
-
-def test_bulk_execution_makes_few_operators_of_a_backward_pass(
-    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
-) -> None:
-    require("mxnet")
-    path = tmp_path / "trace.json"
-    events = profile_of(TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path))), "bulk-on", run_python, path)
-    # Up to 15 in each: no gradient of a bulk is ready before the last one is.
-    assert backward_operators(events) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
-
-
-def test_two_devices_take_turns_where_scratch_memory_is_scarce(
-    require: Callable[[str], None], run_python: RunPython, tmp_path: Path
-) -> None:
-    # That they do not by default is shown in tests/backends/mxnet/test_backend.py.
-    require("mxnet")
-    path = tmp_path / "trace.json"
-    program = TRAIN_ON_TWO_DEVICES.replace("sys.argv[1]", repr(str(path)))
-    events = profile_of(program, "temporary-space-low", run_python, path)
-    first, second = convolutions(events).values()
-    assert len(first) == len(second) == 10
-    assert max(min(end, until) - max(start, since) for start, end in first for since, until in second) <= 0
-    # Not in bulk: that is another setting.
-    operators = backward_operators(events)
-    assert operators["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
-    assert operators["ImperativeBulk"] == 0
-
-
-def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(
-    require: Callable[[str], None], run_python: RunPython
-) -> None:
-    require("mxnet")
-    done = run_python(
-        """
-import backends
-backend = backends.load("mxnet", variants=["temporary-space-low", "bulk-on", "copy-on-own-queue"])
-print(*backend.variants)
-print(backend.settings["MXNET_CPU_TEMP_COPY"], backend.settings["MXNET_EXEC_BULK_EXEC_TRAIN"])
-try:
-    backends.load("mxnet")
-except backends.BackendError as error:
-    print(error)
-"""
-    )
-    told, settings, error = done.stdout.splitlines()
-    assert told == "bulk-on temporary-space-low"
-    assert settings == "4 1"
-    assert "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh process" in error

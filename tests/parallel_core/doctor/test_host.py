@@ -65,7 +65,7 @@ def bad_files(folder: Path) -> Path:
 
 
 def test_data_that_are_nowhere_are_no_failure(nowhere: Path) -> None:
-    ((state, command),) = found(host.examine_data()).values()
+    ((state, command),) = found([host.examine_data()]).values()
     assert (state, "load_fashion_mnist" in str(command)) == ("absent", True)
     # Nothing was downloaded, and nothing left behind.
     assert list(nowhere.iterdir()) == []
@@ -73,10 +73,10 @@ def test_data_that_are_nowhere_are_no_failure(nowhere: Path) -> None:
 
 def test_altered_data_are_reported_by_file(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = bad_files(nowhere / "cache" / "parallel-core" / "fashion-mnist")
-    assert found(host.examine_data()) == {"Fashion-MNIST": ("broken", f"rm -r {folder}")}
+    assert found([host.examine_data()]) == {"Fashion-MNIST": ("broken", f"rm -r {folder}")}
     own = bad_files(nowhere / "own")
     monkeypatch.setenv("PARALLEL_CORE_DATA", str(own))
-    (finding,) = host.examine_data()
+    finding = host.examine_data()
     assert f"{own}/train-images-idx3-ubyte is not the original" in cause(finding)
     assert found([finding]) == {"Fashion-MNIST": ("broken", "unset PARALLEL_CORE_DATA")}
 
@@ -96,10 +96,9 @@ def test_ports() -> None:
         bound.bind(("127.0.0.1", 0))
         bound.listen()
         port = bound.getsockname()[1]
-        findings = found(host.examine_ports({"PORT": "8080"}, port))
+        findings = found(host.examine_ports(port))
     state, command = findings.pop("torchrun's port")
-    assert findings == {"loopback": FINE, "PORT": ("doubtful", "unset PORT")}
-    assert state == "doubtful"
+    assert (findings, state) == ({"loopback": FINE}, "doubtful")
     assert str(command).startswith("torchrun --master-port ")
     assert str(port) not in str(command)
-    assert found(host.examine_ports({}, port)) == {"loopback": FINE, "torchrun's port": FINE}
+    assert found(host.examine_ports(port)) == {"loopback": FINE, "torchrun's port": FINE}

@@ -16,8 +16,7 @@ from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, found
     ("lines", "required"),
     [
         (["click>=8", "click>=99; python_version < '3'", "click>=999; extra == 'torch'"], FINE),
-        (["click>=999", "rich"], ("broken", "pip install 'click>=999'")),
-        (["rich", "no-such-package>=2"], ("broken", "pip install 'no-such-package>=2'")),
+        (["rich", "no-such-package>=2", "click>=999"], ("broken", "pip install 'no-such-package>=2' 'click>=999'")),
     ],
 )
 def test_packages_are_compared_with_what_is_required(
@@ -65,6 +64,7 @@ SERVER = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DML
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}, "RANK", "doubtful", "unset RANK WORLD_SIZE MASTER_ADDR"),
         ({"DMLC_ROLE": "worker", "DMLC_X": "2"}, "DMLC_ROLE", "doubtful", "unset DMLC_ROLE DMLC_X"),
         ({"DMLC_NUM_SERVER": "1"}, "DMLC_NUM_SERVER", "doubtful", "unset DMLC_NUM_SERVER"),
+        ({"PORT": "8080"}, "PORT", "doubtful", "unset PORT"),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, "CUDA_LAUNCH_BLOCKING", "doubtful", "unset CUDA_LAUNCH_BLOCKING"),
     ],
 )

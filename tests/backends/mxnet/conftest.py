@@ -1,0 +1,43 @@
+"""Programs with MXNet, each in a process of its own: there is one engine for a process."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.conftest import RunPython
+
+BEFORE = """
+import os, threading
+import numpy as np
+import backends
+from backends import ComputationError
+
+backend = backends.load("mxnet", {devices}, "cpu", {engine!r}, {threads}, {workers}, {variants})
+import mxnet
+from backends.mxnet.sharded_sum import push, push_barrier
+
+def ones(*shape, device=0, of=backend):
+    return of.asarray(np.ones(shape, dtype=np.float32), of.devices[device])
+"""
+InMXNet = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def in_mxnet(require: Callable[[str], None], run_python: RunPython) -> InMXNet:
+    """Run code with MXNet's `backend` and `ones(*shape)`; return its outcome."""
+    require("mxnet")
+
+    def run(
+        code: str,
+        devices: int = 1,
+        engine: str = "async",
+        threads: int = 1,
+        workers: int = 1,
+        variants: tuple[str, ...] = (),
+        **environment: str,
+    ) -> "subprocess.CompletedProcess[str]":
+        chosen = {"devices": devices, "engine": engine, "threads": threads, "workers": workers, "variants": variants}
+        return run_python(BEFORE.format(**chosen) + code, **environment)
+
+    return run
