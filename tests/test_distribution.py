@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 
 LEFT_OUT = (".ci/", ".gitignore")
 """Of a checkout, what the sdist does not hold."""
-CODE_AND_DATA = {".py", ".typed", ".css", ".js", ".jinja"}
+CODE_AND_DATA = {".py", ".typed", ".css", ".js", ".jinja", ".md"}
 
 VERSION = read(ROOT)["metadata"]["version"]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from backends.devices import DeviceKind
 from backends.errors import BackendError
+from backends.registry.files import in_files
 
 GROUP = "parallel_core.backends"
 NAME = "parallel-core"
@@ -49,7 +50,7 @@ class Offer:
 def registered() -> dict[str, EntryPoint]:
     """Return the entry points of the backends, by name; raises BackendError if two have one name, or there is none."""
     entries: dict[str, EntryPoint] = {}
-    for entry in _entry_points():
+    for entry in (*_entry_points(), *_of_files()):
         other = entries.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise BackendError(
@@ -92,6 +93,10 @@ def _entry_points() -> list[EntryPoint]:
     lines = _setup().get("options.entry_points", GROUP, fallback="").strip().splitlines()
     own = [EntryPoint(name.strip(), value.strip(), GROUP) for name, value in (line.split("=", 1) for line in lines)]
     return [*own, *installed]
+
+
+def _of_files() -> list[EntryPoint]:
+    return [EntryPoint(name, f"backends.registry.files:{name}", GROUP) for name in in_files()]
 
 
 def _setup() -> ConfigParser:

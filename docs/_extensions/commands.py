@@ -28,13 +28,14 @@ def setup(app: Sphinx) -> ExtensionMetadata:
 
 
 class _Command(SphinxDirective):
-    """A command's usage, help and options: `command` with its name."""
+    """A command's usage, help and options: `command` with its name, or those of a group's one."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         (name,) = self.arguments
-        context = _context(name)
+        context = _context(*name.split())
         options = [option for option in context.command.params if isinstance(option, click.Option)]
         parts = (_usage(context), _help(context.command), _options(options, context))
         return self.parse_text_to_nodes("\n\n".join(parts))

@@ -5,10 +5,14 @@ from importlib import import_module
 import click
 
 import backends
+from backends.registry import named
 from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
-    **{name: name for name in ("run", "measure", "trace", "profile", "compare", "launch", "doctor", "conformance")},
+    **{
+        name: name
+        for name in ("run", "measure", "trace", "profile", "compare", "launch", "doctor", "conformance", "lab")
+    },
     "report": "saved",
     "diff": "saved",
 }
@@ -17,6 +21,19 @@ COMMANDS = {
 
 class _Program(click.Group):
     """Commands whose modules are imported when they are asked for, so that none waits for another's imports."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Register the backends that stand in files, and name them, whichever command follows."""
+        try:
+            for place, word in enumerate(args):
+                option, equals, value = word.partition("=")
+                if option in ("--backend", "--backends") and equals:
+                    args[place] = f"{option}={_named(value)}"
+                elif place and args[place - 1] in ("--backend", "--backends"):
+                    args[place] = _named(word)
+        except backends.BackendError as error:
+            raise click.UsageError(str(error), ctx) from error
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List all commands by name."""
@@ -28,6 +45,10 @@ class _Program(click.Group):
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(import_module(f"{__name__}.{COMMANDS[cmd_name]}"), cmd_name)
         return command
+
+
+def _named(names: str) -> str:
+    return ",".join(map(named, names.split(",")))
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -1,0 +1,50 @@
+"""Backends in files: `--backend PATH.py:Class` registers a class, for this process and those that it starts."""
+
+import os
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from backends.errors import BackendError
+
+FILES = "PARALLEL_CORE_BACKEND_FILES"
+"""The environment variable that holds `Class=PATH.py` for each, separated as in PATH."""
+
+
+def in_files() -> dict[str, str]:
+    """Return the files of the classes that are registered in this way."""
+    return dict(one.split("=", 1) for one in os.environ.get(FILES, "").split(os.pathsep) if one)
+
+
+def named(text: str) -> str:
+    """Return the name of a backend, and register it before if it is `PATH.py:Class`; raises BackendError."""
+    path, colon, name = text.rpartition(".py:")
+    if not colon:
+        return text
+    file = Path(f"{path}.py").resolve()
+    if not (file.is_file() and name.isidentifier()):
+        raise BackendError(f"{text!r} is not PATH.py:Class, a class in a file that exists")
+    os.environ[FILES] = os.pathsep.join(f"{one}={where}" for one, where in {**in_files(), name: str(file)}.items())
+    return name
+
+
+def __getattr__(name: str) -> Any:
+    """Return a registered class, which is an attribute of this module; its file is run once."""
+    if name not in in_files():
+        raise AttributeError(name)
+    path = in_files()[name]
+    module = f"backend in {path}"
+    if module not in sys.modules:
+        spec = spec_from_file_location(module, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[module] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[module])
+        except Exception as error:
+            del sys.modules[module]
+            raise BackendError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    if not hasattr(sys.modules[module], name):
+        raise BackendError(f"{path} has no class {name}")
+    return getattr(sys.modules[module], name)

@@ -1,0 +1,71 @@
+"""`parallel-core lab`: build an engine yourself, and have it graded."""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from random import SystemRandom
+from textwrap import indent
+from typing import Any
+
+import click
+
+from backends.registry import named
+from parallel_core.command_line import options
+from parallel_core.labs.grading import ENGINE, FOLDER, LABS, drawn, graded
+from parallel_core.system import files
+from parallel_core.system.errors import RequestError
+
+MARKS = {"passed": "✓", "failed": "✗", "not judged": "–"}
+
+
+@click.group()
+def lab() -> None:
+    """Build an engine yourself, and have it graded."""
+
+
+@lab.command("list")
+def _list() -> None:
+    """List the labs."""
+    for name, one in LABS.items():
+        click.echo(f"{name:12} {one.title}")
+
+
+@lab.command()
+@click.argument("name", type=click.Choice(list(LABS)))
+@click.option("--dir", "folder", type=options.PATH, metavar="D", help="A new folder. Default: named like the lab.")
+def start(name: str, folder: Path | None) -> None:
+    """Write a lab's handout and skeleton to a new folder."""
+    folder = folder or Path(name)
+    if folder.exists():
+        raise RequestError(f"{folder} exists: choose another one by --dir")
+    shutil.copytree(FOLDER / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    click.echo(f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check {folder}")
+
+
+@lab.command()
+@click.argument("folder", type=options.PATH, default=Path())
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the inputs. Default: fresh ones.")
+@options.json_file
+@click.pass_context
+def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | None) -> None:
+    """Grade the engine in a folder, step by step: status 0 if all judged steps pass."""
+    heading = (folder / "README.md").read_text().partition("\n")[0] if (folder / "README.md").is_file() else ""
+    found = next((one for one in LABS.values() if heading == f"# {one.title}"), None)
+    if found is None:
+        raise RequestError(f"{folder} is no lab's folder: parallel-core lab start NAME makes one")
+    engine = named(f"{folder / 'engine.py'}:{ENGINE}")
+    outcomes: list[dict[str, Any]] = []
+    for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
+        points = outcome.of if outcome.state == "passed" else 0
+        click.echo(f"{MARKS[outcome.state]} {points:3}/{outcome.of}  {outcome.what} {outcome.got}", err=True)
+        if outcome.state == "failed" and all(one["state"] != "failed" for one in outcomes):
+            program = indent(outcome.program, "    ")
+            click.echo(f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}", err=True)
+            click.echo(f"  Its threads in a small program, over time:\n\n{drawn(found, engine)}\n", err=True)
+        outcomes.append({**asdict(outcome), "points": points})
+    judged = [one for one in outcomes if one["state"] != "not judged"]
+    total = {name: sum(one[name] for one in judged) for name in ("points", "of")}
+    click.echo(f"{total['points']} of {total['of']} points", err=True)
+    if json_path is not None:
+        files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
+    ctx.exit(0 if total["points"] == total["of"] else 1)

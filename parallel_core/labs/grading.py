@@ -1,0 +1,124 @@
+"""What each lab asks, and how an engine is judged: step by step, in processes with limits of time and memory."""
+
+import inspect
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from backends.conformance import Limits, search
+from backends.errors import BackendError
+from backends.registry import load
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.labs import programs
+from parallel_core.measurement.fresh_process import measure_elsewhere
+from parallel_core.system.errors import MeasurementError, RequestError
+from parallel_core.system.machine_watch import WORTH_SAYING
+
+FOLDER = Path(__file__).parent
+ENGINE = "MyEngine"
+PROGRAMS = 200
+MOST_BYTES, MOST_SECONDS = 4 * 2**30, 30.0
+"""What a process of a step may take."""
+
+
+class Lab(NamedTuple):
+    """What is built: a small program must give NumPy's values, and an experiment's figure lie within bounds."""
+
+    title: str
+    devices: int
+    program: Callable[..., Any]
+    experiment: str
+    least: float
+    most: float
+
+
+LABS: Mapping[str, Lab] = {
+    "queue": Lab("Lab 1: a queue", 1, programs.increments, "async", 0, 0.5),
+    "two-queues": Lab("Lab 2: two queues", 2, programs.race, "parallel", 1.7, 2.2),
+    "hide-a-copy": Lab("Lab 3: hide a copy", 2, programs.overwrite, "overlap", 0.7, 1.2),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step ended; of a failed one, what was got and expected, and the smallest program that shows it."""
+
+    what: str
+    of: int
+    state: Literal["passed", "failed", "not judged"]
+    got: str = ""
+    expected: str = ""
+    program: str = ""
+
+
+def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
+    """Judge an engine, step by step, on inputs of a seed."""
+    # Whatever is started inherits it.
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    for what, points, judge in (
+        (lab.program.__doc__ or "", 20, _program),
+        (f"Give NumPy's values and errors in {PROGRAMS} random programs.", 40, _conformance),
+        (f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}.", 40, _experiment),
+    ):
+        try:
+            state, *rest = judge(lab, engine, seed)
+        except (BackendError, MeasurementError, RequestError) as error:
+            state, rest = "failed", [str(error), "an end without an error", inspect.getsource(lab.program)]
+        yield Outcome(what, points, state, *rest)
+
+
+def _program(lab: Lab, engine: str, seed: int) -> Any:
+    got, expected = in_process(engine, lab.devices, lab.program.__name__, seed)
+    return ("passed",) if got == expected else ("failed", str(got), str(expected), inspect.getsource(lab.program))
+
+
+def _conformance(lab: Lab, engine: str, seed: int) -> Any:
+    limits = Limits(seed=seed, programs=PROGRAMS, seconds=MOST_SECONDS, devices=lab.devices, deadline=5)
+    for found in search(partial(load, engine, device_kind="cpu", threads_per_device=1), limits):
+        text = found.text(f"load('engine.py:{engine}', devices={{}})")
+        return "failed", found.finding.what, "what NumPy gives", text
+    return ("passed",)
+
+
+def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
+    options = {"backend": engine, "devices": lab.devices, "work": "own", "budget": 10}
+    result, name = measure_elsewhere(lab.experiment, options, 2 * MOST_SECONDS), EXPERIMENTS[lab.experiment].main.name
+    value, watch = result.metrics.get(name) or 0.0, result.machine_watch
+    got = "; ".join([f"{name} {value:.2f}", *result.problems])
+    if lab.least <= value <= lab.most and not result.problems:
+        return "passed", got
+    if watch is not None and watch.taken_share >= WORTH_SAYING:
+        return "not judged", "the machine was busy"
+    return "failed", got, "", f"parallel-core run {lab.experiment} --backend engine.py:{engine}"
+
+
+def in_process(engine: str, devices: int, name: str, seed: int) -> Any:
+    """Return what a small program got and expected; raises MeasurementError if it fails or takes too long."""
+    command = [sys.executable, "-P", "-m", "parallel_core.labs.programs", engine, str(devices), name, str(seed)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementError(f"no end within {MOST_SECONDS:.0f} s: it waits for what never comes") from error
+    if done.returncode:
+        raise MeasurementError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    return json.loads(done.stdout)
+
+
+def drawn(lab: Lab, engine: str, width: int = 60) -> str:
+    """Draw what each thread of an engine did in a small program: a line for each, a letter for each task's time."""
+    try:
+        spans, _ = in_process(engine, lab.devices, "timeline", 0)
+    except MeasurementError as error:
+        return f"no timeline: {error}"
+    first, last = min(start for _, _, start, _ in spans), max(end for *_, end in spans)
+    lines = {thread: [" "] * (width + 1) for _, thread, _, _ in spans}
+    for what, thread, *edges in spans:
+        left, right = (int(width * (edge - first) / (last - first)) for edge in edges)
+        lines[thread][left : right + 1] = what[0] * (right + 1 - left)
+    return "\n".join(f"{thread[:12]:12} {''.join(line)}" for thread, line in lines.items())

@@ -1,0 +1,61 @@
+"""The small programs of the graded steps, each run in a separate process: `python -m parallel_core.labs.programs`."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import backends
+from backends import Backend
+
+
+def slowly(x: np.ndarray) -> np.ndarray:
+    """Add 1, a tenth of a second later."""
+    time.sleep(0.1)
+    return x + 1
+
+
+def increments(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+    """Add 1 ten thousand times."""
+    x = random.integers(0, 100, 3).astype(np.float32)
+    y = backend.asarray(x, backend.devices[0])
+    for _ in range(10_000):
+        y = backend.launch(backend.ops.add, y, 1)
+    return backend.to_numpy(y), x + 10_000
+
+
+def race(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+    """Use on one device what another one is still computing."""
+    first, second = backend.devices
+    x = random.integers(0, 100, 3).astype(np.float32)
+    slow = backend.launch(slowly, backend.asarray(x, first))
+    y = backend.launch(backend.ops.multiply, backend.copy_to(slow, second), 2)
+    return backend.to_numpy(y), 2 * (x + 1)
+
+
+def overwrite(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+    """Copy to a buffer that an earlier task has yet to read."""
+    first, second = backend.devices
+    old, new = random.integers(0, 100, (2, 3)).astype(np.float32)
+    buffer = backend.asarray(old, second)
+    slow = backend.launch(slowly, buffer)
+    buffer = backend.copy_to(backend.asarray(new, first), second, out=buffer)
+    return (backend.to_numpy(slow), backend.to_numpy(buffer)), (old + 1, new)
+
+
+def timeline(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+    """Multiply on every device, and copy from the first to the last."""
+    matrices = [backend.asarray(random.standard_normal((400, 400)), device) for device in backend.devices]
+    for _ in range(3):
+        matrices = [backend.launch(backend.ops.matmul, x, x) for x in matrices]
+        backend.copy_to(matrices[0], backend.devices[-1])
+    backend.waitall()
+    return list(getattr(backend, "spans", ())), None
+
+
+if __name__ == "__main__":
+    _, engine, devices, name, seed = sys.argv
+    backend = backends.load(engine, int(devices), "cpu", threads_per_device=1)
+    print(json.dumps(globals()[name](backend, np.random.default_rng(int(seed))), default=lambda x: x.tolist()))

@@ -1,0 +1,144 @@
+"""The labs: solutions pass what is judged, and typical mistakes fail at the step that is about them."""
+
+import json
+import os
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from backends.registry.files import FILES, named
+from parallel_core.labs import grading
+from parallel_core.labs.grading import ENGINE, LABS, Outcome, drawn, graded
+from parallel_core.labs.programs import __file__ as programs
+from tests.parallel_core.command_line.test_command_line import run
+
+SOLUTIONS = Path(__file__).parent / "solutions"
+SKELETONS = Path(programs).parent
+COMPUTING = """            try:
+                task.value = task.compute()
+            except BaseException as error:
+                task.error = error
+            task.done.set()
+"""
+READY_TOO_EARLY = COMPUTING.replace("            task.done.set()\n", "").replace(
+    "try:", "try:\n                task.done.set()"
+)
+SWALLOWED = COMPUTING.replace("task.error = error", "del error")
+ONE_AT_A_TIME = COMPUTING.replace(
+    "task.value = task.compute()", "with self.lock:\n                    task.value = task.compute()"
+)
+START = "    def start(self) -> None:\n"
+LOCKED = {
+    COMPUTING: ONE_AT_A_TIME,
+    START: f"{START}        self.lock = Lock()\n",
+    "import Thread": "import Lock, Thread",
+}
+FULL = {
+    COMPUTING: f"{COMPUTING}            self.finished.put(task)\n",
+    START: f"{START}        self.finished = Queue(64)\n",
+    "import SimpleQueue": "import Queue, SimpleQueue",
+}
+MISTAKES = [
+    # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
+    ("queue", {COMPUTING: READY_TOO_EARLY}, 1, ""),
+    ("queue", {COMPUTING: SWALLOWED}, 1, "no ComputationError"),
+    ("queue", FULL, 0, "no end within"),
+    ("two-queues", {"one.done.wait()": "pass"}, 0, "read before it was ready"),
+    ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 1, "read before it was ready"),
+    ("two-queues", LOCKED, 2, "parallel_speedup"),
+    ("hide-a-copy", {"for one in (*task.inputs, *before)": "for one in task.inputs"}, 0, ""),
+    ("hide-a-copy", {"(task, before)": "(task, [*before, task])"}, 0, "no end within"),
+    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 2, "overlap_efficiency"),
+]
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, FILES, "")
+    monkeypatch.setattr(grading, "PROGRAMS", 60)
+    # It is for processes that are started, and would stay with the tests' own.
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+
+
+def engine_of(lab: str, folder: Path, changes: Mapping[str, str]) -> str:
+    text = (SOLUTIONS / f"{lab.replace('-', '_')}.py").read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "engine.py").write_text(text)
+    return named(f"{folder / 'engine.py'}:{ENGINE}")
+
+
+def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
+    return [outcome for _, outcome in zip(range(steps), graded(LABS[lab], engine, 1), strict=False)]
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_solution_passes_and_is_drawn_with_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
+    engine = engine_of(lab, tmp_path, {})
+    assert [outcome.state for outcome in judged(lab, engine, 2)] == ["passed", "passed"]
+    lanes = drawn(LABS[lab], engine).splitlines()
+    assert len(lanes) == {"queue": 1, "two-queues": 2, "hide-a-copy": 3}[lab]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lab", LABS)
+def test_a_solution_is_never_judged_too_slow(lab: str, tmp_path: Path) -> None:
+    assert judged(lab, engine_of(lab, tmp_path, {}), 3)[2].state in ("passed", "not judged")
+
+
+@pytest.mark.parametrize(
+    ("lab", "changes", "step", "message"),
+    [pytest.param(*one, marks=pytest.mark.long if one[2] == 2 else ()) for one in MISTAKES],
+)
+def test_a_mistake_fails_at_its_step(
+    monkeypatch: pytest.MonkeyPatch, lab: str, changes: Mapping[str, str], step: int, message: str, tmp_path: Path
+) -> None:
+    if "no end" in message:
+        monkeypatch.setattr(grading, "MOST_SECONDS", 4.0)
+    *before, outcome = judged(lab, engine_of(lab, tmp_path, changes), step + 1)
+    assert [one.state for one in before] == ["passed"] * step
+    # A figure is not judged on a machine that is busy.
+    assert outcome.state == "failed" or (step, outcome.state) == (2, "not judged")
+    assert outcome.state != "failed" or (message in outcome.got and outcome.program)
+
+
+def test_a_lab_is_started_once_and_its_grades_are_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [run("lab", "start", "queue").returncode for _ in range(2)] == [0, 2]
+    assert run("lab", "check", ".").returncode == 2
+    # Neither a crash nor a hunger for memory ends the grader.
+    for text in ("import os\nos._exit(3)\n", "hungry = bytearray(8 * 2**30)\n"):
+        Path("queue/engine.py").write_text(text)
+        assert run("lab", "check", "queue", "--json", "grades.json").returncode == 1
+        grades = json.loads(Path("grades.json").read_text())
+        assert (grades["points"], grades["of"], {one["state"] for one in grades["steps"]}) == (0, 100, {"failed"})
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
+    text = (SKELETONS / lab / "engine.py").read_text()
+    assert 30 <= len(text.splitlines()) <= 80
+    (tmp_path / "engine.py").write_text(text)
+    (first,) = judged(lab, named(f"{tmp_path / 'engine.py'}:{ENGINE}"), 1)
+    assert first.state == ("failed" if lab == "hide-a-copy" else "passed")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("none.py", None, "is not PATH.py:Class"),
+        ("one.py", "syntax error", "cannot be run: SyntaxError"),
+        ("one.py", "x = 1", "has no class Mine"),
+    ],
+)
+def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
+    name: str, text: str | None, message: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    done = run("run", "parallel", "--backend", f"{tmp_path / name}:Mine")
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
