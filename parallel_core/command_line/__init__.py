@@ -8,7 +8,8 @@ import backends
 from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
-    **{name: name for name in ("run", "measure", "trace", "profile", "compare", "launch", "doctor", "conformance")},
+    **{name: name for name in ("run", "trace", "profile", "compare", "launch", "doctor", "conformance")},
+    "measure": "run",
     "report": "saved",
     "diff": "saved",
 }

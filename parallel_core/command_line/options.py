@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
 from backends.errors import unknown
 from parallel_core.experiments.runner.parameters import MOST
 from parallel_core.system.errors import MeasurementError
+from parallel_core.system.files import STANDARD_OUTPUT
+from parallel_core.terminal.console import terminal_console
 
 POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)
@@ -121,21 +124,19 @@ def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
     return Parsed(parse, "names")
 
 
-def devices(default: int = 2) -> Callable[[Command], Command]:
-    """Make the option for the number of devices."""
-    return click.option(
-        "--devices", type=click.IntRange(1, MOST_DEVICES), default=default, show_default=True, help="Logical devices."
-    )
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """Make an option whose default the help shows."""
+    return click.option(*names, **{"show_default": True, **settings})
 
 
-def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
-    """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
-    return click.option(
-        "--devices",
-        type=DEVICES,
-        help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
-        f"  [default: {alone}; 1 for each of several processes; at most {MOST_DEVICES}]",
-    )
+def path(name: str, parameter: str, told: str, metavar: str = "FILE") -> Callable[[Command], Command]:
+    """Make an option that takes a path, None unless it is given."""
+    return click.option(name, parameter, type=PATH, metavar=metavar, help=told)
+
+
+def console_beside(json_path: Path | None) -> Console:
+    """Return where a person's output goes: standard error if standard output is for the JSON."""
+    return terminal_console(stderr=json_path == STANDARD_OUTPUT)
 
 
 interpreters = click.option(
@@ -146,14 +147,10 @@ interpreters = click.option(
     help="The Python that runs a backend, if it needs an environment of its own.",
 )
 """Of commands that run several backends."""
-device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
-threads = click.option("--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores.")
-workers = click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="Workers per CPU device, each with these threads.",
+device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")
+threads = option("--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores.")
+workers = option(
+    "--workers", type=click.IntRange(1, 256), default=1, help="Workers per CPU device, each with these threads."
 )
 variants = click.option(
     "--variant",
@@ -162,30 +159,4 @@ variants = click.option(
     metavar="NAME",
     help="How it schedules; --explain lists the names. Repeatable.",
 )
-json_file = click.option("--json", "json_path", type=PATH, metavar="FILE", help="- for standard output.")
-plot_file = click.option("--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, as SVG.")
-trace_file = click.option(
-    "--trace",
-    "trace_path",
-    type=PATH,
-    metavar="FILE",
-    help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
-)
-# A comparison asks for it: what cannot be profiled must be measured all the same.
-work = click.option(
-    "--work",
-    type=click.Choice(["kept", "new", "own"]),
-    metavar="kept|new",
-    default="kept",
-    show_default=True,
-    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
-)
-"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
-trace_if_possible = click.option("--trace-if-possible", type=PATH, hidden=True)
-timeline_file = click.option(
-    "--timeline",
-    "timeline_path",
-    type=PATH,
-    metavar="FILE",
-    help="A picture of that repetition, a lane for each queue, as SVG.",
-)
+json_file = path("--json", "json_path", "- for standard output.")

@@ -58,8 +58,11 @@ def test_only_mxnet_has_servers(asked: Asked) -> None:
         (("--processes", "2", *RUN), "say which framework"),
         (("--processes", "2", "--backend", "torch"), "give the command of each process after --"),
         (("--processes", "2", "--backend", "torch", "--", "compare"), "give the command of each process after --"),
-        (("--processes", "2", "--backend", "torch", "--", "run"), "no experiment does not run on several processes"),
-        (("--processes", "2", "--backend", "torch", "--", "run", "async"), "'async' does not run on several processes"),
+        (("--processes", "2", "--backend", "torch", "--", "run"), "'run' does not run on several processes"),
+        (
+            ("--processes", "2", "--backend", "torch", "--", "run", "async"),
+            "'run async' does not run on several processes",
+        ),
         (("--processes", "2", "--backend", "torch", *RUN, "--backend", "mxnet"), "name it once"),
         (("--processes", "2", "--backend", "keras", *RUN), "unknown backend 'keras' (known: jax, mxnet, numpy, torch)"),
         (("--processes", "2", "--servers", "2", "--backend", "torch", *RUN), "--servers are MXNet's"),
