@@ -18,7 +18,7 @@ Train = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def train(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Train on a few images; files may be no longer than `most`, as if the disk became full in the middle of a write."""
+    """Train on a few images; a file may be no longer than `most`, as if the disk became full in a write."""
     data = synthetic("a test needs no more", train=40, test=5)
     monkeypatch.setattr(resources, "load_fashion_mnist", lambda _: data)
     training = ("run", "data-parallel", "--backend", "numpy", "--batch-size", "16", "--json", "-")

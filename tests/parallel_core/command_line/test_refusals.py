@@ -80,6 +80,7 @@ REFUSED = (
     (f"{CONFORMANCE} --variant tf32", "numpy queues nothing, and so has no variants"),
     (f"{CONFORMANCE} --programs 0", "0 is not in the range"),
     ("doctor --json /nowhere/doctor.json", "cannot write to /nowhere/doctor.json: No such file or directory"),
+    ("profile --output x --json - -- true", "--json needs a file: standard output is the program's"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
     ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
     ("compare --backends torch,torch", "'torch,torch' names one backend twice"),
