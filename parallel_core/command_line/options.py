@@ -1,7 +1,6 @@
 """Options that several commands share, and the kinds of values they take."""
 
 import math
-import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -46,7 +45,7 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def _positive(text: str, or_zero: bool = False, most: float = MOST) -> float:
+def _positive(text: str, most: float = MOST, or_zero: bool = False) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -58,18 +57,11 @@ def _positive(text: str, or_zero: bool = False, most: float = MOST) -> float:
     return number
 
 
-def _positive_numbers(text: str) -> tuple[float, ...]:
-    numbers = tuple(map(_positive, text.split(",")))
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{text!r} names one number twice")
-    return numbers
-
-
-def _positive_integers(text: str, most: int) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch("0*[1-9][0-9]{0,17}", part, re.ASCII) and int(part) <= most for part in parts):
-        raise ValueError(f"{text!r} is not a list of whole numbers from 1 to {most}, such as 1,2")
-    return tuple(map(int, parts))
+def _several(parse: Callable[[str], Any], text: str) -> tuple[Any, ...]:
+    found = tuple(parse(part.strip()) for part in text.split(","))
+    if len({*found}) < len(found):
+        raise ValueError(f"{text!r} names one twice")
+    return found
 
 
 def _devices(text: str) -> int | tuple[Device, ...]:
@@ -92,36 +84,31 @@ def _interpreter(text: str) -> tuple[str, str]:
 
 NUMBER = Parsed(_positive, "number")
 """A positive number, neither NaN nor infinite."""
-NUMBER_OR_ZERO = Parsed(partial(_positive, or_zero=True), "number")
-NUMBERS = Parsed(_positive_numbers, "numbers")
+NUMBERS = Parsed(partial(_several, _positive), "numbers")
 """Positive numbers with commas between them, none twice."""
 DEVICES = Parsed(_devices, "n|names")
 """A number of devices, or their names with commas between them."""
 
 
-def number(most: float) -> Parsed:
+def number(most: float = MOST, or_zero: bool = False) -> Parsed:
     """Make the type of a positive number."""
-    return Parsed(partial(_positive, most=most), "number")
+    return Parsed(partial(_positive, most=most, or_zero=or_zero), "number")
 
 
 def integers(most: int) -> Parsed:
-    """Make the type of positive whole numbers with commas between them."""
-    return Parsed(partial(_positive_integers, most=most), f"numbers, 1<=x<={most}")
+    """Make the type of positive whole numbers with commas between them, none twice."""
+    return Parsed(partial(_several, click.IntRange(1, most)), f"numbers, 1<=x<={most}")
 
 
 def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
     """Make the type of names with commas between them, each one known and none twice; errors call them `what`."""
 
-    def parse(text: str) -> tuple[str, ...]:
-        parts = tuple(part.strip() for part in text.split(","))
-        for name in parts:
-            if name not in known():
-                raise ValueError(unknown(what, name, known()))
-        if len(set(parts)) < len(parts):
-            raise ValueError(f"{text!r} names one {what} twice")
-        return parts
+    def parse(name: str) -> str:
+        if name not in known():
+            raise ValueError(unknown(what, name, known()))
+        return name
 
-    return Parsed(parse, "names")
+    return Parsed(partial(_several, parse), "names")
 
 
 def option(*names: str, **settings: Any) -> Callable[[Command], Command]:

@@ -39,7 +39,7 @@ def report(saved: Path) -> None:
 @click.option(
     "--fail-if-slower",
     "limit",
-    type=options.NUMBER_OR_ZERO,
+    type=options.number(or_zero=True),
     metavar="PERCENT",
     help="Exit with status 1 if a case is shown to be slower by more than this, or can no longer be measured.",
 )

@@ -65,7 +65,7 @@ REFUSED = (
     ("trace none.json --kernel-delay -1", "-1 is not in the range"),
     # What only one backend can do.
     ("run parallel --backend mxnet,nmupy", "unknown backend 'nmupy'"),
-    ("run parallel --backend mxnet,mxnet", "names one backend twice"),
+    ("run parallel --backend mxnet,mxnet", "names one twice"),
     (f"{SIDE_BY_SIDE} --plot a.svg", "--plot is for one backend at a time"),
     (f"{SIDE_BY_SIDE} --workers 2", "--workers is for one backend at a time"),
     (f"{SIDE_BY_SIDE} --variant tf32", "--variant is for one backend at a time"),
@@ -83,7 +83,7 @@ REFUSED = (
     ("profile --output x --json - -- true", "--json needs a file: standard output is the program's"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
     ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
-    ("compare --backends torch,torch", "'torch,torch' names one backend twice"),
+    ("compare --backends torch,torch", "'torch,torch' names one twice"),
     ("compare --engines lazy", "unknown engine 'lazy' (known: async, sync)"),
     ("compare --rounds 0", "0 is not in the range 1<=x"),
     ("compare --deadline soon", "'soon' is not a positive number"),
