@@ -13,7 +13,6 @@ import pytest
 import backends
 import parallel_core
 from backends import Ops
-from backends.protocol import VERBS
 from tests.conftest import FRAMEWORKS, RunPython
 from tests.tree import tracked
 
@@ -87,24 +86,3 @@ def test_every_ops_module_has_every_function_of_the_protocol_with_its_arguments(
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         }
         assert defined == wanted, name
-
-
-BACKENDS = {
-    "numpy.backend": "NumPyBackend",
-    "mxnet.backend": "MXNetBackend",
-    "torch.eager": "EagerTorch",
-    "torch.worker_threads": "WorkerThreadsTorch",
-    "torch.cuda.threads": "CudaThreadsTorch",
-}
-
-
-@pytest.mark.parametrize("module", BACKENDS)
-def test_every_backend_has_the_verbs_in_the_protocol_s_order(module: str) -> None:
-    backend = getattr(importlib.import_module(f"backends.{module}"), BACKENDS[module])
-    own = [verb for verb in vars(backend) if inspect.isfunction(vars(backend)[verb]) and not verb.startswith("_")]
-    assert own == [verb for verb in VERBS if verb in own]
-    # What is not its own is the same for all.
-    assert {"launch", "wait", "copy_to", "allreduce"} < {*own}
-    assert all(inspect.isfunction(getattr(backend, verb)) for verb in VERBS)
-    assert vars(backend)["__final__"]
-    assert not any(vars(parent).get("__final__") for parent in backend.__mro__[1:])
