@@ -119,13 +119,6 @@ def test_training_on_synthetic_data_says_so_everywhere(
     assert b">loss per image</text>" in picture.read_bytes()
 
 
-def test_a_framework_that_is_not_installed_is_one_line_and_status_2(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")
-    done = run(*SMALL[:3], "torch", PYTHONPATH=str(tmp_path))
-    told = "parallel-core: torch is not installed: pip install 'parallel-core[torch]'\n"
-    assert (done.returncode, done.stderr) == (2, told)
-
-
 def test_training_that_diverges_is_one_line_and_status_1(program: RunProgram, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     training = ["run", "data-parallel", "--backend", "numpy", "--limit", "9", "--batch-size", "16", "--lr", "1e30"]
