@@ -57,7 +57,9 @@ async def running(
         yield started
     finally:
         for one in started:
-            kill_group(one.pid)
+            # The number of one that has ended may be another process's by now.
+            if not one.gone.is_set():
+                kill_group(one.pid)
         # A process that the system cannot kill now must not keep this one.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KILL_SECONDS):
