@@ -5,15 +5,11 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import pytest
 
 import backends
 import parallel_core
 from backends import Ops
-from backends.protocol import VERBS
 from tests.conftest import FRAMEWORKS, RunPython
 from tests.tree import tracked
 
@@ -31,20 +27,10 @@ MODULES = sorted(
 )
 
 
-def imported_names(source: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module.split(".")[0]
-
-
-@pytest.mark.parametrize(("package", "forbidden"), [("parallel_core", FRAMEWORKS), ("backends", ["parallel_core"])])
-def test_only_backends_import_frameworks_and_they_know_nothing_of_experiments(
-    package: str, forbidden: Sequence[str]
-) -> None:
-    for source in tracked(package, suffix=".py"):
-        assert not {*forbidden} & set(imported_names(source)), source
+def test_only_backends_import_frameworks() -> None:
+    importing = re.compile(rf"^\s*(?:import|from) (?:{'|'.join(FRAMEWORKS)})\b", re.MULTILINE)
+    assert [path for path in tracked("parallel_core", suffix=".py") if importing.search(path.read_text())] == []
+    assert importing.search("    import torch\n")
 
 
 def test_importing_the_packages_imports_no_framework(run_python: RunPython) -> None:
@@ -87,24 +73,3 @@ def test_every_ops_module_has_every_function_of_the_protocol_with_its_arguments(
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         }
         assert defined == wanted, name
-
-
-BACKENDS = {
-    "numpy.backend": "NumPyBackend",
-    "mxnet.backend": "MXNetBackend",
-    "torch.eager": "EagerTorch",
-    "torch.worker_threads": "WorkerThreadsTorch",
-    "torch.cuda.threads": "CudaThreadsTorch",
-}
-
-
-@pytest.mark.parametrize("module", BACKENDS)
-def test_every_backend_has_the_verbs_in_the_protocol_s_order(module: str) -> None:
-    backend = getattr(importlib.import_module(f"backends.{module}"), BACKENDS[module])
-    own = [verb for verb in vars(backend) if inspect.isfunction(vars(backend)[verb]) and not verb.startswith("_")]
-    assert own == [verb for verb in VERBS if verb in own]
-    # What is not its own is the same for all.
-    assert {"launch", "wait", "copy_to", "allreduce"} < {*own}
-    assert all(inspect.isfunction(getattr(backend, verb)) for verb in VERBS)
-    assert vars(backend)["__final__"]
-    assert not any(vars(parent).get("__final__") for parent in backend.__mro__[1:])

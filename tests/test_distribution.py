@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.system.errors import DISTURBED
 from tests.test_packaging import read
 from tests.tree import ROOT
 
@@ -110,15 +109,6 @@ def test_it_sees_no_checkout_and_has_list_and_doctor(installed: Installed, envir
     assert "overlap" in installed("parallel-core", "list").stdout
     examined = json.loads(installed("parallel-core", "doctor", "--json", "-", statuses=(0, 1)).stdout)
     assert examined["parallel_core"] == VERSION
-
-
-def test_run_overlap(installed: Installed, require: Callable[[str], None]) -> None:
-    require("torch")
-    small = ("--size", "32", "--rounds", "2")
-    done = installed(
-        "parallel-core", "run", "overlap", "--backend", "torch", *small, "--json", "-", statuses=(0, DISTURBED)
-    )
-    assert json.loads(done.stdout)["backend"]["name"] == "torch"
 
 
 def test_compare_writes_its_page(installed: Installed, require: Callable[[str], None], tmp_path: Path) -> None:

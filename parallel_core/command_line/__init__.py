@@ -9,10 +9,8 @@ from backends.registry import named
 from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
-    **{
-        name: name
-        for name in ("run", "measure", "trace", "profile", "compare", "launch", "doctor", "conformance", "lab")
-    },
+    **{name: name for name in ("run", "trace", "profile", "compare", "launch", "doctor", "conformance", "lab")},
+    "measure": "run",
     "report": "saved",
     "diff": "saved",
 }

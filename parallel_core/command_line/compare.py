@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -44,20 +45,9 @@ SHORTEST_MINUTES = 1.0
 
 @click.command()
 @click.argument("experiment_names", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option(
-    "--backends",
-    "backend_names",
-    type=options.names("backend", backends.names),
-    default="mxnet,torch",
-    show_default=True,
-)
-@click.option(
-    "--engines",
-    type=options.names("engine", lambda: ("async", "sync")),
-    default="async,sync",
-    show_default=True,
-)
-@click.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, or what time allows.")
+@options.option("--backends", type=options.names("backend", backends.names), default="mxnet,torch")
+@options.option("--engines", type=options.names("engine", lambda: ("async", "sync")), default="async,sync")
+@options.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, or what time allows.")
 @click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
 @click.option(
@@ -66,44 +56,33 @@ SHORTEST_MINUTES = 1.0
     help="How long it may take: sizes are made smaller, then rounds fewer. "
     "Default: no limit; with --quick and without --like, 4 for 16 cells, and so on.",
 )
-@click.option("--out", type=options.PATH, metavar="DIR", help="A new folder. Default: in runs/, named by the time.")
+@options.path("--out", "out", "A new folder. Default: in runs/, named by the time.", "DIR")
 @options.interpreters
-@click.option(
-    "--like",
-    type=options.PATH,
-    metavar="OLD",
-    help="Do the work of a saved comparison, with its sizes, so that `diff` can compare the two.",
+@options.path(
+    "--like", "like", "Do the work of a saved comparison, with its sizes, so that `diff` can compare the two.", "OLD"
 )
-@click.option(
-    "--deadline", type=options.NUMBER, default="600", show_default=True, help="Seconds that one process may take."
-)
+@options.option("--deadline", type=options.NUMBER, default="600", help="Seconds that one process may take.")
 @click.option(
     "--traces/--no-traces",
     "with_traces",
     default=True,
     help="Profile each cell in its first process, after the timed part, and show timelines. Default: with traces.",
 )
-@options.devices()
+@options.option("--devices", type=click.IntRange(1, options.MOST_DEVICES), default=2, help="Logical devices.")
 @options.device_kind
 @options.threads
 @options.json_file
 def compare(
     experiment_names: tuple[str, ...],
-    backend_names: tuple[str, ...],
-    engines: tuple[str, ...],
-    rounds: int | None,
     with_exercises: bool,
+    interpreters: tuple[tuple[str, str], ...],
     quick: bool,
     minutes: float | None,
     out: Path | None,
-    interpreters: tuple[tuple[str, str], ...],
     like: Path | None,
-    deadline: float,
     with_traces: bool,
-    devices: int,
-    device_kind: str,
-    threads: int | None,
     json_path: Path | None,
+    **of_plan: Any,
 ) -> None:
     """Compare backends and engines.
 
@@ -114,27 +93,21 @@ def compare(
     pyperf/ with the raw times for pyperf's own tools, and traces/ with the recordings of the frameworks'
     profilers.
     """
-    if device_kind not in (kinds := ("auto", "cpu", "gpu")):
-        raise RequestError(unknown("device kind", device_kind, kinds))
+    if of_plan["device_kind"] not in (kinds := ("auto", "cpu", "gpu")):
+        raise RequestError(unknown("device kind", of_plan["device_kind"], kinds))
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
-        backends=backend_names,
-        engines=engines,
-        interpreters=choose_interpreters(backend_names, interpreters),
-        rounds=rounds,
+        interpreters=choose_interpreters(of_plan["backends"], interpreters),
         mode="quick" if quick else "full",
         shared=quick,
-        devices=devices,
-        device_kind=device_kind,
-        threads=threads,
-        deadline=deadline,
+        **of_plan,
     )
     if like is not None:
         plan = _with_sizes_of(plan, read_comparison(like), like)
     elif quick and minutes is None:
         minutes = max(SHORTEST_MINUTES, MINUTES_FOR_A_CELL * len(plan.cells))
     if minutes is None:
-        plan = replace(plan, rounds=rounds or (USUAL_ROUNDS if quick else 5))
+        plan = replace(plan, rounds=plan.rounds or (USUAL_ROUNDS if quick else 5))
     else:
         plan = replace(plan, seconds=60 * minutes)
     folder = out or new_name()
@@ -150,7 +123,7 @@ def compare(
     page = write_report(analysis, folder)
     if json_path is not None:
         write_comparison(comparison, json_path)
-    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
+    console = options.console_beside(json_path)
     show_screen(analysis, console)
     console.print(f"Report:  {page}", soft_wrap=True)
     console.print(f"Tables:  parallel-core report {folder}", soft_wrap=True)
@@ -193,7 +166,7 @@ def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ..
 
 def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
-    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.measure"]
+    asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
     try:
         done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

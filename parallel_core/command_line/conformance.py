@@ -14,6 +14,8 @@ from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence
 
+NUMBER = click.IntRange(0, 2**32 - 1)
+
 
 @click.command()
 @click.option("--backend", metavar="NAME", help="A framework that `list` names.")
@@ -28,18 +30,12 @@ from parallel_core.terminal.layout import show_sentence
 @options.device_kind
 @options.workers
 @options.variants
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Which programs are drawn."
-)
-@click.option(
-    "--first", type=click.IntRange(0, 2**32 - 1), default=0, metavar="N", help="Begin with program N of the seed."
-)
+@options.option("--seed", type=NUMBER, default=0, help="Which programs are drawn.")
+@click.option("--first", type=NUMBER, default=0, metavar="N", help="Begin with program N of the seed.")
 @click.option("--programs", type=options.POSITIVE, metavar="N", help="Stop after so many programs.")
 @click.option("--minutes", type=options.NUMBER, help="Stop after so long.  [default: 1, or any with --programs]")
-@click.option(
-    "--deadline", type=options.NUMBER, default="20", show_default=True, help="Seconds after which a program hangs."
-)
-@click.option("--findings", type=options.POSITIVE, default=1, show_default=True, help="Stop after so many.")
+@options.option("--deadline", type=options.NUMBER, default="20", help="Seconds after which a program hangs.")
+@options.option("--findings", type=options.POSITIVE, default=1, help="Stop after so many.")
 @click.pass_context
 def conformance(
     ctx: click.Context,

@@ -7,16 +7,14 @@ import click
 from parallel_core.command_line import options
 from parallel_core.doctor.examination import examine
 from parallel_core.system import files
-from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.doctor import show_examination
 
 
 @click.command()
-@click.option(
+@options.option(
     "--deadline",
     type=options.NUMBER,
     default="60",
-    show_default=True,
     help="Seconds that a framework may take to be imported and to compute something small.",
 )
 @click.option("--all", "everything", is_flag=True, help="Show all that was looked at, a line each.")
@@ -28,8 +26,7 @@ def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Pat
     The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
     """
     files.check_outputs(json_path)
-    # If the JSON goes to standard output, nothing else does.
-    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
+    console = options.console_beside(json_path)
     with console.status("trying the frameworks"):
         examination = examine(deadline)
     show_examination(examination, console, everything)

@@ -1,8 +1,8 @@
 """`parallel-core launch`: run an experiment on several processes, which share one global batch."""
 
+import argparse
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 
 import click
 
@@ -23,19 +23,17 @@ __all__ = ["launch"]
 @click.option("--processes", type=options.PROCESSES, metavar="N", help="Number of ranks.")
 @click.option("--backend", metavar="NAME", help="jax, mxnet or torch; the run command may name it instead.")
 @click.option("--servers", type=options.PROCESSES, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
-@click.option(
+@options.option(
     "--timeout",
     type=options.NUMBER,
     default=TIMEOUT,
-    show_default=True,
     metavar="SECONDS",
     help="Give the job up after so long without progress.",
 )
-@click.option(
+@options.option(
     "--restarts",
     type=click.IntRange(0, 1000),
     default=0,
-    show_default=True,
     metavar="K",
     help="Start the job again from its last checkpoint after a failure, at most so often.",
 )
@@ -55,15 +53,26 @@ def launch(
     There is one progress bar and one result, and no process is left behind. Across machines, torchrun, mpirun or
     MXNet's DMLC_ variables start `parallel-core run` itself.
     """
-    _check_command(command)
-    name = _agreed_backend(backend, command)
+    known = on_several_processes()
+    if command[:1] != ("run",):
+        raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
+    if command[1:2] not in [(name,) for name in known]:
+        raise RequestError(f"{' '.join(command[:2])!r} does not run on several processes: {', '.join(known)} do")
+    named = _backend_in(command)
+    if backend and named and backend != named:
+        raise RequestError(f"--backend is {backend} before the command and {named} in it: name it once")
+    name = backend or named
+    if not name:
+        raise RequestError("say which framework: --backend mxnet or --backend torch")
+    if name not in backends.names():
+        raise RequestError(unknown("backend", name, backends.names()))
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
     if processes is None:
         raise RequestError("say how many: --processes N")
     if port is not None:
         listen_at(ADDRESS, port).close()
-    backend_option = () if _backend_in(command) else ("--backend", name)
+    backend_option = () if named else ("--backend", name)
     job = Job(
         command=(sys.executable, "-P", "-m", "parallel_core", *command, *backend_option),
         processes=processes,
@@ -76,35 +85,9 @@ def launch(
     return launch_job(job, restarts)
 
 
-def _check_command(command: Sequence[str]) -> None:
-    """Raise RequestError if this is no command that runs on several processes."""
-    if command[:1] != ("run",):
-        raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
-    known = on_several_processes()
-    if len(command) < 2 or command[1] not in known:
-        experiment = repr(command[1]) if len(command) > 1 else "no experiment"
-        raise RequestError(f"{experiment} does not run on several processes (those that do: {', '.join(known)})")
-
-
-def _agreed_backend(option: str | None, command: Sequence[str]) -> str:
-    """Return the backend, which may be named before the command or in it. Raises RequestError if they differ."""
-    named = _backend_in(command)
-    if option and named and option != named:
-        raise RequestError(f"--backend is {option} before the command and {named} in it: name it once")
-    name = option or named
-    if not name:
-        raise RequestError("say which framework: --backend mxnet or --backend torch")
-    if name not in backends.names():
-        raise RequestError(unknown("backend", name, backends.names()))
-    return name
-
-
 def _backend_in(command: Sequence[str]) -> str | None:
     """Return the backend that a run command names; the last one counts."""
-    name = None
-    for word, following in pairwise((*command, "")):
-        if word == "--backend":
-            name = following
-        elif word.startswith("--backend="):
-            name = word.removeprefix("--backend=")
-    return name
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--backend", nargs="?")
+    found: str | None = parser.parse_known_args(command)[0].backend
+    return found

@@ -1,7 +1,6 @@
 """Options that several commands share, and the kinds of values they take."""
 
 import math
-import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -9,12 +8,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
 from backends import BackendError, Device
 from backends.devices import parse_devices
 from backends.errors import unknown
 from parallel_core.experiments.runner.parameters import MOST
 from parallel_core.system.errors import MeasurementError
+from parallel_core.system.files import STANDARD_OUTPUT
+from parallel_core.terminal.console import terminal_console
 
 POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)
@@ -43,7 +45,7 @@ class Parsed(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def _positive(text: str, or_zero: bool = False, most: float = MOST) -> float:
+def _positive(text: str, most: float = MOST, or_zero: bool = False) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -55,18 +57,11 @@ def _positive(text: str, or_zero: bool = False, most: float = MOST) -> float:
     return number
 
 
-def _positive_numbers(text: str) -> tuple[float, ...]:
-    numbers = tuple(map(_positive, text.split(",")))
-    if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{text!r} names one number twice")
-    return numbers
-
-
-def _positive_integers(text: str, most: int) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch("0*[1-9][0-9]{0,17}", part, re.ASCII) and int(part) <= most for part in parts):
-        raise ValueError(f"{text!r} is not a list of whole numbers from 1 to {most}, such as 1,2")
-    return tuple(map(int, parts))
+def _several(parse: Callable[[str], Any], text: str) -> tuple[Any, ...]:
+    found = tuple(parse(part.strip()) for part in text.split(","))
+    if len({*found}) < len(found):
+        raise ValueError(f"{text!r} names one twice")
+    return found
 
 
 def _devices(text: str) -> int | tuple[Device, ...]:
@@ -89,53 +84,46 @@ def _interpreter(text: str) -> tuple[str, str]:
 
 NUMBER = Parsed(_positive, "number")
 """A positive number, neither NaN nor infinite."""
-NUMBER_OR_ZERO = Parsed(partial(_positive, or_zero=True), "number")
-NUMBERS = Parsed(_positive_numbers, "numbers")
+NUMBERS = Parsed(partial(_several, _positive), "numbers")
 """Positive numbers with commas between them, none twice."""
 DEVICES = Parsed(_devices, "n|names")
 """A number of devices, or their names with commas between them."""
 
 
-def number(most: float) -> Parsed:
+def number(most: float = MOST, or_zero: bool = False) -> Parsed:
     """Make the type of a positive number."""
-    return Parsed(partial(_positive, most=most), "number")
+    return Parsed(partial(_positive, most=most, or_zero=or_zero), "number")
 
 
 def integers(most: int) -> Parsed:
-    """Make the type of positive whole numbers with commas between them."""
-    return Parsed(partial(_positive_integers, most=most), f"numbers, 1<=x<={most}")
+    """Make the type of positive whole numbers with commas between them, none twice."""
+    return Parsed(partial(_several, click.IntRange(1, most)), f"numbers, 1<=x<={most}")
 
 
 def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
     """Make the type of names with commas between them, each one known and none twice; errors call them `what`."""
 
-    def parse(text: str) -> tuple[str, ...]:
-        parts = tuple(part.strip() for part in text.split(","))
-        for name in parts:
-            if name not in known():
-                raise ValueError(unknown(what, name, known()))
-        if len(set(parts)) < len(parts):
-            raise ValueError(f"{text!r} names one {what} twice")
-        return parts
+    def parse(name: str) -> str:
+        if name not in known():
+            raise ValueError(unknown(what, name, known()))
+        return name
 
-    return Parsed(parse, "names")
+    return Parsed(partial(_several, parse), "names")
 
 
-def devices(default: int = 2) -> Callable[[Command], Command]:
-    """Make the option for the number of devices."""
-    return click.option(
-        "--devices", type=click.IntRange(1, MOST_DEVICES), default=default, show_default=True, help="Logical devices."
-    )
+def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """Make an option whose default the help shows."""
+    return click.option(*names, **{"show_default": True, **settings})
 
 
-def devices_of_a_process(alone: int) -> Callable[[Command], Command]:
-    """Make the option for a process's devices, None unless given; `alone` is the default of a single process."""
-    return click.option(
-        "--devices",
-        type=DEVICES,
-        help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a GPU)."
-        f"  [default: {alone}; 1 for each of several processes; at most {MOST_DEVICES}]",
-    )
+def path(name: str, parameter: str, told: str, metavar: str = "FILE") -> Callable[[Command], Command]:
+    """Make an option that takes a path, None unless it is given."""
+    return click.option(name, parameter, type=PATH, metavar=metavar, help=told)
+
+
+def console_beside(json_path: Path | None) -> Console:
+    """Return where a person's output goes: standard error if standard output is for the JSON."""
+    return terminal_console(stderr=json_path == STANDARD_OUTPUT)
 
 
 interpreters = click.option(
@@ -146,14 +134,10 @@ interpreters = click.option(
     help="The Python that runs a backend, if it needs an environment of its own.",
 )
 """Of commands that run several backends."""
-device_kind = click.option("--device-kind", metavar="auto|cpu|gpu", default="auto", show_default=True)
-threads = click.option("--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores.")
-workers = click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="Workers per CPU device, each with these threads.",
+device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")
+threads = option("--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores.")
+workers = option(
+    "--workers", type=click.IntRange(1, 256), default=1, help="Workers per CPU device, each with these threads."
 )
 variants = click.option(
     "--variant",
@@ -162,30 +146,4 @@ variants = click.option(
     metavar="NAME",
     help="How it schedules; --explain lists the names. Repeatable.",
 )
-json_file = click.option("--json", "json_path", type=PATH, metavar="FILE", help="- for standard output.")
-plot_file = click.option("--plot", "plot_path", type=PATH, metavar="FILE", help="A picture, as SVG.")
-trace_file = click.option(
-    "--trace",
-    "trace_path",
-    type=PATH,
-    metavar="FILE",
-    help="A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
-)
-# A comparison asks for it: what cannot be profiled must be measured all the same.
-work = click.option(
-    "--work",
-    type=click.Choice(["kept", "new", "own"]),
-    metavar="kept|new",
-    default="kept",
-    show_default=True,
-    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
-)
-"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
-trace_if_possible = click.option("--trace-if-possible", type=PATH, hidden=True)
-timeline_file = click.option(
-    "--timeline",
-    "timeline_path",
-    type=PATH,
-    metavar="FILE",
-    help="A picture of that repetition, a lane for each queue, as SVG.",
-)
+json_file = path("--json", "json_path", "- for standard output.")

@@ -40,19 +40,16 @@ ENDING = ".json.gz"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option(
-    "--warm-up", type=options.POSITIVE, default=3, show_default=True, metavar="N", help="Steps before the recording."
-)
-@click.option("--steps", type=options.POSITIVE, default=5, show_default=True, metavar="N", help="Steps to record.")
-@click.option(
+@options.option("--warm-up", type=options.POSITIVE, default=3, metavar="N", help="Steps before the recording.")
+@options.option("--steps", type=options.POSITIVE, default=5, metavar="N", help="Steps to record.")
+@options.option(
     "--output",
     type=options.PATH,
     default=RUNS / "profile",
-    show_default=True,
     metavar="FOLDER",
     help="For a trace of each process, and a picture of them.",
 )
-@click.option("--json", "json_path", type=options.PATH, metavar="FILE", help="The sentences and all figures.")
+@options.path("--json", "json_path", "The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
 def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]) -> int:
     """Profile a PyTorch or MXNet program of your own.
@@ -150,6 +147,7 @@ def _document(
 ) -> dict[str, object]:
     path_of = {one.pid: path for path, one in traces.items()}
     figures = {} if found is None else found.figures
+    named = ("pid", "framework", "rank", "marker", "steps_seen", "steps_recorded")
     return {
         "command": command,
         "status": status,
@@ -158,14 +156,9 @@ def _document(
         "load": asdict(load),
         "processes": [
             {
-                "pid": one.pid,
-                "framework": one.framework,
-                "rank": one.rank,
-                "marker": one.marker,
-                "steps_seen": one.steps_seen,
-                "steps_recorded": one.steps_recorded,
+                **{name: getattr(one, name) for name in named},
                 "trace": str(path) if (path := path_of.get(one.pid)) else None,
-                "figures": asdict(figures[path]) if path is not None and path in figures else None,
+                "figures": asdict(figures[path]) if path and path in figures else None,
             }
             for one in processes
         ],

@@ -39,7 +39,7 @@ def report(saved: Path) -> None:
 @click.option(
     "--fail-if-slower",
     "limit",
-    type=options.NUMBER_OR_ZERO,
+    type=options.number(or_zero=True),
     metavar="PERCENT",
     help="Exit with status 1 if a case is shown to be slower by more than this, or can no longer be measured.",
 )
@@ -53,7 +53,7 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
-    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
+    console = options.console_beside(json_path)
     show_difference(difference, console)
     if json_path is not None:
         files.write_json(json_path, difference.as_json())

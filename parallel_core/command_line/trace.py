@@ -14,7 +14,7 @@ from parallel_core.plots import check_drawing, write_picture_file
 from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed
-from parallel_core.terminal.console import ASIDE, terminal_console
+from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
@@ -32,20 +32,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 @click.command()
 @click.argument("paths", type=options.PATH, nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--timeline",
-    "picture",
-    type=options.PATH,
-    metavar="PICTURE",
-    help="Draw it, a lane for each queue, as SVG.",
-)
-@click.option(
-    "--html",
-    "page",
-    type=options.PATH,
-    metavar="PAGE",
-    help="Write a page to zoom and search, one file that needs no network.",
-)
+@options.path("--timeline", "picture", "Draw it, a lane for each queue, as SVG.", "PICTURE")
+@options.path("--html", "page", "Write a page to zoom and search, one file that needs no network.", "PAGE")
 @click.option(
     "--communication",
     "kernels",
@@ -58,11 +46,10 @@ def _pattern(text: str) -> re.Pattern[str]:
     metavar="N",
     help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
 )
-@click.option(
+@options.option(
     "--kernel-delay",
     type=click.IntRange(0, 10**9),
     default=KERNEL_DELAY,
-    show_default=True,
     metavar="NANOSECONDS",
     help="Shorter gaps between two operations on a queue are a device's own, and no wait for others.",
 )
@@ -89,8 +76,7 @@ def trace(
     files.check_outputs(picture, page, json_path, others=traces)
     keep_spans = picture is not None or page is not None
     ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
-    # With `--json -`, standard output is for the JSON alone.
-    console = terminal_console(stderr=json_path == files.STANDARD_OUTPUT)
+    console = options.console_beside(json_path)
     if len(ranks) == 1:
         (one,) = ranks.values()
         timeline, document, clocks_agree = one.timeline, _as_json(one), True

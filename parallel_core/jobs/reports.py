@@ -1,25 +1,18 @@
-"""What a rank reports to the launcher that started it: lines of JSON on a pipe, whose number REPORTS_VARIABLE holds."""
+"""What becomes known of a process: what a rank reports, in lines of JSON on a pipe, what it prints, and its end."""
 
 import os
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 __all__ = [
-    "REPORTS_VARIABLE",
-    "Arrived",
-    "Failed",
-    "Progress",
-    "Report",
-    "TrainedEpoch",
-    "Training",
-    "decode_report",
-    "reports_are_read",
-    "send_report",
+    *("REPORTS_VARIABLE", "Arrived", "Ended", "Failed", "News", "Printed", "Progress", "Report", "TrainedEpoch"),
+    *("Training", "decode_report", "reports_are_read", "send_report"),
 ]
 
 REPORTS_VARIABLE = "PARALLEL_CORE_REPORTS"
+"""Holds the number of the pipe."""
 
 
 class Arrived(msgspec.Struct, tag=True, frozen=True):
@@ -58,7 +51,21 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
     status: int
 
 
+class Printed(NamedTuple):
+    """It wrote this to standard output or standard error; a line may be cut anywhere."""
+
+    data: bytes
+    error: bool
+
+
+class Ended(NamedTuple):
+    """It has ended, with an exit status or the negative number of a signal; no news come after this."""
+
+    status: int
+
+
 Report: TypeAlias = Arrived | Progress | Training | TrainedEpoch | Failed
+News: TypeAlias = Report | Printed | Ended
 
 decode_report: Callable[[bytes], Report] = msgspec.json.Decoder(Report).decode
 """Raises msgspec.DecodeError for a line that is no report."""

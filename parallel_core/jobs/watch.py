@@ -11,7 +11,8 @@ from signal import SIGKILL
 from typing import final
 
 from parallel_core.jobs.job import is_rank
-from parallel_core.jobs.reports import Arrived, Failed, Progress, Report
+from parallel_core.jobs.reports import Arrived, Ended, Failed, News, Printed, Progress
+from parallel_core.system.errors import REFUSED
 from parallel_core.system.subprocesses import signal_name
 
 __all__ = ["LATE_NEWS_SECONDS", "Conclusion", "Observed", "Watch"]
@@ -20,8 +21,6 @@ LATE_NEWS_SECONDS = 1.0
 """How long after the first failure other processes may report theirs."""
 MAX_KEPT = 1 << 14
 """Bytes that are kept of what a process writes to standard error."""
-REFUSAL = 2
-"""The exit status of a request that cannot be met."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,6 @@ class Observed:
     """What is known of one process."""
 
     name: str
-    label: str
-    """Its name and its host's."""
     last: float
     """When it last reported something."""
     arrived: bool = False
@@ -60,7 +57,7 @@ class Observed:
     @property
     def refused(self) -> bool:
         """Whether it is a rank that says that the request cannot be met."""
-        return is_rank(self.name) and (self.failed.status if self.failed else self.status) == REFUSAL
+        return is_rank(self.name) and (self.failed.status if self.failed else self.status) == REFUSED
 
     @property
     def last_line(self) -> str:
@@ -71,7 +68,7 @@ class Observed:
     @property
     def reason(self) -> str:
         """Why it failed or refused."""
-        return self.failed.message if self.failed else self.last_line or f"{self.label} ended with status {REFUSAL}"
+        return self.failed.message if self.failed else self.last_line or self.end
 
     @property
     def after(self) -> str:
@@ -81,64 +78,53 @@ class Observed:
         if self.epoch:
             return f"after epoch {self.epoch}, step {self.step}"
         if self.exchanges:
-            return f"after {_exchanges(self.exchanges)}"
+            return f"after exchange {self.exchanges}"
         return "before its first exchange" if self.joined else "before it had joined"
 
     @property
     def end(self) -> str:
         """How it ended, if it did not say so."""
         status = self.status or 0
-        if status == -SIGKILL:
-            return (
-                f"{self.label} was killed by SIGKILL {self.after}: the system may have run out of memory (see dmesg), "
-                "or somebody killed it"
-            )
         how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        said = f"; it said last: {self.last_line}" if self.last_line else " and without a word"
-        return f"{self.label} {how} {self.after}{said}"
+        said = f"it said last: {self.last_line}" if self.last_line else "it said nothing"
+        hint = "the system may have run out of memory (see dmesg)" if status == -SIGKILL else said
+        return f"{self.name} {how} {self.after}; {hint}"
 
 
 @final
 class Watch:
-    """What is known of a job's processes on a host. Times are seconds of any clock, which never goes back.
+    """What is known of a job's processes. Times are seconds of any clock, which never goes back.
 
     A job fails when nothing has happened for `timeout` seconds.
     """
 
-    def __init__(self, names: Sequence[str], host: str, timeout: float, start: float) -> None:
-        self.processes = {name: Observed(name, f"{name} on {host}", start) for name in names}
+    def __init__(self, names: Sequence[str], timeout: float, start: float) -> None:
+        self.processes = {name: Observed(name, start) for name in names}
         self._ranks = [process for name, process in self.processes.items() if is_rank(name)]
         self._timeout, self._last, self._failed_at = timeout, start, math.inf
 
-    def print(self, name: str, data: bytes) -> None:
-        """Record what a process wrote to standard error, which is no progress."""
+    def take(self, name: str, news: News, now: float) -> None:
+        """Record news of a process; to print something is no progress."""
         process = self.processes[name]
-        process.errors = (process.errors + data)[-MAX_KEPT:]
-
-    def report(self, name: str, report: Report, now: float) -> None:
-        """Record what a rank reports."""
-        process = self.processes[name]
+        if isinstance(news, Printed):
+            if news.error:
+                process.errors = (process.errors + news.data)[-MAX_KEPT:]
+            return
         self._last = process.last = now
-        match report:
-            case Arrived():
-                process.arrived = True
+        match news:
+            case Ended(status):
+                process.status, process.ended_at = status, now
+            case Failed():
+                # A later failure is a consequence of the first.
+                process.failed = process.failed or news
             case Progress(exchanges=exchanges, epoch=epoch, step=step):
                 # `process_scaling` counts exchanges a second time, from 1.
                 process.joined, process.exchanges = True, max(process.exchanges, exchanges)
                 if epoch:
                     process.epoch, process.step = epoch, step
-            case Failed():
-                # A later failure is a consequence of the first.
-                process.failed = process.failed or report
-                self._failed_at = min(self._failed_at, now)
-            case _:
-                pass
-
-    def end(self, name: str, status: int, now: float) -> None:
-        """Record that a process ended, with its exit status or the negative number of a signal."""
-        process = self.processes[name]
-        self._last, process.status, process.ended_at = now, status, now
-        if status != 0:
+            case Arrived():
+                process.arrived = True
+        if process.failed or process.status:
             self._failed_at = min(self._failed_at, now)
 
     def decide(self, now: float) -> Conclusion | None:
@@ -162,7 +148,7 @@ class Watch:
         # One that has not joined may not have begun to run.
         if not any(rank.joined for rank in silent):
             return conclusion
-        return Conclusion(f"{_have(silent)} not answered {_since(silent, now)}", culprits=_names(silent), hang=True)
+        return _about(silent, f" did not answer {_since(silent, now)}", hang=True)
 
     @property
     def running_ranks(self) -> tuple[str, ...]:
@@ -180,7 +166,7 @@ class Watch:
         if ended:
             return Conclusion(ended[0].end, culprits=(ended[0].name,))
         if refused and not own:
-            return Conclusion(refused[0].reason, REFUSAL, (refused[0].name,))
+            return Conclusion(refused[0].reason, REFUSED, (refused[0].name,))
         if not own and (early := self._ended_early()):
             return early
         if not own and any(rank.status is None and not rank.failed for rank in self._ranks):
@@ -188,7 +174,7 @@ class Watch:
         # Shapes that differ fail in every rank: the reason is given once.
         failed = own or [rank for rank in self._ranks if rank.failed]
         agreed = [rank for rank in failed if rank.reason == failed[0].reason]
-        return Conclusion(f"{_labels(agreed)}: {failed[0].reason}", culprits=_names(agreed))
+        return _about(agreed, f": {failed[0].reason}")
 
     def _hang(self, now: float) -> Conclusion:
         """Return which ranks keep the others waiting, after nothing has happened for too long."""
@@ -199,20 +185,11 @@ class Watch:
             # A rank that has arrived waits for one that has not.
             absent = [rank for rank in absent if not rank.arrived] or absent
             seconds = now - min(rank.last for rank in absent)
-            return Conclusion(f"{_have(absent)} not joined within {seconds:.0f} s", culprits=_names(absent), hang=True)
+            return _about(absent, f" did not join within {seconds:.0f} s", hang=True)
         fewest, most = (bound(rank.exchanges for rank in running) for bound in (min, max))
         slowest = [rank for rank in running if rank.exchanges == fewest]
-        message = f"{_have(slowest)} made no progress {_since(slowest, now)}"
-        if fewest < most:
-            message += f": {_exchanges(fewest)} launched, while others have launched {most}"
-        elif len(running) > 1:
-            message = (
-                f"no rank has made progress {_since(slowest, now)}: all stopped after {_exchanges(fewest)}, so the "
-                "network or the framework may be the cause"
-            )
-        if ended := [rank for rank in self._ranks if rank.status == 0]:
-            message += f"; {_labels(ended)} had ended by then"
-        return Conclusion(message, culprits=_names(slowest), hang=True)
+        behind = f": exchange {fewest} was its last, {most} that of others" if fewest < most else ""
+        return _about(slowest, f" made no progress {_since(slowest, now)}{behind}", hang=True)
 
     def _ended_early(self) -> Conclusion | None:
         """Return that a process ended in good order while the others still needed it; None if none did."""
@@ -226,24 +203,13 @@ class Watch:
         if not needed or most < 0:
             return None
         first = min(needed, key=lambda one: one.ended_at)
-        return Conclusion(f"{first.label} ended {first.after}, before the others", culprits=(first.name,))
-
-
-def _exchanges(count: int) -> str:
-    return f"{count} exchange{'s' * (count != 1)}"
+        return _about([first], f" ended {first.after}, before the others")
 
 
 def _since(processes: Sequence[Observed], now: float) -> str:
     return f"for {now - max(one.last for one in processes):.0f} s {processes[0].after}"
 
 
-def _have(processes: Sequence[Observed]) -> str:
-    return f"{_labels(processes)} {'has' if len(processes) == 1 else 'have'}"
-
-
-def _labels(processes: Sequence[Observed]) -> str:
-    return ", ".join(one.label for one in processes)
-
-
-def _names(processes: Sequence[Observed]) -> tuple[str, ...]:
-    return tuple(one.name for one in processes)
+def _about(processes: Sequence[Observed], said: str, hang: bool = False) -> Conclusion:
+    names = tuple(one.name for one in processes)
+    return Conclusion(", ".join(names) + said, culprits=names, hang=hang)

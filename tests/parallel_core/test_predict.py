@@ -1,7 +1,9 @@
 """A prediction asks, runs in a process of its own, and shows guess and result side by side."""
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +12,19 @@ import parallel_core
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.trace_analysis.prediction import Prediction, Question, predict
-from tests.conftest import RunPython
+from tests.conftest import RunProgram, RunPython
 
 SMALL: dict[str, Any] = {"backend": "numpy", "size": 16, "rounds": 3}
+
+
+@pytest.fixture
+def in_this_process(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the command of a process run here, for what does not depend on where it runs."""
+    starting = SimpleNamespace(
+        run=lambda command, **_: program(*command[command.index("measure") :]),
+        TimeoutExpired=subprocess.TimeoutExpired,
+    )
+    monkeypatch.setattr("parallel_core.measurement.fresh_process.subprocess", starting)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -60,11 +72,16 @@ def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable
     assert isinstance(seen, Prediction)
     assert seen.timeline is not None
     assert [case.name for case in seen.timeline.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_without_a_profiler_there_is_no_timeline() -> None:
     unseen = predict("parallel", 1.0, timeline=True, **SMALL)
     assert isinstance(unseen, Prediction)
     assert unseen.timeline is None
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -85,6 +102,7 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_backend_is_the_environment_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARALLEL_CORE_BACKEND", "numpy")
     prediction = predict("parallel", 1.0, size=16, rounds=1)

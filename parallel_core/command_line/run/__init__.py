@@ -1,6 +1,12 @@
-"""`parallel-core run EXPERIMENT`: a command for each experiment, which is run on one backend or on several in turns."""
+"""`parallel-core run EXPERIMENT`: a command for each experiment, which is run on one backend or on several in turns.
 
+`parallel-core measure` does such runs for another process.
+"""
+
+import shlex
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import click
@@ -13,11 +19,22 @@ from parallel_core.command_line.run.resources import parameter_options, resource
 from parallel_core.command_line.run.side_by_side import run_side_by_side
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
+from parallel_core.measurement.fresh_process import Measured
+from parallel_core.system.errors import MeasurementError
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import show_explanation, show_variants
 
 GIVEN = "parallel_core.given"
 """Under which a command's context keeps the options that are given."""
+
+WORK = options.option(
+    "--work",
+    type=click.Choice(["kept", "new", "own"]),
+    metavar="kept|new",
+    default="kept",
+    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
+)
+"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
 
 
 class _ExperimentGroup(click.Group):
@@ -54,30 +71,34 @@ def run() -> None:
     """Run one experiment on one backend."""
 
 
+@click.command(hidden=True)
+@click.argument("runs", nargs=-1, required=True)
+def measure(runs: tuple[str, ...]) -> None:
+    """Do RUNS, each the arguments of `run` in one word, and print a line of JSON for each that gives a result.
+
+    A run that fails ends the process as it does by itself; one that gives an invalid result, after all have been done.
+    """
+    measured: list[Measured] = []
+    invalid: MeasurementError | None = None
+    for number, words in enumerate(runs, 1):
+        try:
+            # Nobody reads the tables.
+            with redirect_stdout(StringIO()):
+                run.main(shlex.split(words), standalone_mode=False, obj=measured)
+        except MeasurementError as error:
+            if len(measured) < number:
+                raise
+            invalid = error
+        click.echo(measured[-1].as_line())
+    if invalid is not None:
+        raise invalid
+
+
 def _command_of(experiment: Experiment) -> click.Command:
     """Make an experiment's command: the options that all share, then its parameters, its resources, and the rounds."""
-
-    def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            console = terminal_console()
-            show_explanation(explanation(experiment), console)
-            show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
-            ctx.exit()
-
-    shared = [
-        *_shared_options(experiment),
-        click.option(
-            "--explain",
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=explain_and_exit,
-            help="Say what is asked, how it is measured and how to read it; run nothing.",
-        ),
-    ]
+    shared = _shared_options(experiment)
     own = [
         *parameter_options([one for one in experiment.parameters if one.name != "rounds"]),
-        *([options.work] if experiment.calibrated else []),
         *resource_options(experiment.program),
         *parameter_options([one for one in experiment.parameters if one.name == "rounds"]),
     ]
@@ -86,9 +107,9 @@ def _command_of(experiment: Experiment) -> click.Command:
     def command(ctx: click.Context, /, **values: Any) -> None:
         if "," in values["backend"]:
             run_side_by_side(experiment, ctx, ctx.meta[GIVEN])
-            return
-        of_all = {name: values.pop(name) for name in list(values) if name in SHARED}
-        run_on_one_backend(experiment, of_all, values, ctx.obj)
+        else:
+            names = [str(one.name) for one in ctx.command.params[len(shared) :]]
+            run_on_one_backend(experiment, values, {name: values[name] for name in names}, ctx.obj)
 
     decorated: Any = command
     for option in reversed([*shared, *own]):
@@ -97,15 +118,16 @@ def _command_of(experiment: Experiment) -> click.Command:
     return click.command(experiment.name, cls=_ExperimentCommand, **words)(decorated)
 
 
-SHARED = (
-    *("backend", "engine", "devices", "device_kind", "threads", "workers", "variants", "json_path", "plot_path"),
-    *("trace_path", "trace_if_possible", "timeline_path", "interpreters", "guess", "work"),
-)
-"""The values of `_shared_options`, and of the one that says where sizes come from."""
-
-
 def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
     """List the options of every experiment's command, in the order of its help."""
+
+    def explain_and_exit(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            console = terminal_console()
+            show_explanation(explanation(experiment), console)
+            show_variants(console, chosen_for(experiment, ctx.meta[GIVEN]))
+            ctx.exit()
+
     return [
         click.option(
             "--backend",
@@ -114,16 +136,26 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             help="A framework that `list` names; several with commas between them: side by side.",
         ),
         click.option("--engine", metavar="async|sync", help="Default: async if the backend has it."),
-        options.devices_of_a_process(experiment.devices),
+        click.option(
+            "--devices",
+            type=options.DEVICES,
+            help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a "
+            f"GPU).  [default: {experiment.devices}; 1 for each of several processes; at most {options.MOST_DEVICES}]",
+        ),
         options.device_kind,
         options.threads,
         options.workers,
         options.variants,
         options.json_file,
-        options.plot_file,
-        options.trace_file,
-        options.trace_if_possible,
-        options.timeline_file,
+        options.path("--plot", "plot_path", "A picture, as SVG."),
+        options.path(
+            "--trace",
+            "trace_path",
+            "A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
+        ),
+        # A comparison asks for it: what cannot be profiled must be measured all the same.
+        click.option("--trace-if-possible", type=options.PATH, hidden=True),
+        options.path("--timeline", "timeline_path", "A picture of that repetition, a lane for each queue, as SVG."),
         options.interpreters,
         click.option(
             "--guess",
@@ -131,4 +163,13 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             metavar="NUMBER",
             help=f"Your guess of {experiment.main.name}, judged beside the answer: {experiment.main.means}.",
         ),
+        click.option(
+            "--explain",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=explain_and_exit,
+            help="Say what is asked, how it is measured and how to read it; run nothing.",
+        ),
+        *([WORK] if experiment.calibrated else []),
     ]

@@ -12,6 +12,7 @@ from rich.console import Console
 import backends
 from backends import Backend
 from backends.profiling import check_profiler
+from parallel_core.command_line.options import console_beside
 from parallel_core.command_line.run.resources import files_of_resources, run_with_resources
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
@@ -37,42 +38,44 @@ from parallel_core.trace_analysis.trace_files import write_trace_file
 
 
 def run_on_one_backend(
-    experiment: Experiment, shared: Mapping[str, Any], own: Mapping[str, Any], measured: list[Measured] | None
+    experiment: Experiment, values: Mapping[str, Any], own: Mapping[str, Any], measured: list[Measured] | None
 ) -> None:
-    """Run an experiment with the values of the options that all experiments share, and of its own.
+    """Run an experiment with the values of all options of its command; `own` are those that not all commands have.
 
     If it is a rank of a job, the first rank shows and writes the result of all. A `measured` list gets the result.
     """
-    if shared["interpreters"]:
+    if values["interpreters"]:
         raise RequestError("--python is for several backends side by side: one alone runs in this Python")
-    if shared["guess"] is not None:
-        check_guess(shared["guess"], experiment.main)
-    trace_path, timeline_path = shared["trace_path"], shared["timeline_path"]
-    where = check_job(experiment.name, shared["backend"])
+    if values["guess"] is not None:
+        check_guess(values["guess"], experiment.main)
+    trace_path, timeline_path = values["trace_path"], values["timeline_path"]
+    where = check_job(experiment.name, values["backend"])
     if where is not None and (trace_path or timeline_path):
         raise RequestError("the profilers see one process: leave out --trace and --timeline")
     if where is not None and where.rank:
-        shared = {**shared, "json_path": None, "plot_path": None}
+        values = {**values, "json_path": None, "plot_path": None}
     if trace_path == files.STANDARD_OUTPUT:
         raise RequestError("--trace needs a file: standard output shows what was measured")
-    outputs = shared["json_path"], shared["plot_path"], trace_path or shared["trace_if_possible"], timeline_path
-    for picture in filter(None, (shared["plot_path"], timeline_path)):
+    outputs = values["json_path"], values["plot_path"], trace_path or values["trace_if_possible"], timeline_path
+    for picture in filter(None, (values["plot_path"], timeline_path)):
         check_drawing(picture)
-    files.check_outputs(*outputs, others=files_of_resources(own))
-    # Standard output belongs to the JSON if that goes there.
-    console = terminal_console(stderr=shared["json_path"] == files.STANDARD_OUTPUT)
-    devices = shared["devices"] or (experiment.devices if where is None else 1)
+    files.check_outputs(*outputs, others=files_of_resources(values))
+    console = console_beside(values["json_path"])
+    devices = values["devices"] or (experiment.devices if where is None else 1)
     if where is not None and isinstance(devices, int):
         share_gpus(where, devices)
-    settings = (shared[name] for name in ("device_kind", "engine", "threads", "workers", "variants"))
-    loaded = backends.load(shared["backend"], devices, *settings)
+    settings = (values[name] for name in ("device_kind", "engine", "threads", "workers", "variants"))
+    loaded = backends.load(values["backend"], devices, *settings)
     if where is None:
-        result = _run_alone(experiment, loaded, shared, own, console, measured)
+        began = monotonic()
+        result = _run_alone(experiment, loaded, values, console)
+        if measured is not None:
+            measured.append(Measured(result, began, monotonic()))
     else:
         with joined(loaded, where, experiment.name, own) as together:
-            result = run_with_resources(experiment, together, own)
+            result = run_with_resources(experiment, together, values)
             if together.group.rank == 0:
-                _answer(result, console, _write(described(result, together), console, shared))
+                _answer(result, console, _write(described(result, together), console, values))
     if result.problems:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
         raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")
@@ -80,47 +83,37 @@ def run_on_one_backend(
         raise DisturbedError(f"{result.experiment} on {result.backend['name']}: {result.explanation}")
 
 
-def _run_alone(
-    experiment: Experiment,
-    loaded: Backend,
-    shared: Mapping[str, Any],
-    own: Mapping[str, Any],
-    console: Console,
-    measured: list[Measured] | None,
-) -> Result:
-    trace_path, timeline_path = shared["trace_path"], shared["timeline_path"]
+def _run_alone(experiment: Experiment, loaded: Backend, values: Mapping[str, Any], console: Console) -> Result:
+    trace_path, timeline_path = values["trace_path"], values["timeline_path"]
     must_profile = trace_path is not None or timeline_path is not None
-    began = monotonic()
     if must_profile:
         check_profiler(loaded)
     # A training shows a bar of its own.
     progress = measurement_progress(terminal_console(stderr=True), experiment.name)
     shown = progress if experiment.extent is None else nullcontext()
-    with repeatable() if must_profile or shared["trace_if_possible"] else nullcontext(), shown:
-        result = run_with_resources(experiment, loaded, own, shared.get("work", "own"))
-    judged = _write(result, console, shared)
+    with repeatable() if must_profile or values["trace_if_possible"] else nullcontext(), shown:
+        result = run_with_resources(experiment, loaded, values, values.get("work", "own"))
+    judged = _write(result, console, values)
     by_trace = ""
     try:
         if must_profile:
             by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
-        elif shared["trace_if_possible"] is not None:
-            _profile_if_possible(loaded, result, console, shared["trace_if_possible"])
+        elif values["trace_if_possible"] is not None:
+            _profile_if_possible(loaded, result, console, values["trace_if_possible"])
     finally:
         _answer(result, console, judged, by_trace)
-    if measured is not None:
-        measured.append(Measured(result, began, monotonic()))
     return result
 
 
-def _write(result: Result, console: Console, shared: Mapping[str, Any]) -> Guess | None:
+def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:
     """Show a result and write its files, with the judgement of a guess, which is returned."""
-    experiment, guess = EXPERIMENTS[result.experiment], shared["guess"]
+    experiment, guess = EXPERIMENTS[result.experiment], values["guess"]
     judged = None if guess is None else judge(guess, experiment.main, result)
     show(result, console, answered=False)
-    if shared["json_path"] is not None:
-        files.write_json(shared["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
-    if shared["plot_path"] is not None:
-        write_picture_file(result, shared["plot_path"])
+    if values["json_path"] is not None:
+        files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
+    if values["plot_path"] is not None:
+        write_picture_file(result, values["plot_path"])
     return judged
 
 

@@ -16,16 +16,22 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import click
 
 from backends import Backend
-from backends.process_groups import GroupedBackend, Rendezvous, rendezvous
+from backends.process_groups import Group, GroupedBackend, Rendezvous, agree, broadcast, rendezvous
 from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
 from parallel_core.experiments.runner.declaration import Experiment, Work
 from parallel_core.experiments.runner.parameters import Parameter, annotations_of
-from parallel_core.jobs.rank.shared_inputs import agree_on_data, checkpointing_of
 from parallel_core.jobs.rank.training_progress import progress_of
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
-from parallel_core.training.checkpoints import FILE, Checkpointing, from_bytes, open_directory, write_checkpoint
+from parallel_core.training.checkpoints import (
+    FILE,
+    Checkpointing,
+    from_bytes,
+    open_directory,
+    to_bytes,
+    write_checkpoint,
+)
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
 PROGRESS = ("on_batch", "on_epoch")
@@ -39,7 +45,7 @@ class _Resource(NamedTuple):
     make: Callable[[Backend, Mapping[str, Any]], object]
 
 
-def _checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
+def _read_checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
     """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are asked for.
 
     Raises RequestError, and CheckpointError for a checkpoint that cannot be read.
@@ -56,6 +62,29 @@ def _checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
     return Checkpointing(partial(write_checkpoint, directory), every, resumed)
 
 
+def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
+    """Read a checkpoint; rank 0 reads and keeps it for all ranks, whose hosts may not see its files."""
+    if not isinstance(backend, GroupedBackend):
+        return _read_checkpointing(values)
+    group = backend.group
+    own = _read_checkpointing(values) if group.rank == 0 else None
+    content = broadcast(group, to_bytes(own.resumed) if own and own.resumed else b"")
+    every = broadcast(group, str(own.every or 0).encode() if own else b"")
+    if group.rank == 0 or not every:
+        return own
+    return Checkpointing(None, int(every) or None, from_bytes(content, "rank 0") if content else None)
+
+
+def agree_on_data(group: Group, data: Dataset) -> None:
+    """Compare all ranks' data, whose paths may differ; raises DisagreementError, in every rank, if they differ."""
+    description = {
+        "the number of training images": len(data.train_labels),
+        "the number of test images": len(data.test_labels),
+        "the checksum of the training images": f"{data.checksum:08x}",
+    }
+    agree(group, description)
+
+
 def _data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
     """Load Fashion-MNIST, the same on all ranks if there are several."""
     data = load_fashion_mnist(values["data_dir"])
@@ -69,19 +98,15 @@ RESOURCES: Mapping[type, _Resource] = MappingProxyType(
         # Checkpoints are read before the data, which may have to be downloaded.
         Checkpointing: _Resource(
             (
-                click.option(
-                    "--checkpoint",
-                    type=options.PATH,
-                    metavar="DIR",
-                    help=f"Keep the training in DIR/{FILE}, after each epoch.",
+                options.path(
+                    "--checkpoint", "checkpoint", f"Keep the training in DIR/{FILE}, after each epoch.", "DIR"
                 ),
                 click.option(
                     "--checkpoint-steps", type=options.POSITIVE, metavar="N", help="And after each N steps of one."
                 ),
                 click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
             ),
-            # The first of several ranks reads for all.
-            lambda backend, values: checkpointing_of(backend, partial(_checkpointing, values)),
+            _checkpointing,
         ),
         Dataset: _Resource(
             (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),

@@ -38,10 +38,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     nothing could be measured.
     """
     values = ctx.params
-    try:
-        names = options.names("backend", backends.names).parse(values["backend"])
-    except ValueError as error:
-        raise RequestError(str(error)) from error
+    names = options.names("backend", backends.names).convert(values["backend"], None, ctx)
     devices = values["devices"] or experiment.devices
     if not isinstance(devices, int):
         raise RequestError("--devices needs a number if several backends are named")
@@ -58,7 +55,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
         sizes={experiment.name: _sizes(ctx, given)},
     )
     files.check_outputs(values["json_path"])
-    console = terminal_console(stderr=values["json_path"] == files.STANDARD_OUTPUT)
+    console = options.console_beside(values["json_path"])
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
         comparison = run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
     comparison = with_engines_that_ran(comparison)

@@ -10,15 +10,16 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from time import monotonic, sleep
-from typing import NoReturn, final
+from typing import NoReturn
 
 from backends.process_groups import GroupError, Rendezvous
 from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.jobs.reports import Failed, reports_are_read, send_report
 from parallel_core.training.loop import GradientsAreNotFiniteError
 
-__all__ = ["OwnDeadline", "dump_stacks_on_request", "leave", "leave_with_starter"]
+__all__ = ["dump_stacks_on_request", "leave", "leave_with_starter", "own_deadline"]
 
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl: which signal the end of the parent sends."""
@@ -82,32 +83,31 @@ def _is_consequence(error: BaseException | None) -> bool:
     return False
 
 
-@final
-class OwnDeadline:
-    """Ends a rank that no launcher of ours watches, when it has launched no exchange for too long, even while it exits.
+def own_deadline(where: Rendezvous) -> Callable[[int], None]:
+    """End this rank, which no launcher of ours watches, when it launches no exchange for too long, even as it exits.
 
-    It writes the stacks of all threads, and a line that says so, to standard error. The exit status is 1.
+    Return what is called with the number of each exchange. The stacks of all threads, and a line that says why, go to
+    standard error; the exit status is 1.
     """
+    seconds = where.timeout + ENGINE_GRACE_SECONDS
+    exchanges, last = 0, monotonic()
 
-    def __init__(self, where: Rendezvous) -> None:
-        self._where, self._seconds = where, where.timeout + ENGINE_GRACE_SECONDS
-        self._exchanges, self._last = 0, monotonic()
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+    def on_exchange(number: int) -> None:
+        nonlocal exchanges, last
+        exchanges, last = number, monotonic()
 
-    def on_exchange(self, number: int) -> None:
-        """Record that the exchange of this number was launched."""
-        self._exchanges, self._last = number, monotonic()
-
-    def _watch(self) -> None:
-        while (left := self._last + self._seconds - monotonic()) > 0:
+    def watch() -> None:
+        while (left := last + seconds - monotonic()) > 0:
             if _leaving.wait(left):
                 # It has said why, and ends by itself.
                 return
         faulthandler.dump_traceback(all_threads=True)
-        where = self._where
-        begun = f"it has launched {self._exchanges} exchanges" if self._exchanges else "not all ranks have joined"
+        begun = f"it has launched {exchanges} exchanges" if exchanges else "not all ranks have joined"
         _say(
             f"{'a worker' if where.rank is None else f'rank {where.rank}'} of {where.size}",
-            f" made no progress for {self._seconds:g} s: {begun}; look at the stacks above, and at the other ranks",
+            f" made no progress for {seconds:g} s: {begun}; look at the stacks above, and at the other ranks",
         )
         os._exit(1)
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()
+    return on_exchange

@@ -15,7 +15,7 @@ from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import SERVER_MODULE, SERVING_ENVIRONMENT
-from parallel_core.jobs.rank.ending import OwnDeadline, dump_stacks_on_request, leave_with_starter
+from parallel_core.jobs.rank.ending import dump_stacks_on_request, leave_with_starter, own_deadline
 from parallel_core.jobs.reports import Arrived, Progress, reports_are_read, send_report
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
@@ -92,7 +92,8 @@ def joined(
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
     send_report(Arrived())
-    backend = join(local, where, _report_exchange if reports_are_read() else OwnDeadline(where).on_exchange)
+    on_exchange = (lambda number: send_report(Progress(number))) if reports_are_read() else own_deadline(where)
+    backend = join(local, where, on_exchange)
     send_report(Progress())
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
     agree(backend.group, {"the experiment": experiment, **alike})
@@ -105,7 +106,3 @@ def described(result: Result, backend: GroupedBackend) -> Result:
     group = backend.group
     processes = {"processes": group.size, "transport": group.transport, "hosts": list(group.hosts)}
     return replace(result, backend={**result.backend, **processes})
-
-
-def _report_exchange(number: int) -> None:
-    send_report(Progress(number))

@@ -2,16 +2,15 @@
 
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import click
 import pytest
 
 from backends import ComputationError
 from backends.process_groups.addresses import free_port
 from parallel_core.command_line.launch import launch
 from parallel_core.jobs.job import Job
-from parallel_core.system.errors import RequestError
+from tests.conftest import RunProgram
 
 MODULE = "parallel_core.command_line.launch"
 RUN = ("--", "run", "data-parallel")
@@ -53,48 +52,40 @@ def test_only_mxnet_has_servers(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("line", "expected"),
     [
-        (("--processes", "2", *RUN), "say which framework"),
-        (("--processes", "2", "--backend", "torch"), "give the command of each process after --"),
-        (("--processes", "2", "--backend", "torch", "--", "compare"), "give the command of each process after --"),
-        (("--processes", "2", "--backend", "torch", "--", "run"), "no experiment does not run on several processes"),
-        (("--processes", "2", "--backend", "torch", "--", "run", "async"), "'async' does not run on several processes"),
-        (("--processes", "2", "--backend", "torch", *RUN, "--backend", "mxnet"), "name it once"),
-        (("--processes", "2", "--backend", "keras", *RUN), "unknown backend 'keras' (known: jax, mxnet, numpy, torch)"),
-        (("--processes", "2", "--servers", "2", "--backend", "torch", *RUN), "--servers are MXNet's"),
-        (("--processes", "2", "--restarts", "1", "--backend", "torch", *RUN), "give --checkpoint DIR to the run"),
-        (("--backend", "torch", *RUN), "say how many"),
+        ("--processes 2 -- run data-parallel", "say which framework"),
+        ("--processes 2 --backend torch", "give the command of each process after --"),
+        ("--processes 2 --backend torch -- compare", "give the command of each process after --"),
+        ("--processes 2 --backend torch -- run", "'run' does not run on several processes"),
+        ("--processes 2 --backend torch -- run async", "'run async' does not run on several processes"),
+        ("--processes 2 --backend torch -- run data-parallel --backend mxnet", "name it once"),
+        ("--processes 2 -- run data-parallel --backend", "say which framework"),
+        ("--processes 2 --backend keras -- run data-parallel", "unknown backend 'keras' (known: jax, mxnet, numpy,"),
+        ("--processes 2 --servers 2 --backend torch -- run data-parallel", "--servers are MXNet's"),
+        ("--processes 2 --restarts 1 --backend torch -- run data-parallel", "give --checkpoint DIR to the run"),
+        ("--backend torch -- run data-parallel", "say how many"),
+        ("--processes 0 -- run data-parallel", "--processes"),
+        ("--processes 2 --timeout nan -- run data-parallel", "--timeout"),
+        ("--processes 2 --restarts -1 -- run data-parallel", "--restarts"),
+        ("--processes 2 --port 65536 -- run data-parallel", "--port"),
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_started(
-    arguments: Sequence[str], expected: str, monkeypatch: pytest.MonkeyPatch
+    program: RunProgram, line: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncio.run", lambda *_: pytest.fail("something was started"))
-    with pytest.raises(RequestError) as refused:
-        launch.main(list(arguments), standalone_mode=False)
-    assert expected in str(refused.value)
-    assert "\n" not in str(refused.value)
+    done = program("launch", *line.split())
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert expected in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("--processes", "0"), ("--timeout", "0"), ("--timeout", "nan"), ("--restarts", "-1"), ("--port", "65536")],
-)
-def test_numbers_out_of_range_are_refused(arguments: Sequence[str]) -> None:
-    with pytest.raises(click.BadParameter):
-        launch.main([*arguments, "--backend", "torch", *RUN], standalone_mode=False)
-
-
-def test_a_port_that_is_given_is_kept(asked: Asked) -> None:
+def test_a_port_that_is_given_is_kept_and_one_in_use_is_a_failure_that_is_reported_at_once(asked: Asked) -> None:
     port = free_port("127.0.0.1")
     given = asked("--processes", "2", "--port", str(port), "--backend", "torch", *RUN)
     assert (given.port, given.keeps_port) == (port, True)
     assert not asked("--processes", "2", "--backend", "torch", *RUN).keeps_port
-
-
-def test_a_port_in_use_is_a_failure_that_is_reported_at_once(asked: Asked) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with pytest.raises(ComputationError, match=f"127.0.0.1:{port}: the port is in use"):
-            asked("--processes", "2", "--port", port, "--backend", "torch", *RUN)
+        used = str(taken.getsockname()[1])
+        with pytest.raises(ComputationError, match=f"127.0.0.1:{used}: the port is in use"):
+            asked("--processes", "2", "--port", used, "--backend", "torch", *RUN)

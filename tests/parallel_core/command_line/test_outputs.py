@@ -1,6 +1,6 @@
 """No command writes over what it reads, nor two outputs to one file, whatever they are called."""
 
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -54,32 +54,26 @@ def content(folder: Path) -> dict[Path, bytes]:
 def refused(program: RunProgram, folder: Path, *arguments: str) -> None:
     before = content(folder)
     done = program(*arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), arguments
     assert content(folder) == before
 
 
-@pytest.mark.parametrize("way", ["{}", "{here}/{}", "./old/../{}", "link/{}"])
-@pytest.mark.parametrize(
-    ("command", "option", "read"),
-    [(command, option, read) for command, options, inputs in INPUTS for option in options for read in inputs],
-)
+@pytest.mark.parametrize(("command", "options", "inputs"), INPUTS)
 def test_what_is_read_is_not_written_over(
-    program: RunProgram, folder: Path, way: str, command: tuple[str, ...], option: str, read: str
+    program: RunProgram, folder: Path, command: tuple[str, ...], options: tuple[str, ...], inputs: tuple[str, ...]
 ) -> None:
-    given = (option, way.format(read, here=folder)) if option else ()
     rest = ("--", "python", "program.py") if command[0] == "profile" else ()
-    refused(program, folder, *command, *given, *rest)
+    for option, read, way in product(options, inputs, ("{}", "{here}/{}", "./old/../{}", "link/{}")):
+        given = (option, way.format(read, here=folder)) if option else ()
+        refused(program, folder, *command, *given, *rest)
 
 
-@pytest.mark.parametrize("path", ["out.svg", "-"])
-@pytest.mark.parametrize(
-    ("command", "first", "second"),
-    [(command, *pair) for command, options in OUTPUTS for pair in permutations(options, 2)],
-)
+@pytest.mark.parametrize(("command", "options"), OUTPUTS)
 def test_two_outputs_are_two_files(
-    program: RunProgram, folder: Path, path: str, command: tuple[str, ...], first: str, second: str
+    program: RunProgram, folder: Path, command: tuple[str, ...], options: tuple[str, ...]
 ) -> None:
-    refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
+    for (first, second), path in product(permutations(options, 2), ("out.svg", "-")):
+        refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
 
 
 def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProgram, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from backends.process_groups.addresses import free_port
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.own_program.recorded_programs import EXAMPLES
 
@@ -18,30 +18,9 @@ Require = Callable[[str], None]
 
 
 def profile(folder: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "parallel_core",
-            "profile",
-            "--output",
-            folder,
-            "--json",
-            folder / "all.json",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port())},
-        check=False,
-    )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "parallel_core", "profile", "--output", folder, "--json", folder / "all.json"]
+    own = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": str(free_port("127.0.0.1"))}
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False)
 
 
 def document(folder: Path) -> dict[str, Any]:
@@ -114,6 +93,7 @@ sys.exit(4)
 """
 
 
+@pytest.mark.long
 def test_a_program_with_marked_steps_that_ends_while_it_is_recorded_keeps_them_and_its_status(
     folder: Path, tmp_path: Path, require: Require
 ) -> None:
@@ -202,17 +182,6 @@ def test_a_program_that_runs_mxnet_s_profiler_afterwards_has_a_whole_file(
     assert "5 recorded" in done.stderr
 
 
-def test_standard_output_is_the_program_s(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "parallel_core", "profile", "--output", tmp_path, "--json", "-", "--", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "parallel-core: --json needs a file: standard output is the program's\n"
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "verdicts", "buckets", "early"),
@@ -243,7 +212,14 @@ def test_whether_gradients_are_exchanged_under_the_backward_pass(
 @pytest.mark.long
 def test_torchrun_s_processes_are_recorded(folder: Path, require: Require) -> None:
     require("torch")
-    command = ("torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), EXAMPLES / "ddp_torch.py")
+    command = (
+        "torchrun",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(free_port("127.0.0.1")),
+        EXAMPLES / "ddp_torch.py",
+    )
     done = profile(folder, "--", *command)
     assert done.returncode == 0, done.stderr
     assert [process["rank"] for process in document(folder)["processes"] if process["figures"]] == [0, 1]

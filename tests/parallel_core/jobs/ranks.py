@@ -3,11 +3,12 @@
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from parallel_core.jobs.job import Job
 
-__all__ = ["is_gone", "job_of", "start_launcher", "wait_for_lines"]
+__all__ = ["are_gone", "job_of", "start_launcher", "wait_for_lines", "wait_until"]
 
 BEGIN = """
 import faulthandler, json, os, signal, subprocess, sys, threading, time
@@ -40,9 +41,9 @@ sys.exit(launch_job(job_of(*sys.argv[1:])))
 """
 
 
-def job_of(code: str, *arguments: str, processes: int = 2, timeout: float = 20) -> Job:
-    """Return a job whose ranks run this code, after `BEGIN`."""
-    return Job((sys.executable, "-c", BEGIN + code, *arguments), processes, "torch", 0, 1, timeout)
+def job_of(code: str, *arguments: str) -> Job:
+    """Return a job of two ranks, which run this code after `BEGIN`."""
+    return Job((sys.executable, "-c", BEGIN + code, *arguments), 2, "torch", 0, 1, 20.0)
 
 
 def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -52,25 +53,30 @@ def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
     )
 
 
+def wait_until(happened: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for something that comes when the machine lets it."""
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def wait_for_lines(lines: int, path: Path) -> list[str]:
     """Wait until a file has so many lines, and return them."""
-    for _ in range(600):
-        content = path.read_text().splitlines() if path.exists() else []
-        if len(content) >= lines:
-            return content
-        time.sleep(0.05)
-    raise AssertionError(f"{path} has not got {lines} lines")
+    wait_until(lambda: path.exists() and path.read_text().count("\n") >= lines)
+    return path.read_text().splitlines()
 
 
-def is_gone(pid: int) -> bool:
-    """Wait until a process is gone, or for long enough to tell that it stays."""
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
+def are_gone(pids: Iterable[str]) -> bool:
+    """Wait until processes are gone; fail if they stay."""
+    for pid in pids:
+        wait_until(lambda pid=pid: _is_gone(pid), 5.0)
+    return True
+
+
+def _is_gone(pid: str) -> bool:
+    try:
         # A killed process stays in the table until init has taken note of it.
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -6,42 +6,24 @@ from time import sleep
 
 from parallel_core.jobs.job import Process
 from parallel_core.jobs.processes import running
-from parallel_core.jobs.reports import Progress, Report
+from parallel_core.jobs.reports import Ended, News, Printed, Progress
 
 
-class Taken:
-    """The news of one process."""
+def news_of(code: str, pause: float = 0.0) -> list[News]:
+    """Return the news of a Python program, each of which is taken for as long as the pause."""
 
-    def __init__(self, pause: float) -> None:
-        self.pause = pause
-        self.output, self.reports, self.status, self.pieces, self.over = b"", [], None, 0, asyncio.Event()
-        self.errors = b""
+    async def follow() -> list[News]:
+        taken: list[News] = []
+        over = asyncio.Event()
 
-    def printed(self, _: str, data: bytes, error: bool) -> None:
-        assert self.status is None
-        sleep(self.pause)
-        self.pieces += 1
-        if error:
-            self.errors += data
-        else:
-            self.output += data
+        def take(_: str, news: News) -> None:
+            sleep(pause)
+            taken.append(news)
+            if isinstance(news, Ended):
+                over.set()
 
-    def reported(self, _: str, report: Report) -> None:
-        assert self.status is None
-        self.reports.append(report)
-
-    def ended(self, _: str, status: int) -> None:
-        self.status = status
-        self.over.set()
-
-
-def news_of(code: str, pause: float = 0.0) -> Taken:
-    """Return what became of a Python program, whose output is taken with a pause after each piece."""
-
-    async def follow() -> Taken:
-        taken = Taken(pause)
-        async with running([Process("rank 0", (sys.executable, "-c", code), {})], {}, taken):
-            await taken.over.wait()
+        async with running([Process("rank 0", (sys.executable, "-S", "-c", code), {})], {}, take):
+            await over.wait()
         return taken
 
     return asyncio.run(follow())
@@ -49,8 +31,10 @@ def news_of(code: str, pause: float = 0.0) -> Taken:
 
 def test_what_is_left_in_the_pipes_is_passed_on_before_the_end() -> None:
     # The pipe is large enough for all of it, so that the process ends before any of it is taken.
-    taken = news_of("import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 19); os.write(1, b'x' * 350_000)", 0.3)
-    assert (len(taken.output), taken.status) == (350_000, 0)
+    code = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 19); os.write(1, b'x' * 350_000)"
+    *printed, ended = news_of(code, pause=0.3)
+    assert sum(len(one.data) for one in printed if isinstance(one, Printed) and not one.error) == 350_000
+    assert ended == Ended(0)
 
 
 def test_reports_are_taken_line_by_line_and_what_is_none_is_output() -> None:
@@ -61,17 +45,16 @@ for piece in (b'{"type":"Pro', b'gress","exchanges":7}\\nnone\\n{"type":"Progres
     os.write(report, piece)
 os._exit(5)
 """
-    taken = news_of(code)
-    assert (taken.reports, taken.errors, taken.status) == ([Progress(7), Progress()], b"none\n", 5)
+    assert news_of(code) == [Progress(7), Printed(b"none\n", error=True), Progress(), Ended(5)]
 
 
 def test_a_child_in_another_session_keeps_nobody() -> None:
     # It says something now and then, for longer than the test may take.
-    child = "for n in range(100): time.sleep(0.1); print(n, flush=True)"
-    taken = news_of(
+    child = "import time\nfor n in range(100): time.sleep(0.1); print(n, flush=True)"
+    *printed, ended = news_of(
         "import subprocess, sys; print('all', flush=True); "
-        f"subprocess.Popen([sys.executable, '-c', 'import time\\n{child}'], start_new_session=True)"
+        f"subprocess.Popen([sys.executable, '-S', '-c', {child!r}], start_new_session=True)"
     )
-    assert taken.output.startswith(b"all\n")
-    assert taken.status == 0
-    assert taken.pieces < 50
+    assert printed[0].data.startswith(b"all")  # type: ignore[union-attr]
+    assert ended == Ended(0)
+    assert len(printed) < 50

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from benchmarks.harness.two_hosts import TwoHosts
-from tests.parallel_core.jobs.rank.test_training_together import DEADLINE, STEPS
 from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
 
+DEADLINE, STEPS = 120, 5
 PROGRAM = (sys.executable, "-m", "parallel_core", "run", "data-parallel", "--epochs", "1")
 
 

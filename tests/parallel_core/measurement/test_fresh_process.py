@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from parallel_core import MeasurementError, RequestError
-from parallel_core.command_line.measure import measure
+from parallel_core.command_line.run import measure
 from parallel_core.command_line.run import one_backend as command
 from parallel_core.measurement.fresh_process import measure_elsewhere, measured_in, measuring_command
 from parallel_core.measurement.result import Result

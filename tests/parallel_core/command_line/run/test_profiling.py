@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from backends import Backend
 from backends.host import core_numbers
-from parallel_core.command_line import cli
 from parallel_core.measurement.result import Result
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.conftest import MEASURED
+from tests.conftest import MEASURED, RunProgram
 from tests.parallel_core.command_line.test_command_line import run
 
 SMALL = ["run", "parallel", "--size", "64", "--rounds", "2"]
@@ -45,9 +43,8 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
 
 
 def test_everything_is_timed_and_written_before_the_profiler_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require("torch")
     path = tmp_path / "result.json"
     written: list[object] = []
 
@@ -58,9 +55,9 @@ def test_everything_is_timed_and_written_before_the_profiler_runs(
         return ""
 
     monkeypatch.setattr("parallel_core.command_line.run.one_backend.profile_and_show", profile_instead)
-    arguments = [*SMALL, "--backend", "torch", "--json", str(path), "--trace", str(tmp_path / "trace.json")]
-    done = CliRunner().invoke(cli, arguments)
-    assert len(written) == 1, done.output
+    monkeypatch.setattr("parallel_core.command_line.run.one_backend.check_profiler", lambda _: None)
+    done = program(*SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json"))
+    assert len(written) == 1, done.stderr
     assert json.loads(path.read_text()) == written[0]
 
 
@@ -72,9 +69,9 @@ def test_a_profiler_that_cannot_run_is_one_line_and_status_2(tmp_path: Path, req
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(tmp_path: Path) -> None:
+def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(program: RunProgram, tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
-    done = run(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
+    done = program(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
     assert done.returncode in MEASURED, done.stderr
     assert json.loads(done.stdout)["experiment"] == "parallel"
     assert "no trace: numpy has no profiler" in done.stderr

@@ -1,7 +1,7 @@
 """`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: parallel-core, with a fault in one rank.
 
-AT is the exchange at which the fault happens, if it happens in the training. The file that STRUCK names is made just
-before.
+With `launch …` it launches such ranks. AT is the exchange at which the fault happens, if it happens in the training.
+The file that STRUCK names is made just before.
 """
 
 import importlib
@@ -10,9 +10,11 @@ import math
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import parallel_core.__main__
 from backends import Array, Backend, Device
 from backends.process_groups import GroupedBackend, joining
 from backends.process_groups.rendezvous import RANK_VARIABLES
+from parallel_core.jobs.job import Job
 from parallel_core.training import step as training_step
 from parallel_core.training.dataset import Dataset, synthetic
 
@@ -88,12 +91,6 @@ def has_other_options(_: int) -> None:
     sys.argv += ["--lr", "0.3"]
 
 
-def load_synthetic() -> None:
-    """Have synthetic training images, which need not be read, unpacked and checked by every rank."""
-    command = importlib.import_module("parallel_core.command_line.run.resources")
-    command.load_fashion_mnist = lambda _: synthetic_images()  # type: ignore[attr-defined]
-
-
 def synthetic_images() -> Dataset:
     """Return the images of every rank."""
     return synthetic("a test needs no more", train=1000, test=50)
@@ -105,10 +102,7 @@ def is_of_another_version(_: int) -> None:
 
 
 def fails_on_a_device(number: int) -> None:
-    """Launch an operator on the last device that the framework accepts, and that fails when it runs.
-
-    This works in a process that is alone, too.
-    """
+    """Launch an operator on the last device that the framework accepts, and that fails when it runs."""
 
     def fail(first: Array, *others: Array) -> tuple[Array, ...]:
         if type(first).__module__.startswith("mxnet"):
@@ -174,17 +168,37 @@ def may_write_little(number: int) -> None:
     at_exchange(number, limit)
 
 
+def launch_faulty(fault: Sequence[str]) -> None:
+    """Have the command `launch` start ranks with the fault."""
+    command: Any = importlib.import_module("parallel_core.command_line.launch")
+    launch_job = command.launch_job
+
+    def launch(job: Job, *arguments: Any) -> int:
+        # `python -P -m parallel_core run …`
+        place = job.command.index("parallel_core")
+        faulty = (*job.command[:place], "tests.parallel_core.jobs.failures.rank", *fault, *job.command[place + 1 :])
+        return int(launch_job(replace(job, command=faulty), *arguments))
+
+    command.launch_job = launch
+    if fault[0] == "finds_its_port_taken":
+        # It was free when the launcher looked.
+        command.listen_at = lambda *_: socket.socket()
+
+
 def main() -> None:
-    """Be a rank, with the fault if it is meant for this one; the rank of a process that is alone is `alone`."""
-    _, fault, rank, exchange, *command = sys.argv
-    sys.argv = ["parallel-core", *command]
-    load_synthetic()
-    # A job that is started again is not disturbed again.
-    if (
-        next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "alone") == rank
-        and not Path(os.environ[STRUCK]).exists()
-    ):
-        globals()[fault](int(exchange))
+    """Be the launcher, or a rank with the fault if it is meant for this one."""
+    fault, rank, exchange = sys.argv[1:4]
+    sys.argv = ["parallel-core", *sys.argv[4:]]
+    if sys.argv[1] == "launch":
+        launch_faulty((fault, rank, exchange))
+    else:
+        # These need not be read, unpacked and checked by every rank.
+        resources: Any = importlib.import_module("parallel_core.command_line.run.resources")
+        resources.load_fashion_mnist = lambda _: synthetic_images()
+        own = next(os.environ[name] for name in RANK_VARIABLES if name in os.environ)
+        # A job that is started again is not disturbed again.
+        if own == rank and not Path(os.environ[STRUCK]).exists():
+            globals()[fault](int(exchange))
     parallel_core.__main__.main()
 
 

@@ -14,14 +14,7 @@ import numpy as np
 import pytest
 
 from backends.process_groups.addresses import free_port
-from tests.parallel_core.jobs.failures.jobs import (
-    BATCH_SIZE,
-    DEADLINE,
-    STARTING_SECONDS,
-    STEPS,
-    TRAINING,
-    synthetic_losses,
-)
+from tests.parallel_core.jobs.failures.jobs import BATCH_SIZE, DEADLINE, STEPS, TRAINING, synthetic_losses
 from tests.parallel_core.jobs.failures.rank import STRUCK
 
 pytestmark = pytest.mark.long
@@ -47,7 +40,7 @@ def ended(starter: Sequence[str], fault: str, root: Path, tmp_path: Path, *optio
         **os.environ,
         "PYTHONPATH": str(root),
         STRUCK: str(tmp_path / "struck"),
-        "PARALLEL_CORE_TIMEOUT": str(DEADLINE if fault == "hangs" else STARTING_SECONDS),
+        "PARALLEL_CORE_TIMEOUT": str(DEADLINE if fault == "hangs" else 60),
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
     command = [*starter, FAULTY, fault, "1", "4", *TRAINING, "--backend", "torch", *options]

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from backends.process_groups import Rendezvous
 from backends.process_groups.addresses import free_port
 from parallel_core.jobs.rank import share_gpus
+from tests.parallel_core.jobs.ranks import wait_until
 from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
@@ -135,14 +135,6 @@ def test_a_server_of_another_framework_s_is_refused_in_one_line(tmp_path: Path) 
     (said,) = (tmp_path / "log").read_text().splitlines()
     assert said.startswith("parallel-core: ")
     assert "DMLC_ROLE=server makes this a process of MXNet's, and the backend is torch" in said
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    """Wait for something that comes when the machine lets it."""
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def rendezvous_of(local_rank: int, local_size: int) -> Rendezvous:

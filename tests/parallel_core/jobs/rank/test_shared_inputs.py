@@ -3,7 +3,7 @@
 import pytest
 
 from backends.process_groups import DisagreementError, Group
-from parallel_core.jobs.rank.shared_inputs import agree_on_data
+from parallel_core.command_line.run.resources import agree_on_data
 from parallel_core.training.dataset import synthetic
 from tests.backends.process_groups.threads import together
 
