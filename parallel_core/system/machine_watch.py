@@ -18,7 +18,6 @@ from parallel_core.system.machine import processor_quota
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
 PROCESSORS = Path("/proc/cpuinfo")
-FREQUENCIES = Path("/sys/devices/system/cpu")
 TICKS_PER_SECOND = 100
 """Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
 
@@ -175,13 +174,7 @@ def _waited_seconds() -> float | None:
 
 
 def _clocks() -> tuple[float, ...]:
-    """Return the clocks of this process's cores, in MHz; nothing if the system does not say."""
-    numbers = core_numbers()
-    try:
-        files = [FREQUENCIES / f"cpu{number}" / "cpufreq" / "scaling_cur_freq" for number in numbers]
-        return tuple(int(file.read_text()) / 1000 for file in files)
-    except (OSError, ValueError):
-        pass
+    """Return the clocks of the cores, in MHz; nothing if the system does not say, as on processors but x86."""
     try:
         lines = PROCESSORS.read_text().splitlines()
         return tuple(float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz"))
