@@ -75,13 +75,10 @@ class MachineWatch:
         if threads > self.cores:
             sentences.append(f"{threads} threads of devices share the time of {cores}: not all can work at once.")
         if self.is_disturbed:
-            by_host = self.stolen_share or 0.0
-            stolen = f", {percent(by_host)} by the hypervisor" if by_host >= 0.01 else ""
-            rounds = f"{self.repeated_rounds} {'round was' if self.repeated_rounds == 1 else 'rounds were'}"
-            again = f" {rounds} repeated." if self.repeated_rounds else ""
+            again = f" Rounds repeated: {self.repeated_rounds}." if self.repeated_rounds else ""
             sentences.append(
-                f"Others took {percent(self.taken_share)} of the time of the {cores}{stolen} while this was timed."
-                f"{again} Intervals allow for that: a short run in a quiet moment has narrower ones."
+                f"Others took {percent(self.taken_share)} of the time of the {cores} while this was timed.{again} "
+                "Intervals allow for that: a short run in a quiet moment has narrower ones."
             )
         if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:
             sentences.append(

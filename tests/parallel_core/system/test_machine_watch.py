@@ -82,7 +82,7 @@ def test_watches_are_joined_by_their_lengths() -> None:
     assert both is not None
     assert both.others_share == pytest.approx(0.31)
     assert (both.watched_seconds, both.stolen_share, both.slowest_mhz, both.repeated_rounds) == (40.0, 0.0, 900.0, 3)
-    assert "3 rounds were repeated" in both.in_words()[0]
+    assert "Rounds repeated: 3." in both.in_words()[0]
     assert joined_watches(()) is None
 
 
