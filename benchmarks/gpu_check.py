@@ -88,7 +88,7 @@ def parts(backend: str, device: DeviceKind, rounds: int) -> dict[str, list[Varia
     sizes = ("--sizes", "8,16") if device == "cpu" else ()
     small = on("small-ops", *same, two, *sizes, "--rounds", rounds)
     found = {name: Variant(name, command) for name, command in zip(FIGURES, (overlap, small), strict=True)}
-    ways = {ONE: (one,), TWO: (two,)}
+    ways: dict[str, tuple[str, ...]] = {ONE: (one,), TWO: (two,)}
     if device == "gpu" and device in found_on(GRAPH_REPLAY.name).get(backend, ()):
         ways[REPLAYED] = (one, "--variant", GRAPH_REPLAY.name)
     training = {
