@@ -7,8 +7,7 @@ and our asynchronous PyTorch with the standard library's way to the same asynchr
 device. Eager PyTorch, which queues nothing, is shown beside it, with a target for tiny operations alone.
 
 A tiny operation (x + 1) in a queue of Python's threads costs what Python does for it on both threads, one after the
-other, for the GIL lets one of them run at a time: handing it over for a microsecond would cost several. So both parts
-are also timed apart, each while the other thread waits. The least queue that there can be, which makes an object and a
+other, because the GIL lets one of them run at a time. The least queue that there can be, which makes an object and a
 lock, passes them on and calls, is timed in the same way. Ours also finds the device, counts readers (a later copy may
 overwrite what they read), passes on errors and compares memory.
 """
@@ -18,8 +17,7 @@ from itertools import product
 from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Variant, paired, take_turns, worker
 from benchmarks.harness.targets import Finding, Target
-from benchmarks.workers.queues import BARE, HELD, HELD_BARE, LAUNCH_PARTS
-from benchmarks.workers.sides import WORKS
+from benchmarks.workers.sides import BARE, WORKS
 
 SIDES = {
     ("mxnet", "async"): {"plain": "plain MXNet"},
@@ -29,17 +27,6 @@ SIDES = {
 TARGET = Target("at most", 1.02)
 INCREMENTS_TARGET = Target("at most", 1.05)
 QUEUE_TARGET = Target("at most", 1.5)
-
-
-PARTS = {
-    f"{HELD}: launching": "launching in our queue",
-    **{part: f"launching in our queue, of it {part}" for part in LAUNCH_PARTS},
-    f"{HELD}: working": "working off our queue",
-    f"{HELD_BARE}: launching": "launching in a bare queue",
-    f"{HELD_BARE}: working": "working off a bare queue",
-    BARE: "both in a bare queue, threads at the same time",
-}
-"""What an increment takes on each thread while the other one waits: the GIL adds them up."""
 
 
 @benchmark("abstraction", rounds=3)
@@ -66,13 +53,9 @@ def main(rounds: int, quick: bool) -> Report:
             ratio = paired(measured, f"{work}, ours", f"{work}, {side}")
             findings.append(Finding(f"{' '.join(cell)}: {work}, ours / {name}", ratio, target=target))
         if len(others) > 1:
-            findings += [
-                Finding(
-                    f"torch async: increments, {name} / plain eager PyTorch",
-                    paired(measured, case, "increments, plain"),
-                )
-                for case, name in PARTS.items()
-            ]
+            queued = paired(measured, BARE, "increments, plain")
+            name = "increments, both in a bare queue, threads at the same time / plain eager PyTorch"
+            findings.append(Finding(f"torch async: {name}", queued))
             ours, executors, bare = (
                 paired(measured, case, "increments, plain").estimate
                 for case in ("increments, ours", "increments, executors", BARE)

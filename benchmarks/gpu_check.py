@@ -1,164 +1,130 @@
-"""Check everything that needs a GPU, on one GPU, in less than four minutes.
+"""What one GPU gives our experiments, and our copies and multiplications against plain PyTorch's.
 
-python -m benchmarks.gpu_check
+    python -m benchmarks.gpu_check
+    python -m benchmarks.gpu_check --device cpu --quick    # a rehearsal: figures mean nothing
 
-Runs the tests that need a GPU and measures overlap, streams, small operations, training, the bus and the matrix units,
-each against the best that the same run measured. It needs Python 3.11, NumPy 1 or 2, PyTorch for CUDA and this
-checkout, which need not be installed; the tests need pytest. `--device cpu` rehearses the program without a GPU.
+Every part is `parallel-core run` or a worker in fresh processes under a deadline, so that CUDA code that hangs or
+crashes costs one part. Two streams of one GPU are two devices of ours.
 """
 
-import argparse
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from time import monotonic
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import truediv
 
-# Run as a script, Python looks for packages beside the script only.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import click
 
-from benchmarks.gpu.cuda_tests import run_tests
-from benchmarks.gpu.parts import PartResult, Place, run_part
-from benchmarks.harness.targets import Finding, table_of, tally
-from parallel_core.system.files import write_json, write_whole
+from backends.devices import DeviceKind
+from backends.registry.variants import found_on
+from backends.torch.variants import GRAPH_REPLAY
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import (
+    Measured,
+    Variant,
+    figures_of,
+    median_figure,
+    paired,
+    parallel_core,
+    take_turns,
+    worker,
+)
+from benchmarks.harness.targets import Finding, Target, by_round
+from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
 
-OF_ANY_FRAMEWORK = {
-    "overlap": "benchmarks.gpu.overlap:measure",
-    "small operations": "benchmarks.gpu.small_operations:measure",
-    "training": "benchmarks.gpu.training:measure",
+FIGURES: Mapping[str, Sequence[tuple[str, str, Target | None]]] = {
+    "overlap": (("overlap_efficiency", "", Target("at least", 0.9)), ("book_overlap_efficiency", "", None)),
+    "small operations on two streams": (("small_speedup", "×", None), ("largest_speedup", "×", None)),
 }
-OF_TORCH = {"bus": "benchmarks.gpu.bus:measure", "matrix products": "benchmarks.gpu.matrices:measure"}
-RESULTS = Path(__file__).parent / "results"
-BUDGET_SECONDS = 225.0
-TESTS_SECONDS = 60.0
-ROUNDS = {"gpu": 7, "cpu": 5}
-"""Five are the fewest at which no single disturbance makes a result that cannot be."""
-VERSIONS = ("torch", "cuda", "cudnn", "numpy", "python", "parallel_core")
-ENGINES = {"gpu": ("async", "sync"), "cpu": ("async",)}
+"""Of experiments: their figures, units and targets."""
+BUS = Target("at least", 0.9)
+ONE, TWO, REPLAYED = "one stream", "two streams", "replayed"
+PLAIN = "copies and multiplications"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the check and write its files; return 0, 1 if something failed, 2 if there is no GPU."""
-    options = parse(arguments)
-    start = monotonic()
-    place = Place("torch", options.device, ROUNDS[options.device])
+@dataclass(frozen=True)
+class Amount:
+    """How much work there is on a kind of device: options of `parallel-core run`."""
 
-    def left() -> float:
-        return start + options.seconds - monotonic()
+    devices: tuple[str, str]
+    """One, and two on the same GPU."""
+    size: int
+    batches: tuple[int, ...]
+    steps: int
 
-    machine = run_part("benchmarks.gpu.parts:describe", place, left())
-    if reasons := (*machine.problems, *machine.skipped):
-        print(f"gpu_check: {reasons[0]} (--device cpu rehearses without a GPU)", file=sys.stderr)
-        return 2
-    parts: dict[str, PartResult] = {}
-    for name, part in measured(place, left):
-        parts[name] = part
-        print(f"{monotonic() - start:4.0f} s  {name}: {outcome(part)}", file=sys.stderr, flush=True)
-    seconds = monotonic() - start
-    path = options.out / file_name("rehearsal" if options.device == "cpu" else machine.parameters["device"])
-    options.out.mkdir(parents=True, exist_ok=True)
-    page = as_markdown(machine.parameters, parts, options.device, seconds)
-    document = {
-        "schema": 1,
-        "benchmark": "gpu_check",
-        "rehearsal": options.device == "cpu",
-        "seconds": round(seconds, 1),
-        "machine": machine.parameters,
-        "parts": {name: part.as_json() for name, part in parts.items()},
+
+AMOUNTS: Mapping[DeviceKind, Amount] = {
+    # A multiplication of 2048 then takes about as long as copying it, and all page-locked buffers together 4 GB.
+    "gpu": Amount(("gpu:0", "gpu:0/0,gpu:0/1"), 2048, (256, 1024), 40),
+    "cpu": Amount(("cpu:1", "cpu:1,cpu:2"), 32, (32,), 2),
+}
+
+
+@benchmark("gpu", rounds=5)
+@click.option("--device", type=click.Choice(["gpu", "cpu"]), default="gpu", show_default=True)
+@click.option("--backend", type=click.Choice(["torch", "mxnet"]), default="torch", show_default=True)
+def main(rounds: int, quick: bool, device: DeviceKind, backend: str) -> Report:
+    """Measure overlap, small operations, training, copies and multiplications on one GPU, or rehearse that on CPUs."""
+    processes: dict[str, list[Measured]] = {}
+    findings, notes = [], []
+    for name, variants in parts(backend, device, 1 if quick else 5).items():
+        try:
+            measured = take_turns(variants, rounds)
+        except click.ClickException as error:
+            notes.append(f"Not measured: {name}: {error.message}")
+            continue
+        findings += [Finding(f"{backend}: {one.name}", one.interval, one.unit, one.target) for one in of(measured)]
+        processes |= measured
+    title = "A rehearsal without a GPU: no figure here means anything" if device == "cpu" else "One GPU"
+    return Report(title, findings, processes, notes, parameters={"device": device})
+
+
+def parts(backend: str, device: DeviceKind, rounds: int) -> dict[str, list[Variant]]:
+    """Return the parts, each of processes that take turns."""
+    amount = AMOUNTS[device]
+    one, two = amount.devices
+    on = partial(parallel_core, "run")
+    same = ("--backend", backend, "--devices")
+    overlap = on("overlap", *same, one if device == "gpu" else two, "--size", amount.size, "--rounds", rounds)
+    sizes = ("--sizes", "8,16") if device == "cpu" else ()
+    small = on("small-ops", *same, two, *sizes, "--rounds", rounds)
+    found = {name: Variant(name, command) for name, command in zip(FIGURES, (overlap, small), strict=True)}
+    ways: dict[str, tuple[str, ...]] = {ONE: (one,), TWO: (two,)}
+    if device == "gpu" and device in found_on(GRAPH_REPLAY.name).get(backend, ()):
+        ways[REPLAYED] = (one, "--variant", GRAPH_REPLAY.name)
+    training = {
+        f"training, batch {batch}": [
+            Variant(
+                f"{way}, batch {batch}",
+                on("data-parallel", *same, *where, "--batch-size", batch, "--limit", amount.steps, "--epochs", 2),
+            )
+            for way, where in ways.items()
+        ]
+        for batch in amount.batches
     }
-    write_json(path.with_suffix(".json"), document)
-    write_whole(path.with_suffix(".md"), lambda stream: stream.write(page.encode()))
-    print(page)
-    print(f"{summary(parts)}; written to {path}.json and .md, after {seconds:.0f} s")
-    return 1 if any(part.problems for part in parts.values()) else 0
+    plain = {PLAIN: [Variant(PLAIN, worker("gpu", kind=device, rounds=rounds))]} if backend == "torch" else {}
+    return {name: [one] for name, one in found.items()} | training | plain
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; ends with status 2 if it is wrong."""
-    parser = argparse.ArgumentParser("gpu_check", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu", help="cpu: a rehearsal, with tiny sizes")
-    parser.add_argument("--seconds", type=float, default=BUDGET_SECONDS, help="what is not begun by then is left out")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for gpu-NAME.json and gpu-NAME.md")
-    return parser.parse_args(arguments)
-
-
-def measured(place: Place, left: Callable[[], float]) -> Iterator[tuple[str, PartResult]]:
-    """Run the tests and all parts, PyTorch's first, and yield the result of each; `left` returns the seconds left."""
-    for engine in ENGINES[place.kind]:
-        yield f"CUDA tests, {engine} engine", run_tests(engine, min(TESTS_SECONDS, left()))
-    for name, part in {**OF_ANY_FRAMEWORK, **OF_TORCH}.items():
-        yield name, run_part(part, place, left())
-    mxnet = replace(place, framework="mxnet")
-    trial = run_part("benchmarks.gpu.parts:try_out", mxnet, left())
-    if reasons := (*trial.problems, *trial.skipped):
-        yield "mxnet", PartResult(skipped=reasons)
-        return
-    for name, part in OF_ANY_FRAMEWORK.items():
-        yield f"{name}, mxnet", run_part(part, mxnet, left())
-
-
-def outcome(part: PartResult) -> str:
-    """Say in a word how a part went."""
-    if part.problems:
-        return f"FAILED: {part.problems[0]}"
-    if part.findings or part.notes:
-        return "done"
-    return f"left out: {part.skipped[0]}"
-
-
-def file_name(device: str) -> str:
-    """Make a file's name, without suffix, of a GPU's: `gpu-nvidia-h200`."""
-    return "gpu-" + re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-
-
-def as_markdown(machine: Mapping[str, Any], parts: Mapping[str, PartResult], kind: str, seconds: float) -> str:
-    """Write the findings of all parts as one table, and below it what else there is to say of each."""
-    device = machine["device"]
-    lines = [f"## {device}: what its streams, its bus and its matrix units give", ""]
-    if kind == "cpu":
-        lines += ["**A rehearsal without a GPU: no figure here means anything.**", ""]
-    else:
-        memory = machine["device_memory_bytes"] / 2**30
-        what = f"{memory:.0f} GiB, compute capability {machine['compute_capability']}"
-        lines += [f"{device}, {what}, {machine['multiprocessors']} multiprocessors, driver {machine['driver']}", ""]
-    versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if name in machine)
-    host = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
-    how = f"medians of rounds, with intervals of 95 %; {machine['utc']}, in {seconds:.0f} s"
-    lines += [
-        f"{host}, {versions}; {how}",
-        "",
-        table_of(findings_of(parts)),
-        "",
-    ]
-    for name, part in parts.items():
-        remarks = [
-            *part.notes,
-            *(f"FAILED: {problem}" for problem in part.problems),
-            *(f"Not measured: {reason}" for reason in part.skipped),
-        ]
-        lines += [f"- **{name}**: {text}" for text in remarks]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def summary(parts: Mapping[str, PartResult]) -> str:
-    """Say how many targets were met, and which parts failed or were left out."""
-    failed = [name for name, part in parts.items() if part.problems]
-    left_out = [name for name, part in parts.items() if part.skipped and not part.findings and not part.notes]
-    return "; ".join(
-        [
-            tally([finding.verdict for finding in findings_of(parts)]),
-            *([f"failed: {', '.join(failed)}"] if failed else []),
-            *([f"left out: {', '.join(left_out)}"] if left_out else []),
-        ]
-    )
-
-
-def findings_of(parts: Mapping[str, PartResult]) -> list[Finding]:
-    """List the findings of all parts."""
-    return [finding for part in parts.values() for finding in part.findings]
+def of(measured: Mapping[str, Sequence[Measured]]) -> Iterator[Finding]:
+    """List the findings of one part; the rates of others are held against its first process's."""
+    first, *_ = measured
+    for name, unit, target in FIGURES.get(first, ()):
+        if interval := median_figure(measured[first], name):
+            yield Finding(f"{first}: {name}", interval, unit, target)
+    rates = {name: figures_of(own, "images_per_second") for name, own in measured.items()}
+    for name, values in rates.items() if all(rates.values()) else ():
+        yield Finding(f"training, {name}", median_interval(values), "images/s")
+        if name != first:
+            yield Finding(f"training, {name} / {first}", ratio_interval(values, rates[first]))
+    for what in {case.split(", ")[0]: None for case in measured[first][0].seconds} if first == PLAIN else ():
+        unit, work, target = ("GB/s", "gigabytes", BUS) if " to " in what else ("TFLOP/s", "tera_operations", None)
+        done = figures_of(measured[first], work)
+        for side in ("ours", "plain torch"):
+            seconds = [one.median(f"{what}, {side}") for one in measured[first]]
+            yield Finding(f"{what}, {side}", by_round(truediv, done, seconds), unit)
+        share = paired(measured[first], f"{what}, plain torch", f"{what}, ours")
+        yield Finding(f"{what}: our speed / that of plain torch", share, "", target)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

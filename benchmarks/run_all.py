@@ -7,13 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import click
 
-from benchmarks.harness.findings import results_folder, tally
+from benchmarks.harness.findings import results_folder
+from benchmarks.harness.targets import Finding, table_of, tally
+from parallel_core.system.formatting import listed
 
 NAMES = (
     "abstraction",
@@ -26,22 +29,16 @@ NAMES = (
 
 
 def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Write which targets were met, by benchmark; None stands for one that failed."""
-    lines = []
-    for name, result in benchmarks.items():
-        if result is None:
-            lines.append(f"{name}: FAILED")
-            continue
-        lines += [
-            f"{name}: {one['verdict']}: {one['name']}: {one['estimate']:.3g}{one['unit'] and ' '}{one['unit']}, "
-            f"{kind} {bound:g}"
-            for one in result["findings"]
-            if one["target"]
-            for kind, bound in one["target"].items()
-        ]
-    verdicts = [one["verdict"] for result in benchmarks.values() if result for one in result["findings"]]
+    """Write all targets as one table, and how many were met; None stands for a benchmark that failed."""
+    held = [
+        replace(finding, name=f"{name}: {finding.name}")
+        for name, result in benchmarks.items()
+        for finding in map(Finding.from_json, result["findings"] if result else ())
+        if finding.target
+    ]
     failed = [name for name, result in benchmarks.items() if result is None]
-    return "\n".join([*lines, "", tally(verdicts) + (f"; failed: {', '.join(failed)}" if failed else "")])
+    counts = tally([finding.verdict for finding in held])
+    return f"{table_of(held)}\n\n{counts}{f'; failed: {listed(failed)}' if failed else ''}"
 
 
 @click.command()

@@ -1,12 +1,11 @@
 """Measure what reading a long trace and computing its figures take: processor time of one core, and memory.
 
     python -m benchmarks.trace_reading --events 1000000
-    python -m benchmarks.trace_reading --hta /path/to/python TRACE.json.gz …
+    python -m benchmarks.trace_reading TRACE.json.gz …
 
 Three synthetic traces of so many events are written: of PyTorch's profiler on a CPU and on a GPU (complete events with
 arguments, and flows), and of MXNet's (begins and ends). They, and traces that are named, are read in fresh processes,
-round by round, as `parallel-core trace` does. With an interpreter that has Holistic Trace Analysis, that reads the same
-files in the same rounds and computes what both have: it knows GPUs only, so that other traces are ours alone.
+as `parallel-core trace` does.
 """
 
 import gzip
@@ -77,23 +76,6 @@ BEGIN_OR_END = """{{
         "pid": {device},
         "tid": {thread}
     }}"""
-COMPARED = """
-import json, logging, resource, sys, time
-from hta.trace_analysis import TraceAnalysis
-logging.disable(logging.CRITICAL)
-start = time.process_time()
-analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="")
-read = time.process_time()
-analysis.get_temporal_breakdown(visualize=False)
-analysis.get_comm_comp_overlap(visualize=False)
-analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
-analysis.get_gpu_kernel_breakdown(visualize=False)
-analysis.get_queue_length_summary(ranks=[0])
-computed = time.process_time()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([read - start, computed - read, peak]))
-"""
-"""What Holistic Trace Analysis is asked for; `analysis` reads one file, in this process."""
 
 
 def write_events(stream: BinaryIO, count: int, form: str) -> None:
@@ -134,9 +116,8 @@ def mxnet_events(count: int) -> Iterator[str]:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--events", default=1_000_000, show_default=True, help="In each synthetic trace; 0: none are written.")
 @click.option("--rounds", default=3, show_default=True)
-@click.option("--hta", type=click.Path(path_type=Path), help="An interpreter with Holistic Trace Analysis.")
 @click.option("--read", type=click.Path(path_type=Path), help="Read this file, in this process.")
-def main(files: Sequence[Path], events: int, rounds: int, hta: Path | None, read: Path | None) -> None:
+def main(files: Sequence[Path], events: int, rounds: int, read: Path | None) -> None:
     """Print seconds of one core and peak memory, the median of some rounds."""
     if read is not None:
         print(json.dumps(cost(read)))
@@ -148,29 +129,19 @@ def main(files: Sequence[Path], events: int, rounds: int, hta: Path | None, read
                 write_events(stream, events, path.name.partition(".")[0])
         for path in (*made, *files):
             print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
-            commands = {"parallel-core": [sys.executable, "-m", "benchmarks.trace_reading", "--read"]}
-            if hta is not None and path not in made[:2]:
-                commands["HTA"] = [str(hta), "-c", COMPARED]
-            show(path, commands, rounds)
+            show(path, rounds)
 
 
-def show(path: Path, commands: dict[str, list[str]], rounds: int) -> None:
-    """Let commands read a file in turn, each on one core, and print what it cost."""
-    costs: dict[str, list[list[float]]] = {name: [] for name in commands}
+def show(path: Path, rounds: int) -> None:
+    """Read a file in fresh processes on one core, and print what it cost."""
+    command = [sys.executable, "-m", "benchmarks.trace_reading", "--read", str(path)]
     with on_cores({core_numbers()[0]}):
-        for name, command in [*commands.items()] * rounds:
-            done = subprocess.run([*command, path], stdout=subprocess.PIPE, text=True, check=True)
-            costs[name].append(json.loads(done.stdout.splitlines()[-1]))
-    medians = {}
-    for name, own in costs.items():
-        read, figures, peak = (median(column) for column in zip(*own, strict=True))
-        both = [some[0] + some[1] for some in own]
-        medians[name] = median(both)
-        spread = f"{min(both):.2f} to {max(both):.2f} s; read {read:.2f}, figures {figures:.2f}"
-        print(f"  {name}: {medians[name]:.2f} s ({spread}), {peak:.0f} MiB")
-    if len(medians) > 1:
-        ours, theirs = medians.values()
-        print(f"  {theirs / ours:.1f} × as fast", flush=True)
+        printed = [subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout for _ in range(rounds)]
+    costs = [json.loads(one) for one in printed]
+    read, figures, peak = (median(column) for column in zip(*costs, strict=True))
+    both = [read + figures for read, figures, _ in costs]
+    spread = f"{min(both):.2f} to {max(both):.2f} s; read {read:.2f}, figures {figures:.2f}"
+    print(f"  {median(both):.2f} s ({spread}), {peak:.0f} MiB", flush=True)
 
 
 def cost(path: Path) -> tuple[float, float, float]:

@@ -42,7 +42,7 @@ ORDER = {
         ("__main__",),
     ),
     # What is measured against knows nothing of what measures it.
-    "benchmarks": (("harness", "plain"), ("workers", "gpu")),
+    "benchmarks": (("harness", "plain"), ("workers",)),
 }
 """What may be imported by whom: each row by the rows below it, and never by its own row or those above."""
 

@@ -16,7 +16,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -249,6 +249,18 @@ def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str
         raise click.ClickException(
             f"wrong result: the {figure} is {lowest:.6g} for {first} and {highest:.6g} for {last}"
         )
+
+
+def figures_of(processes: Iterable[Measured], name: str) -> list[float]:
+    """Return a figure of each process; nothing if one has none of this name."""
+    values = [one.figures.get(name) for one in processes]
+    return [] if None in values else [value for value in values if value is not None]
+
+
+def median_figure(processes: Iterable[Measured], name: str) -> Interval | None:
+    """Return a figure's median over processes; None if one has none of this name."""
+    values = figures_of(processes, name)
+    return median_interval(values) if values else None
 
 
 def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:

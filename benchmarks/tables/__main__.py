@@ -1,8 +1,7 @@
 """Fill the pages' tables, and write the page beside each benchmark's JSON; to be run from the repository's root.
 
-python -m benchmarks.tables                                      # from the folders that the pages name
-python -m benchmarks.tables --results benchmarks/results/NAME    # from another machine's, which it names then
-python -m benchmarks.tables --check                              # change nothing: status 1 if something differs
+python -m benchmarks.tables            # from the folders that the pages name
+python -m benchmarks.tables --check    # change nothing: status 1 if something differs
 
 A place in a page that is filled is `<!-- table: NAME from FOLDER -->`, lines, `<!-- end -->`. A name may have words
 after it, which choose among tables of a kind: `<!-- table: answer overlap from FOLDER -->`.
@@ -43,11 +42,10 @@ LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s]+)\)")
 
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit with status 1 if a file differs.")
-@click.option("--results", type=click.Path(path_type=Path), help="The folder of a machine's results.")
-def main(check: bool, results: Path | None) -> None:
+def main(check: bool) -> None:
     """Fill the pages' tables, and write the page beside each benchmark's JSON, or check that they are as written."""
     try:
-        differing = [(path, text) for path, text in written(results) if not path.exists() or path.read_text() != text]
+        differing = [(path, text) for path, text in written() if not path.exists() or path.read_text() != text]
     except (OSError, ValueError, KeyError) as error:
         raise click.ClickException(str(error)) from error
     for path, text in differing:
@@ -57,13 +55,13 @@ def main(check: bool, results: Path | None) -> None:
     sys.exit(1 if check and differing else 0)
 
 
-def written(results: Path | None = None) -> Iterator[tuple[Path, str]]:
+def written() -> Iterator[tuple[Path, str]]:
     """Iterate over the files that are written from results, with what they must hold; the pages come first.
 
     Raises OSError, ValueError or KeyError, with a message for the reader, if a table cannot be written.
     """
     for path in pages():
-        yield path, refill(path.read_text(), path, write_table, results)
+        yield path, refill(path.read_text(), path, write_table)
     for path in sorted(Path("benchmarks/results").rglob("*.json")):
         document = json.loads(path.read_text())
         if "findings" in document or "rates" in document:
@@ -79,18 +77,17 @@ def pages() -> Iterator[Path]:
             yield path
 
 
-def refill(text: str, page: Path, write: Callable[[str, Path], str], folder: Path | None = None) -> str:
-    """Return a page's text with every block's lines written anew, by its name and folder, or by the folder given.
+def refill(text: str, page: Path, write: Callable[[str, Path], str]) -> str:
+    """Return a page's text with every block's lines written anew, by its name and folder.
 
     Links in what is written are of the repository's root, and become relative to the page. Raises ValueError for a
     block without its beginning in the form above, or without an end.
     """
 
     def block(match: re.Match[str]) -> str:
-        source = folder or Path(match[2])
-        table = write(match[1], source).strip()
+        table = write(match[1], Path(match[2])).strip()
         linked = LINK.sub(lambda link: f"]({os.path.relpath(link[1], page.parent)})", table)
-        return f"<!-- table: {match[1]} from {source} -->\n\n{linked}\n\n<!-- end -->"
+        return f"<!-- table: {match[1]} from {match[2]} -->\n\n{linked}\n\n<!-- end -->"
 
     if text.count(OPENING) != len(BLOCK.findall(text)):
         raise ValueError(

@@ -7,10 +7,8 @@ import numpy as np
 
 import backends
 from benchmarks.workers.answer import answer, compose
-from benchmarks.workers.queues import HELD, HELD_BARE, launch_parts, queues
-from benchmarks.workers.sides import WORKS, Amounts, Side, ours, plain_mxnet, plain_torch
+from benchmarks.workers.sides import BARE, WORKS, Amounts, Side, bare_queue, ours, plain_mxnet, plain_torch
 from parallel_core.measurement.checks import relative_error
-from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import interleave
 from parallel_core.training.batches import Settings
 
@@ -18,10 +16,7 @@ SIZE = 480
 
 
 def measure(backend: str, engine: str, increments: int, batches: int, repetitions: int, epochs: int) -> dict[str, Any]:
-    """Time all sides of all works; the cases are named `WORK, SIDE`.
-
-    Of increments whose worker was held, there is a case for launching them and one for working them off.
-    """
+    """Time all sides of all works; the cases are named `WORK, SIDE`."""
     loaded = backends.load(backend, 2, "cpu", engine, 1)
     matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE), dtype=np.float32)
     amounts = Amounts(increments, Settings(limit=batches), matrix)
@@ -32,17 +27,12 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
     in_turn = {work: {f"{work}, {name}": side.works[work] for name, side in sides.items()} for work in WORKS}
     if in_queues:
         # In turn with the others, for their ratios are taken between neighbours.
-        in_turn["increments"] |= queues(loaded, increments) | launch_parts(loaded, increments)
+        in_turn["increments"][BARE] = bare_queue(increments)
     cases = [
         case
         for work, timings in in_turn.items()
         for case in interleave(timings, rounds=epochs if work == "a LeNet epoch" else repetitions)
     ]
-    for held in [case for case in cases if case.name in (HELD, HELD_BARE)]:
-        worked_off = tuple(end - sent for sent, end in zip(held.dispatch_seconds, held.seconds, strict=True))
-        cases.remove(held)
-        cases += [Case(f"{held.name}: launching", held.dispatch_seconds, ())]
-        cases += [Case(f"{held.name}: working", worked_off, ())]
     return compose(cases, {backend: loaded.version}, problems(sides, matrix))
 
 

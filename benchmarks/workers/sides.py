@@ -1,8 +1,11 @@
 """The sides that `abstraction` compares: the same work through our verbs, in plain MXNet or PyTorch, in executors."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import add
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
@@ -18,6 +21,7 @@ from parallel_core.training.loop import train_epoch
 from parallel_core.training.step import get_params
 
 WORKS = ("increments", "products on one device", "products on two devices", "products and copies", "a LeNet epoch")
+BARE = "increments in a bare queue"
 PRODUCTS = 50
 COPIES = 8
 
@@ -170,3 +174,43 @@ def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
             future.result()
 
     return plain_side(amounts, queued, partial(plain.queued_epoch, first, parameters), wait, buffers[-1].numpy)
+
+
+class _Awaited:
+    """What a bare queue will compute: `value`, from when `done` is released."""
+
+    __slots__ = ("args", "done", "fn", "value")
+
+    def __init__(self, fn: Any, args: tuple[Any, ...]) -> None:
+        self.done = threading.Lock()
+        self.done.acquire()
+        self.fn, self.args = fn, args
+
+
+def bare_queue(increments: int) -> Callable[[], Timing]:
+    """Return what times increments in the least queue that there can be, without errors, readers and an end."""
+    import torch
+
+    one = torch.ones((1, 2))
+    queue: SimpleQueue[_Awaited] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            task = queue.get()
+            task.value = task.fn(*[arg.value if arg.__class__ is _Awaited else arg for arg in task.args])
+            task.fn = task.args = None
+            task.done.release()
+
+    def launch(fn: Any, *args: Any) -> _Awaited:
+        task = _Awaited(fn, args)
+        queue.put(task)
+        return task
+
+    def launch_all() -> _Awaited:
+        first = launch(torch.clone, one)
+        for _ in range(increments):
+            y = launch(add, first, 1)
+        return y
+
+    threading.Thread(target=serve, daemon=True).start()
+    return partial(timed, launch_all, lambda last: last.done.acquire())

@@ -1,6 +1,7 @@
 """Put an analysis, its charts and the backends' code into one self-contained page."""
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ from pygments.formatters import HtmlFormatter
 
 from backends.registry.loading import title
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import TimelineOf
@@ -109,7 +110,7 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "cost_model": charts.cost_model_chart(experiment),
         "learning": charts.learning_curves(analysis, experiment),
     }
-    first = _first_results(experiment)
+    first = _first_results((one.results for one in believed), lambda cell: cell.backend)
     return {
         "described": described,
         "lesson": experiment.answer,
@@ -131,11 +132,12 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
     }
 
 
-def _first_results(experiment: ExperimentAnalysis) -> dict[str, Result]:
-    """Return each framework's first result."""
+def _first_results(cells: Iterable[CellResults], key: Callable[[Cell], str]) -> dict[str, Result]:
+    """Return the first result of all cells that have the same key, by key."""
     first: dict[str, Result] = {}
-    for cell in experiment.believed:
-        first.setdefault(cell.cell.backend, cell.results.valid[0])
+    for one in cells:
+        if one.valid:
+            first.setdefault(key(one.cell), one.valid[0])
     return first
 
 
@@ -152,10 +154,6 @@ def _max_loss_difference(results: list[Result], batches: int | None = None) -> f
 
 
 def _environments(comparison: Comparison) -> list[dict[str, str]]:
-    first_results: dict[str, Result] = {}
-    for results in comparison.cells:
-        if results.valid:
-            first_results.setdefault(results.cell.side, results.valid[0])
     rows = [
         {
             "cell": side,
@@ -171,7 +169,7 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
             "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
             "variants": ", ".join(result.backend.get("variants", ())),
         }
-        for side, result in first_results.items()
+        for side, result in _first_results(comparison.cells, lambda cell: cell.side).items()
     ]
     said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
     return [{name: row[name] for name in said} for row in rows]

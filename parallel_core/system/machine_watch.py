@@ -18,7 +18,6 @@ from parallel_core.system.machine import processor_quota
 STATISTICS = Path("/proc/stat")
 PRESSURE = Path("/proc/pressure/cpu")
 PROCESSORS = Path("/proc/cpuinfo")
-FREQUENCIES = Path("/sys/devices/system/cpu")
 TICKS_PER_SECOND = 100
 """Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
 
@@ -76,13 +75,10 @@ class MachineWatch:
         if threads > self.cores:
             sentences.append(f"{threads} threads of devices share the time of {cores}: not all can work at once.")
         if self.is_disturbed:
-            by_host = self.stolen_share or 0.0
-            stolen = f", {percent(by_host)} by the hypervisor" if by_host >= 0.01 else ""
-            rounds = f"{self.repeated_rounds} {'round was' if self.repeated_rounds == 1 else 'rounds were'}"
-            again = f" {rounds} repeated." if self.repeated_rounds else ""
+            again = f" Rounds repeated: {self.repeated_rounds}." if self.repeated_rounds else ""
             sentences.append(
-                f"Others took {percent(self.taken_share)} of the time of the {cores}{stolen} while this was timed."
-                f"{again} Intervals allow for that: a short run in a quiet moment has narrower ones."
+                f"Others took {percent(self.taken_share)} of the time of the {cores} while this was timed.{again} "
+                "Intervals allow for that: a short run in a quiet moment has narrower ones."
             )
         if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:
             sentences.append(
@@ -175,13 +171,7 @@ def _waited_seconds() -> float | None:
 
 
 def _clocks() -> tuple[float, ...]:
-    """Return the clocks of this process's cores, in MHz; nothing if the system does not say."""
-    numbers = core_numbers()
-    try:
-        files = [FREQUENCIES / f"cpu{number}" / "cpufreq" / "scaling_cur_freq" for number in numbers]
-        return tuple(int(file.read_text()) / 1000 for file in files)
-    except (OSError, ValueError):
-        pass
+    """Return the clocks of the cores, in MHz; nothing if the system does not say, as on processors but x86."""
     try:
         lines = PROCESSORS.read_text().splitlines()
         return tuple(float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz"))

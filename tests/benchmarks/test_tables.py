@@ -43,8 +43,6 @@ def test_every_block_is_filled_once_and_for_all(parts: list[tuple[str, str, str]
     expected = [f"{part[0]}\n{block(part[1], body)}\n" for part, body in zip(parts, bodies, strict=True)]
     assert filled == "".join(expected) + last
     assert refill(filled, PAGE, about) == filled
-    elsewhere = refill(block("one", ""), PAGE, about, Path("other"))
-    assert elsewhere == "<!-- table: one from other -->\n\n| one in other |\n\n<!-- end -->"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Each command of the guides is one that the program has, with these options; links lead to files, and pages are short.
+"""Each command of the guides is one that the program has, with these options; links lead to files.
 
 The README's own commands are run (`test_readme.py`).
 """
@@ -20,7 +20,6 @@ GUIDES = sorted(
 )
 IN_GUIDES = sorted({command for path in GUIDES for command in shell_lines(path.read_text())})
 OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
-LONGEST = 250
 MOST_ENTRIES = 15
 
 
@@ -59,10 +58,9 @@ def test_the_program_has_every_command_and_its_options_and_every_benchmark_exist
     assert unknown_options(words_of("parallel-core profile -- python train.py --epochs 1")) == []
 
 
-def test_pages_are_short_and_their_links_lead_to_files() -> None:
+def test_links_lead_to_files() -> None:
     for path in (*GUIDES, *sorted((ROOT / "docs").glob("*.md"))):
         text = path.read_text()
-        assert len(text.splitlines()) <= LONGEST, path
         assert [link for link in links(text) if not (path.parent / link).is_file()] == [], path
 
 

@@ -1,12 +1,11 @@
 """The site as a reader meets it in Debian's Chromium: on a telephone and on a desk, without a network."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parallel_core.report.chromium import Visit, open_browser
+from tests.parallel_core.report.chromium import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -22,11 +21,6 @@ TOO_WIDE = """() => {
         return width > 1 && right > innerWidth + 0.5 && !scrolls(element);
     }).map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`);
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    yield from open_browser()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])

@@ -1,22 +1,16 @@
 """The search of each site, opened from a folder, finds what its readers would look for, and nothing else."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parallel_core.report.chromium import Visit, open_browser
+from tests.parallel_core.report.chromium import Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    yield from open_browser()
 
 
 def search(browser: "Browser", site: Path, query: str) -> Visit:

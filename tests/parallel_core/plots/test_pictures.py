@@ -14,7 +14,7 @@ from parallel_core.plots import as_svg, check_drawing, write_picture_file
 from parallel_core.plots.bars import Bar, BarsChart
 from parallel_core.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
 from parallel_core.plots.scales import Axis, Scale
-from parallel_core.plots.svg import inline, titled
+from parallel_core.plots.svg import inline, text_width, titled
 from parallel_core.system.formatting import figure
 from tests.parallel_core.plots.drawn import SVG, Drawn
 from tests.parallel_core.plots.synthetic_results import NASTY, SWEPT, TIMED, TRAINED
@@ -72,6 +72,14 @@ def test_bars_begin_and_end_where_their_values_lie() -> None:
     assert drawn.places("whole", "under <this>", "negative", "nothing", "an axis") == sorted(
         drawn.places("10 of them", "under <this>", "four", "0 in all", "an axis")
     )
+
+
+def test_a_long_title_is_broken_into_lines_that_fit() -> None:
+    title = "a word " * 60
+    drawn = Drawn(titled(BarsChart({"": [Bar("bar", "1", 0, 1, "total")]}), title.strip()))
+    lines = [text for text in drawn.texts if "word" in text]
+    assert " ".join(lines) == title.strip()
+    assert text_width(lines) <= drawn.width
 
 
 def test_curves_go_up_and_say_their_values() -> None:

@@ -15,7 +15,7 @@ cpu1 1 2 3 4 5 6 7 8 0 0
 cpu10 1000 0 0 0 0 0 0 500 0 0
 intr 1 2 3
 """
-FILES = {"STATISTICS": "stat", "PRESSURE": "pressure", "PROCESSORS": "cpuinfo", "FREQUENCIES": "none"}
+FILES = {"STATISTICS": "stat", "PRESSURE": "pressure", "PROCESSORS": "cpuinfo"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +35,6 @@ def test_only_the_cores_of_this_process_are_counted(tmp_path: Path, monkeypatch:
     assert sample.worked == pytest.approx((100 + 20 + 30 + 6 + 7 + 1 + 2 + 3 + 6 + 7) / 100)
     assert (sample.stolen, sample.waited) == (0.16, 2.5)
     assert sample.mhz == (2100.5, 3000.0)
-    for number, kilohertz in enumerate((1800000, 2400000)):
-        folder = tmp_path / "none" / f"cpu{number}" / "cpufreq"
-        folder.mkdir(parents=True)
-        (folder / "scaling_cur_freq").write_text(f"{kilohertz}\n")
-    assert sample_machine().mhz == (1800.0, 2400.0)
 
 
 def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +82,7 @@ def test_watches_are_joined_by_their_lengths() -> None:
     assert both is not None
     assert both.others_share == pytest.approx(0.31)
     assert (both.watched_seconds, both.stolen_share, both.slowest_mhz, both.repeated_rounds) == (40.0, 0.0, 900.0, 3)
-    assert "3 rounds were repeated" in both.in_words()[0]
+    assert "Rounds repeated: 3." in both.in_words()[0]
     assert joined_watches(()) is None
 
 

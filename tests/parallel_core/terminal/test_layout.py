@@ -71,7 +71,7 @@ def assert_nothing_is_lost(show_it: Show, width: int, reference_width: int = WID
 def results() -> dict[str, Result]:
     """Small results on NumPy of each kind of table: times, metrics, curves, bandwidths."""
     backend = backends.load("numpy", 2, "cpu", None, 1)
-    names = ("async", "cost-model", "parallel", "allreduce", "partitioning", "data-parallel")
+    names = ("cost-model", "parallel", "allreduce", "data-parallel")
     return {name: EXPERIMENTS[name].run(backend, **small(name)) for name in names}
 
 
