@@ -17,7 +17,7 @@ from parallel_core.training import step as training_step
 from parallel_core.training.batches import Epoch, Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
 from parallel_core.training.lenet import initial_parameters, shapes
-from parallel_core.training.loop import GradientsAreNotFiniteError, LossIsNotFiniteError, evaluate, train
+from parallel_core.training.loop import NotFiniteError, evaluate, train
 from parallel_core.training.step import (
     buckets_of,
     count_reduced_early,
@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(bac
     params[1] = backend.asarray(broken, backend.devices[1])
     before = [backend.to_numpy(p) for p in params]
     message = r"the loss is nan on cpu:2 in epoch 1, step 1 \(the parameters are those before the step\): .*--lr"
-    with pytest.raises(LossIsNotFiniteError, match=message):
+    with pytest.raises(NotFiniteError, match=message):
         next(train(backend, params, SYNTHETIC, Settings(1, 60)))
     for replica, expected in zip(map(backend.to_numpy, params), before, strict=True):
         assert_alike(replica, expected)
@@ -159,7 +159,7 @@ def spoilt(backend: Backend, at: int, times: int, monkeypatch: pytest.MonkeyPatc
     [
         (10, r"the gradients on cpu:3 are not finite in epoch 1, step 3 \(the parameters are those before"),
         # The fault does not come back when the step is computed again.
-        (1, r"the sum of the gradients is not finite in epoch 1, step 3 \(.*each device here are finite\)"),
+        (1, r"the gradients summed over all devices are not finite in epoch 1, step 3 \("),
     ],
 )
 def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
@@ -170,9 +170,9 @@ def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
     next(train(backend, expected, SYNTHETIC, replace(settings, limit=2)))
     params = loaded(backend)
     spoilt(backend, 2, times, monkeypatch)
-    with pytest.raises(GradientsAreNotFiniteError, match=message) as caught:
+    with pytest.raises(NotFiniteError, match=message) as caught:
         next(train(backend, params, SYNTHETIC, settings))
-    assert (caught.value.epoch, caught.value.step) == (1, 3)
+    assert caught.value.devices == (backend.devices[2:] if times > 1 else ())
     # The next step was queued before the fault was noticed: it must not have changed anything either.
     for replica in map(backend.to_numpy, params):
         assert_alike(replica, backend.to_numpy(expected[0]), rtol=1e-6, atol=1e-8)

@@ -82,23 +82,23 @@ def state(**changed: object) -> np.ndarray:
 
 
 FOREIGN = {
-    "another shape": ({"1.bias": np.zeros(21, np.float32)}, "has 1.bias as float32 .21,., not float32 .20,."),
-    "another dtype": ({"4.bias": np.zeros(10)}, "has 4.bias as float64"),
-    "not finite": ({"4.bias": np.full(10, np.nan, np.float32)}, "has numbers in 4.bias that are not finite"),
-    "a pickle": ({"4.bias": np.array([object()])}, "is no whole checkpoint .Object arrays cannot be loaded"),
-    "newer": ({"training": state(schema=2)}, "has schema 2, and this version reads 1: update parallel-core"),
-    "of something else": ({"training": state(format="x")}, "is not a checkpoint of parallel-core"),
-    "no object": ({"training": np.frombuffer(b"[]", np.uint8)}, "is not a checkpoint of parallel-core"),
-    "no JSON": ({"training": np.frombuffer(b"\xff{", np.uint8)}, "is no whole checkpoint"),
+    "another shape": ({"1.bias": np.zeros(21, np.float32)}, "1.bias is float32 .21,., not float32 .20,."),
+    "another dtype": ({"4.bias": np.zeros(10)}, "4.bias is float64"),
+    "not finite": ({"4.bias": np.full(10, np.nan, np.float32)}, "numbers in 4.bias are not finite"),
+    "a pickle": ({"4.bias": np.array([object()])}, "Object arrays cannot be loaded"),
+    "newer": ({"training": state(schema=2)}, "of schema 2; read here: 'parallel-core checkpoint' of 1"),
+    "of something else": ({"training": state(format="x")}, "it is 'x' of schema 1"),
+    "no object": ({"training": np.frombuffer(b"[]", np.uint8)}, "list indices"),
+    "no JSON": ({"training": np.frombuffer(b"\xff{", np.uint8)}, ""),
     "contradictory": ({"training": state(step=4)}, "contradict each other at epoch 1, step 4"),
-    "of a wrong type": ({"training": state(data="x")}, "is no whole checkpoint .Expected `int`"),
+    "of a wrong type": ({"training": state(data="x")}, "Expected `int`"),
 }
 
 
 @pytest.mark.parametrize("case", FOREIGN)
 def test_archives_of_others_are_refused(case: str) -> None:
     changed, told = FOREIGN[case]
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=rf"file is no whole checkpoint \(.*{told}"):
         as_read(archive(**changed))
 
 
