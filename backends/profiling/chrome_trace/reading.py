@@ -39,7 +39,8 @@ def read_trace(path: Path) -> Trace:
     slices, begin = pairing.finish()
     problems = _problems(document, pairing)
     if not slices:
-        raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
+        nothing = "it holds no events of a Chrome trace that have a beginning and an end."
+        raise ValueError(f"{path} cannot be used: {' '.join((nothing, *problems))}")
     return Trace(
         slices,
         pairing.processes,
@@ -217,23 +218,14 @@ def _key(event: Event) -> PairingKey:
 
 
 def _problems(document: Document, pairing: _Pairing) -> tuple[str, ...]:
-    problems = ["The file ends before its events do: it was cut off."] if document.cut else []
-    if document.damaged:
-        problems.append(f"{_events(document.damaged)} could not be read, left out.")
-    problems += [
+    cut = ("The file ends before its events do: it was cut off.",) if document.cut else ()
+    damaged = (f"{_events(document.damaged)} could not be read, left out.",) if document.damaged else ()
+    dropped = (
         f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}."
         for reason, names in pairing.dropped.items()
         if names
-    ]
-    return tuple(problems)
-
-
-def _why_nothing(path: Path, document: Document, problems: tuple[str, ...]) -> str:
-    if path.stat().st_size == 0:
-        return "it is empty"
-    if not document.has_list:
-        return "it is no Chrome trace, for it has no list of events"
-    return " ".join(("it holds no events that have a beginning and an end.", *problems))
+    )
+    return (*cut, *damaged, *dropped)
 
 
 def _events(count: int) -> str:
