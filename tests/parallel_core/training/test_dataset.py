@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -49,28 +48,18 @@ def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
     assert load_fashion_mnist(DEBIAN).source == f"Fashion-MNIST from {DEBIAN}"
 
 
-def cut(packed: bytes) -> bytes:
-    return packed[:-100]
-
-
-def altered(packed: bytes) -> bytes:
-    content = bytearray(gzip.decompress(packed))
-    content[-1] ^= 1
-    return gzip.compress(bytes(content), compresslevel=1)
-
-
 @needs_data
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [(cut, "{0} cannot be read, it may be truncated"), (altered, "{0}.gz is not the original {0}")],
-)
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_refused_by_name(
-    folder: Path, damage: Callable[[bytes], bytes], told: str, name: str
-) -> None:
+def test_a_damaged_file_is_refused_by_name(folder: Path, name: str) -> None:
     path = folder / f"{name}.gz"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=told.format(name)):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(DataError, match=f"{name} cannot be read, it may be truncated"):
+        read_directory(folder)
+    content = bytearray(gzip.decompress(whole))
+    content[-1] ^= 1
+    path.write_bytes(gzip.compress(bytes(content), compresslevel=1))
+    with pytest.raises(DataError, match=f"{name}.gz is not the original {name}"):
         read_directory(folder)
 
 
