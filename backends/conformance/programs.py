@@ -175,7 +175,6 @@ class Reference(BaseBackend):
 
 
 def reference_namespace(devices: int) -> dict[str, Any]:
-    """Return the names that statements find, for the reference."""
     return namespace_for(Reference(devices)) | {"late": _at_once}
 
 

@@ -181,7 +181,6 @@ def continue_and_keep(
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
-    """Return the file's content."""
     text = msgspec.json.format(msgspec.json.encode(checkpoint.state), indent=1)
     arrays = dict(zip(PARAMETERS, checkpoint.parameters, strict=True))
     stream = io.BytesIO()

@@ -90,7 +90,6 @@ def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
 
 
 def cache_directory() -> Path:
-    """Return the directory of downloads."""
     # Synthetic data are also used by environments that have nothing but NumPy.
     import platformdirs
 

@@ -95,7 +95,6 @@ class _Pairing:
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
 
     def take(self, events: Sequence[Event]) -> None:
-        """Take in some more events."""
         complete = np.array([event.ph == "X" for event in events], bool)
         if complete.all():
             self._take_complete(events, np.arange(self._taken, self._taken + len(events)))

@@ -103,7 +103,6 @@ class RawArguments:
         return self._pieces[piece][at : at + length]
 
     def __getitem__(self, where: "np.ndarray | slice") -> "RawArguments":
-        """Return the arguments of some slices."""
         selected = copy(self)
         selected._begins, selected._lengths = self._begins[where], self._lengths[where]
         return selected
