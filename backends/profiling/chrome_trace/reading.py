@@ -143,13 +143,13 @@ class _Pairing:
             events, places = [events[place] for place in kept.tolist()], places[kept]
             begins, ends = (Times(*(column[kept] for column in times)) for times in (begins, ends))
         names, categories, rows = self._names, self._categories, self._rows
-        codes = (
+        columns = (
             [names[event.name] for event in events],
             [categories[event.cat] for event in events],
             [rows[event.pid, event.tid] for event in events],
         )
         raw = [b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events]
-        self._add(np.transpose(codes), begins.nanoseconds, ends.nanoseconds, places, raw=raw)
+        self._add(np.array(columns, np.int32).T, begins.nanoseconds, ends.nanoseconds, places, raw=raw)
 
     def _take_others(self, events: Sequence[tuple[int, Event]]) -> None:
         pairs = [(place, event) for place, event in events if event.ph in ("B", "E", "b", "e")]
@@ -174,9 +174,9 @@ class _Pairing:
             self._add(codes, starts, ends, places, raw=raw)
 
     def _add(self, codes: ArrayLike, *columns: ArrayLike, raw: Sequence[bytes]) -> None:
-        starts, ends, places = (np.array(column, np.int64) for column in columns)
+        starts, ends, places = (np.asarray(column, np.int64) for column in columns)
         lengths = np.array([len(text) for text in raw], np.int32)
-        self._batches.append(_Batch(np.array(codes, np.int32), starts, ends, places, b"".join(raw), lengths))
+        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, places, b"".join(raw), lengths))
 
     def _begin(self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int) -> None:
         name = event.name

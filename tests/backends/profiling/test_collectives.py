@@ -152,6 +152,14 @@ MERGED: dict[str, Callable[[list[Document]], Document]] = {
     "with offsets": with_offsets,
     # As SGLang does; the first file's properties stay.
     "with labels": lambda documents: with_processes(documents, lambda rank, pid: f"[TP{rank:02d}-DP00] {pid}"),
+    "kernels with labels": lambda documents: {
+        "traceEvents": [
+            {**event, "pid": f"[TP{rank:02d}] {event['pid']}"}
+            for rank, document in enumerate(documents)
+            for event in document["traceEvents"]
+            if event.get("cat") == "kernel"
+        ]
+    },
     "with ranks as ids": lambda documents: {
         "traceEvents": with_processes(documents, lambda rank, _: rank)["traceEvents"]
     },

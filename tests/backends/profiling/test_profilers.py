@@ -49,6 +49,9 @@ def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(profiled: 
     else:
         counts = {device: sum(span.device == str(device) for span in seen) for device in profiled.devices}
         assert counts == dict.fromkeys(profiled.devices, COUNT)
+    if profiled.engine == "sync":
+        work = [span for span in found.spans if span.kind != "host"]
+        assert all(one.end <= following.start for one, following in itertools.pairwise(work))
 
 
 def test_copies_are_seen_as_copies_and_never_before_what_they_copy(profiled: Backend, record: Record) -> None:
@@ -56,7 +59,7 @@ def test_copies_are_seen_as_copies_and_never_before_what_they_copy(profiled: Bac
     x = matrix(profiled, first)
 
     def run() -> Sequence[Array]:
-        return [profiled.copy_to(product, second) for product in products(profiled, x)]
+        return [profiled.copy_to(product, device=second) for product in products(profiled, x)]
 
     found = record(run=run)
     copies, made = named(found, "copy"), named(found, "matmul")
@@ -64,6 +67,7 @@ def test_copies_are_seen_as_copies_and_never_before_what_they_copy(profiled: Bac
     assert {span.kind for span in copies} == {"copy"}
     for copied, product in zip(copies, made, strict=True):
         assert copied.start >= product.end
+    assert [copied.launched for copied in copies] == [call.start for call in named(found, "copy_to")]
     if profiled.engine == "async":
         assert {(span.device, span.queue) for span in copies} == {(str(second), "copy")}
 
@@ -108,13 +112,6 @@ def test_what_is_copied_on_a_device_in_a_computation_is_no_communication(profile
     assert {span.kind for span in found.spans if span.device != "host"} == {"compute"}
 
 
-def test_a_verb_called_with_names_is_marked_too(profiled: Backend, record: Record) -> None:
-    x = matrix(profiled, profiled.devices[0])
-    found = record(run=lambda: profiled.copy_to(x, device=profiled.devices[1]))
-    (copied,), (call,) = named(found, "copy"), named(found, "copy_to")
-    assert copied.launched == call.start
-
-
 def test_a_sum_over_devices_is_an_exchange(profiled: Backend, record: Record) -> None:
     # Long enough that both backends sum in shards, each device its own.
     vectors = [profiled.asarray(np.ones(2**20, dtype=np.float32), device) for device in profiled.devices]
@@ -145,15 +142,6 @@ def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Ba
     # Of a call's many operators the first one of each device waited for its turn.
     launched = [(span.launched, span.device) for span in found.spans if span.launched is not None]
     assert len(set(launched)) == len(launched) > 0
-
-
-def test_a_synchronous_engine_never_does_two_things_at_once(profiled: Backend, record: Record) -> None:
-    if profiled.engine == "async":
-        pytest.skip("the asynchronous engine may")
-    xs = [matrix(profiled, device) for device in profiled.devices]
-    found = record(products=lambda: [products(profiled, x) for x in xs])
-    work = [span for span in found.spans if span.kind != "host"]
-    assert all(one.end <= following.start for one, following in itertools.pairwise(work))
 
 
 def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
