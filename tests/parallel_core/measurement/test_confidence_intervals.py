@@ -96,6 +96,11 @@ def test_a_difference_that_is_not_there_is_seldom_called_and_a_tenth_seldom_miss
     assert slower.count("slower") >= share * len(pairs)
 
 
+def test_the_interval_of_a_median_of_five() -> None:
+    found = median_interval([1.0, 1.1, 1.2, 1.3, 1.5])
+    assert (found.estimate, found.low, found.high) == pytest.approx((1.2, 0.994, 1.427), abs=0.01)
+
+
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (1.5, 6.017), (2, 4.303), (2.5, 3.575), (4, 2.776)])
 def test_a_quantile_of_student_s_t(freedom: float, quantile: float) -> None:
     assert student_t(freedom) == pytest.approx(quantile, rel=0.03)
