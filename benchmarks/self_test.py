@@ -29,7 +29,7 @@ from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import compare_times
+from parallel_core.measurement.confidence_intervals import ratio_interval, verdict_on
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.errors import MeasurementError, RequestError
@@ -143,7 +143,9 @@ def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] 
     Return whether the first is called different and the second slower, then whether each has the right reason; None if
     invalid processes leave too few for a verdict.
     """
-    same, slower = (compare_times(side.medians(case), one.medians(case))[1] for side in sides[:2])
+    same, slower = (
+        verdict_on(ratio_interval(side.medians(case), one.medians(case)), len(side.medians(case))) for side in sides[:2]
+    )
     if "too few runs" in (same, slower):
         return None
     reasons = [time_difference(side, one, case).reasons for side in sides]

@@ -53,7 +53,6 @@ class Model:
         self._named = 0
 
     def program(self) -> Program:
-        """Return the program of all statements so far."""
         return Program(self.devices, tuple(self.statements))
 
     def make(
@@ -127,7 +126,6 @@ class Model:
         return candidates[int(len(candidates) * self.random.random() ** 3 * 0.999)]
 
     def pick_array(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
-        """Choose a single array."""
         return self.pick(lambda value: isinstance(value.content, np.ndarray) and suits(value))
 
     def pick_floats(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
@@ -171,7 +169,6 @@ class Model:
 
 
 def tuple_text(texts: Sequence[str]) -> str:
-    """Write a tuple."""
     return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 

@@ -14,7 +14,6 @@ from backends.registry import load
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
     group = parser.getgroup("conformance", "backends of parallel-core")
     group.addoption("--conformance", action="append", default=[], metavar="NAME", help="hold this backend: NAME:ENGINE")
     group.addoption("--conformance-programs", type=int, default=100, metavar="N", help="how many programs (100)")
@@ -22,7 +21,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add a test for each backend that is named."""
     limits = Limits(seed=config.getoption("conformance_seed"), programs=config.getoption("conformance_programs"))
     items += [
         _Programs.from_parent(session, name=f"conformance[{name}]", backend=name, limits=limits)

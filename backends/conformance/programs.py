@@ -49,6 +49,13 @@ class Untold(Exception):
 }
 """Functions and classes that programs use, by name."""
 
+IMPORTS = """\
+from threading import Thread
+
+import numpy as np
+
+from backends import Device, load"""
+
 
 def namespace_for(backend: Any) -> dict[str, Any]:
     """Return the names that statements find."""
@@ -112,24 +119,9 @@ class Program:
     def text(self, loading: str, remarks: Mapping[int, str] = MappingProxyType({})) -> str:
         """Write the program as Python; `loading` makes the backend, and a remark stands behind its statement."""
         body = "\n".join(self._body(remarks))
-        functions = [text for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)]
-        names = [name for name in ("Device", "load") if re.search(rf"(?<![.\w]){name}\(", body + "\n" + loading)]
-        imports: dict[str, object] = {
-            "import numpy as np": "np." in body or functions,
-            "from threading import Thread": "Thread" in body,
-            f"from backends import {', '.join(names)}": names,
-        }
-        return "\n".join(
-            [
-                *(line for line, needed in imports.items() if needed),
-                "",
-                f"backend = {loading}",
-                "ops, devices = backend.ops, backend.devices",
-                *(f"\n{text}" for text in functions),
-                "",
-                f"{body}\n",
-            ]
-        )
+        functions = [f"\n{text}" for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)]
+        making = f"\nbackend = {loading}\nops, devices = backend.ops, backend.devices"
+        return "\n".join((IMPORTS, making, *functions, f"\n{body}\n"))
 
     def _body(self, remarks: Mapping[int, str]) -> Iterator[str]:
         lines = [
@@ -183,7 +175,6 @@ class Reference(BaseBackend):
 
 
 def reference_namespace(devices: int) -> dict[str, Any]:
-    """Return the names that statements find, for the reference."""
     return namespace_for(Reference(devices)) | {"late": _at_once}
 
 

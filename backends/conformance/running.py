@@ -43,7 +43,7 @@ def expected_values(program: Program) -> dict[str, Any]:
 
 
 def _other_values(program: Program) -> dict[str, Any]:
-    """Run a program on the reference with other numbers in the place of what fails: what differs depends on it."""
+    """Return those with other numbers in the place of what fails: what differs depends on it."""
     namespace = reference_namespace(program.devices)
     for statement in program.statements:
         # A number that has become another one may be no label any more; what depends on it has no name then.

@@ -33,7 +33,6 @@ class Worker:
         self._connection: Connection
 
     def close(self) -> None:
-        """End the process."""
         self._kill()
         self._folder.cleanup()
 

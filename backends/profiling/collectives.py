@@ -84,8 +84,7 @@ def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, .
     Only if there are none, those on the CPU: beside kernels, annotations show the launches alone.
     """
     slices = trace.columns
-    wanted = np.array([name in kernels for name in slices.names], bool)
-    on_devices = slices.select(slices.has_category(*KERNELS) & wanted[slices.name_of])
+    on_devices = slices.select(slices.has_category(*KERNELS) & slices.has_name(kernels))
     return tuple(map(_on_device, on_devices)) or tuple(_on_cpu(slices))
 
 

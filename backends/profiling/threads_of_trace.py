@@ -19,7 +19,6 @@ UNLINKED = (
 
 
 def thread_of(one: Slice) -> TraceThread:
-    """Return the thread that a slice ran on."""
     return one.process, one.thread
 
 

@@ -7,11 +7,12 @@ column holds its place. Whoever needs some spans takes them from the sequence; w
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias, final, get_args, overload
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 
-from backends.profiling.chrome_trace.slices import coded
+from backends.profiling.chrome_trace.slices import Columns, coded
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
@@ -80,7 +81,7 @@ class Span(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Spans(Sequence[Span]):
+class Spans(Columns[Span]):
     """Spans in the order of their start: a sequence of `Span`, made when asked for, and the columns they come from."""
 
     names: tuple[str, ...]
@@ -97,6 +98,8 @@ class Spans(Sequence[Span]):
     ends: np.ndarray
     launched: np.ndarray
     """UNKNOWN if the profiler does not record it."""
+
+    COLUMNS = ("name_of", "operator_of", "queue_of", "kinds", "starts", "ends", "launched")
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> "Spans":
@@ -116,25 +119,13 @@ class Spans(Sequence[Span]):
     def joined(cls, parts: Iterable["Spans"]) -> "Spans":
         """Put all spans of some columns into one, in the order of their start."""
         some = [part for part in parts if len(part)] or [cls.of(())]
-        names, name_of = _joined([(part.names, part.name_of) for part in some])
-        operators, operator_of = _joined([(part.operators, part.operator_of) for part in some])
-        queues, queue_of = _joined([(part.queues, part.queue_of) for part in some])
+        (names, name_of), (operators, operator_of), (queues, queue_of) = (_joined(some, *columns) for columns in CODED)
         kinds, starts, ends, launched = (
-            np.concatenate([getattr(part, column) for part in some]) for column in COLUMNS[3:]
+            np.concatenate([getattr(part, column) for part in some]) for column in cls.COLUMNS[len(CODED) :]
         )
         whole = cls(names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched)
         in_order = len(starts) < 2 or bool(np.all(starts[1:] >= starts[:-1]))
         return whole if in_order else whole.select(np.argsort(starts, kind="stable"))
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @overload
-    def __getitem__(self, index: int) -> Span: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Spans": ...
-    def __getitem__(self, index: int | slice) -> "Span | Spans":
-        return self.select(index) if isinstance(index, slice) else next(iter(self.select(np.array([index]))))
 
     def __iter__(self) -> Iterator[Span]:
         columns = (self.name_of, self.kinds, self.queue_of, self.starts, self.ends, self.launched, self.operator_of)
@@ -143,31 +134,21 @@ class Spans(Sequence[Span]):
             link = None if launched == UNKNOWN else launched
             yield Span(self.names[name], KINDS[kind], device, queue, start, end, link, self.operators[operator])
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def select(self, where: "np.ndarray | slice") -> "Spans":
-        """Return the spans that a mask selects, or those at some places."""
-        return replace(self, **{column: getattr(self, column)[where] for column in COLUMNS})
-
     def moved(self, by: int) -> "Spans":
         """Return the same spans so many nanoseconds later."""
         launched = np.where(self.launched == UNKNOWN, UNKNOWN, self.launched + by)
         return replace(self, starts=self.starts + by, ends=self.ends + by, launched=launched)
 
 
-COLUMNS = ("name_of", "operator_of", "queue_of", "kinds", "starts", "ends", "launched")
+CODED = (("names", "name_of"), ("operators", "operator_of"), ("queues", "queue_of"))
+"""The values that spans share, and the columns of their places."""
 
 
-def _joined(columns: "Sequence[tuple[tuple, np.ndarray]]") -> "tuple[tuple, np.ndarray]":
-    values, places = coded([value for known, _ in columns for value in known])
-    codes, first = [], 0
-    for known, column in columns:
-        codes.append(places[first : first + len(known)][column])
-        first += len(known)
-    return values, np.concatenate(codes)
+def _joined(parts: Sequence[Spans], values: str, places: str) -> "tuple[tuple[Any, ...], np.ndarray]":
+    joined, codes = coded(value for part in parts for value in getattr(part, values))
+    ends = accumulate(len(getattr(part, values)) for part in parts)
+    own = np.split(codes, list(ends)[:-1])
+    return joined, np.concatenate([code[getattr(part, places)] for code, part in zip(own, parts, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,6 @@
 """What a result answers to its exercise's question, for the machine that it was measured on."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 WHAT_WOULD_CHANGE_IT = "What would change it:"
 """What stands before `would_change` wherever an answer is read."""
@@ -19,8 +17,3 @@ class Answer:
 
     sentences: tuple[str, ...]
     would_change: str
-
-    @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what stands under a result's `answer`; raises KeyError or TypeError for anything else."""
-        return cls(tuple(str(sentence) for sentence in read["sentences"]), str(read["would_change"]))

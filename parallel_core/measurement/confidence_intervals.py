@@ -80,18 +80,10 @@ def _freedom(*cells: tuple[np.ndarray, int]) -> float:
     """
     if min(count for _, count in cells) == 1:
         return 0
-    variances = [(float(np.var(draws)), count - 1) for draws, count in cells]
-    # Divided by the larger variance, so that no square is too small to be told from zero.
-    largest = max(variance for variance, _ in variances) or 1.0
-    shares = [(variance / largest, freedom) for variance, freedom in variances]
-    together = sum(share**2 / freedom for share, freedom in shares)
-    return sum(share for share, _ in shares) ** 2 / together if together else sum(freedom for _, freedom in shares)
-
-
-def compare_times(values: Sequence[float], others: Sequence[float]) -> tuple[Interval, Verdict]:
-    """Return the ratio of two cells' median times, `values` / `others`, and the verdict on it."""
-    ratio = ratio_interval(values, others)
-    return ratio, verdict_on(ratio, min(len(values), len(others)))
+    # Standard deviations of logarithms and seconds are far from those whose fourth power vanishes.
+    variances, freedoms = [float(np.var(draws)) for draws, _ in cells], [count - 1 for _, count in cells]
+    together = sum(variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True))
+    return sum(variances) ** 2 / together if together else sum(freedoms)
 
 
 def verdict_on(ratio: Interval, processes: int) -> Verdict:

@@ -3,9 +3,11 @@
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self, TypeAlias
+
+import msgspec
 
 from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
@@ -26,6 +28,9 @@ MACHINE_KEYS = (
     *("processor", "cores", "core_numbers", "memory_bytes", "system"),
     *("parallel_core", "python", "numpy", "utc"),
 )
+
+NUMBERS = ("cases", "metrics", "checks", "series", "metric_intervals")
+"""Keys under which null is a number that JSON does not have."""
 
 
 @dataclass(frozen=True)
@@ -92,26 +97,13 @@ class Case:
         """Return the object that stands in a result's `cases`."""
         return {name: value for name, value in vars(self).items() if name not in ("again", "watch")}
 
-    @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned; raises ValueError for times that are missing or impossible."""
-        optional = ("warmup_seconds", "bare_seconds", "operations_seconds", "overhead_seconds", "transfer_seconds")
-        times: dict[str, Any] = {name: _floats(read.get(name, ())) for name in optional}
-        case = cls(
-            str(read["name"]),
-            _floats(read["seconds"]),
-            _floats(read["dispatch_seconds"]),
-            parts=tuple(str(part) for part in read.get("parts", ())),
-            repeats=int(read.get("repeats", 1)),
-            share=float(read.get("share", 1)),
-            **times,
-        )
-        counted = (*case.seconds, *case.dispatch_seconds, *case.bare_seconds)
-        if not case.seconds or not all(0 < seconds < math.inf for seconds in counted):
-            raise ValueError(f"case {case.name!r} has no times, or impossible ones")
-        if case.repeats < 1 or not 0 < case.share <= 1:
-            raise ValueError(f"case {case.name!r} was done {case.repeats} times, and {case.share} of it again")
-        return case
+    def check(self) -> None:
+        """Raise ValueError for times that are missing or impossible."""
+        counted = (*self.seconds, *self.dispatch_seconds, *self.bare_seconds)
+        if not self.seconds or not all(0 < seconds < math.inf for seconds in counted):
+            raise ValueError(f"case {self.name!r} has no times, or impossible ones")
+        if self.repeats < 1 or not 0 < self.share <= 1:
+            raise ValueError(f"case {self.name!r} was done {self.repeats} times, and {self.share} of it again")
 
 
 @dataclass(frozen=True)
@@ -190,12 +182,8 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        lists = {"cases": [case.as_json() for case in self.cases], "tasks": [vars(task) for task in self.tasks]}
-        objects = {
-            name: None if value is None else asdict(value)
-            for name, value in (("answer", self.answer), ("machine_watch", self.machine_watch))
-        }
-        text = json.dumps({"schema": RESULT_SCHEMA, **vars(self), **lists, **objects}, default=dict)
+        content = {"schema": RESULT_SCHEMA, **vars(self), "cases": [case.as_json() for case in self.cases]}
+        text = json.dumps(content, default=lambda one: dict(one) if isinstance(one, Mapping) else vars(one))
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return result
@@ -210,35 +198,13 @@ class Result:
             missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
             if missing:
                 raise ValueError(f"a result without {', '.join(missing)}")
-            watch = MachineWatch(**read["machine_watch"]) if read.get("machine_watch") else None
-            return cls(
-                experiment=str(read["experiment"]),
-                backend=dict(read["backend"]),
-                parameters=dict(read["parameters"]),
-                cases=tuple(replace(Case.from_json(case), watch=watch) for case in read["cases"]),
-                metrics=dict(zip(read["metrics"], _floats(read["metrics"].values()), strict=True)),
-                checks=dict(zip(read["checks"], _floats(read["checks"].values()), strict=True)),
-                explanation=str(read["explanation"]),
-                answer=Answer.from_json(read["answer"]) if read.get("answer") else None,
-                notes=tuple(read["notes"]),
-                problems=tuple(read["problems"]),
-                disturbances=tuple(read.get("disturbances", ())),
-                data=read["data"],
-                series={name: _floats(values) for name, values in read["series"].items()},
-                tasks=tuple(Task(**{**task, "after": tuple(task["after"])}) for task in read.get("tasks", ())),
-                metric_intervals={
-                    name: (low, high)
-                    for name, bounds in read.get("metric_intervals", {}).items()
-                    for low, high in (_floats(bounds),)
-                },
-                bands={name: code and str(code) for name, code in read.get("bands", {}).items()},
-                environment=dict(read["environment"]),
-                sizes=str(read.get("sizes", "")),
-                chosen_by=dict(read.get("chosen_by", {})),
-                machine_watch=watch,
-            )
-        except (KeyError, TypeError, AttributeError) as error:
+            numbers = {name: _with_nan(read[name]) for name in NUMBERS if name in read}
+            result = msgspec.convert({**read, **numbers}, cls)
+        except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"not a result: {error}") from error
+        for case in result.cases:
+            case.check()
+        return replace(result, cases=tuple(replace(case, watch=result.machine_watch) for case in result.cases))
 
 
 def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any]:
@@ -259,5 +225,10 @@ def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any
     }
 
 
-def _floats(values: Iterable[float | None]) -> tuple[float, ...]:
-    return tuple(math.nan if value is None else float(value) for value in values)
+def _with_nan(read: Any) -> Any:
+    """Put NaN for what is no number in JSON."""
+    if isinstance(read, dict):
+        return {name: _with_nan(value) for name, value in read.items()}
+    if isinstance(read, list):
+        return list(map(_with_nan, read))
+    return math.nan if read is None else read

@@ -54,15 +54,6 @@ def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
     return take if _repeatable.get() else None
 
 
-def countdown(budget: float) -> Callable[[float], float]:
-    """Begin a budget of seconds; return a function: how many seconds are left until a share of the budget is spent.
-
-    What a framework takes to compile first launches is not counted.
-    """
-    started = clock_without_compiling()
-    return lambda share: share * budget - (clock_without_compiling() - started)
-
-
 def measure(backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None) -> Timing:
     """Run `fn` once on idle devices and return its timing, until all is done or `until` has returned for its result.
 

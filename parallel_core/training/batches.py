@@ -77,7 +77,6 @@ class Stretch:
     losses: tuple[float, ...] = ()
 
     def __add__(self, other: "Stretch") -> "Stretch":
-        """Return both, one after the other."""
         return Stretch(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
@@ -95,7 +94,6 @@ class CompletedSteps:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The losses of all steps that are done, in all epochs."""
         return (*(loss for epoch in self.epochs for loss in epoch.losses), *self.begun.losses)
 
     @property

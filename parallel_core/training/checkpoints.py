@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 from zlib import crc32
 
 import msgspec
@@ -49,12 +48,10 @@ class CheckpointError(MeasurementError):
 
 
 class Generator(msgspec.Struct, frozen=True):
-    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order as int64.
-
-    `state` is that of the bit generator, in JSON: its numbers have 128 bits.
-    """
+    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order as int64."""
 
     state: str
+    """JSON of the bit generator's: its numbers have 128 bits."""
     order: int
 
 
@@ -104,20 +101,12 @@ def checkpoint_of(
     backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, progress: CompletedSteps
 ) -> Checkpoint:
     """Make the checkpoint of a training; the parameters are one device's, all of whose steps are done."""
-    state = TrainingState(
-        format=FORMAT,
-        schema=SCHEMA,
-        settings=settings,
-        epoch=progress.epoch,
-        step=progress.step,
-        progress=progress,
-        generator=generator_of(settings, progress.epoch, data),
-        data=data.checksum,
-        # PyTorch's version is more than a text.
-        written=Written(
-            backend.name, str(backend.version), package_version(), np.__version__, platform.python_version()
-        ),
-    )
+    # PyTorch's version is more than a text.
+    versions = str(backend.version), package_version(), np.__version__, platform.python_version()
+    generator = generator_of(settings, progress.epoch, data)
+    written = Written(backend.name, *versions)
+    epoch, step = progress.epoch, progress.step
+    state = TrainingState(FORMAT, SCHEMA, settings, epoch, step, progress, generator, data.checksum, written)
     return Checkpoint(state, parameters)
 
 
@@ -192,7 +181,6 @@ def continue_and_keep(
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
-    """Return the file's content."""
     text = msgspec.json.format(msgspec.json.encode(checkpoint.state), indent=1)
     arrays = dict(zip(PARAMETERS, checkpoint.parameters, strict=True))
     stream = io.BytesIO()
@@ -208,19 +196,19 @@ def from_bytes(content: bytes, source: str) -> Checkpoint:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            state = _read_state(_read_array(archive, STATE_ARRAY).tobytes(), source)
+            state = _read_state(_read_array(archive, STATE_ARRAY).tobytes())
             arrays = tuple(_read_array(archive, name) for name in PARAMETERS)
-    except CheckpointError:
-        raise
+        for name, array, shape in zip(PARAMETERS, arrays, shapes(state.settings.width), strict=True):
+            if array.dtype != np.float32 or array.shape != shape:
+                raise ValueError(f"{name} is {array.dtype} {array.shape}, not float32 {shape}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"numbers in {name} are not finite")
     # On bytes that are not theirs, msgspec, zipfile and NumPy raise nearly every kind of error.
     except Exception as error:
         reason = str(error).strip("'\"") or type(error).__name__
-        _refuse(source, f"is no whole checkpoint ({reason})")
-    for name, array, shape in zip(PARAMETERS, arrays, shapes(state.settings.width), strict=True):
-        if array.dtype != np.float32 or array.shape != shape:
-            _refuse(source, f"has {name} as {array.dtype} {array.shape}, not float32 {shape}")
-        if not np.isfinite(array).all():
-            _refuse(source, f"has numbers in {name} that are not finite")
+        raise CheckpointError(
+            f"{source} is no whole checkpoint ({reason}): take another copy of it, or remove it and start afresh"
+        ) from error
     return Checkpoint(state, arrays)
 
 
@@ -233,14 +221,12 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     return np.asarray(np.load(io.BytesIO(archive.read(entry)), allow_pickle=False))
 
 
-def _read_state(text: bytes, source: str) -> TrainingState:
+def _read_state(text: bytes) -> TrainingState:
     """Read the state and check that it agrees with itself."""
+    # Another schema may have other fields: it is named before they are looked for.
     head = msgspec.json.decode(text)
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        _refuse(source, "is not a checkpoint of parallel-core")
-    if head.get("schema") != SCHEMA:
-        found = f"has schema {head.get('schema')}, and this version reads {SCHEMA}"
-        _refuse(source, found, "update parallel-core")
+    if (head["format"], head["schema"]) != (FORMAT, SCHEMA):
+        raise ValueError(f"it is {head['format']!r} of schema {head['schema']}; read here: {FORMAT!r} of {SCHEMA}")
     state = msgspec.convert(head, TrainingState)
     progress = state.progress
     numbers = [epoch.number for epoch in progress.epochs]
@@ -249,12 +235,6 @@ def _read_state(text: bytes, source: str) -> TrainingState:
     if not state.settings.width >= 1 or state.settings.batch_size < 1:
         raise ValueError(f"its settings are impossible: {state.settings}")
     return state
-
-
-def _refuse(
-    source: str, reason: str, remedy: str = "take another copy of it, or remove it and start afresh"
-) -> NoReturn:
-    raise CheckpointError(f"{source} {reason}: {remedy}")
 
 
 def open_directory(directory: Path, resume: bool) -> bytes | None:

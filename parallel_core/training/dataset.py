@@ -70,15 +70,14 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
     places hold none.
     """
     directory = find_fashion_mnist(data_dir)
-    if directory is not None:
-        return read_directory(directory)
-    cache = cache_directory()
-    try:
-        _download(cache)
-    except (OSError, ValueError) as error:
-        reason = type(error).__name__
-        return synthetic(f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})")
-    return read_directory(cache)
+    if directory is None:
+        directory = cache_directory()
+        try:
+            _download(directory)
+        except (OSError, ValueError) as error:
+            reason = type(error).__name__
+            return synthetic(f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})")
+    return read_directory(directory)
 
 
 def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
@@ -91,7 +90,6 @@ def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
 
 
 def cache_directory() -> Path:
-    """Return the directory of downloads."""
     # Synthetic data are also used by environments that have nothing but NumPy.
     import platformdirs
 
@@ -100,11 +98,6 @@ def cache_directory() -> Path:
 
 def read_directory(directory: Path) -> Dataset:
     """Read the four files, packed or not, from a directory and check their content; DataError names a bad one."""
-    try:
-        next(directory.iterdir(), None)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DataError(f"data directory {directory} cannot be read: {reason}") from error
     train_images, train_labels, test_images, test_labels = (_read_file(directory, name) for name in FILES)
     source = f"Fashion-MNIST from {directory}"
     return Dataset(source, train_images, train_labels.astype(np.int32), test_images, test_labels.astype(np.int32))
@@ -112,43 +105,24 @@ def read_directory(directory: Path) -> Dataset:
 
 def _read_file(directory: Path, name: str) -> np.ndarray:
     """Read one file, packed or not, and check that its content is the original's."""
-    path = locate(directory, name)
-    if path is None:
-        raise DataError(f"{directory} holds neither {name}.gz nor {name}")
     try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
+        path = locate(directory, name)
+        if path is None:
+            raise DataError(f"{directory} holds neither {name}.gz nor {name}")
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read, it may be truncated: {error}") from error
+        raise DataError(f"{directory / name} cannot be read, it may be truncated: {error}") from error
     if hashlib.sha256(content).hexdigest() != FILES[name][0]:
         raise DataError(f"{path} is not the original {name}: its content was truncated or altered")
-    try:
-        return parse_idx(content)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
+    # IDX: two zero bytes, the type (8: uint8), the number of dimensions, their lengths as big-endian uint32.
+    dimensions = content[3]
+    shape = np.frombuffer(content, ">u4", dimensions, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
 def locate(directory: Path, name: str) -> Path | None:
     """Find a file in a directory, packed or not."""
     return next((path for path in (directory / f"{name}.gz", directory / name) if path.is_file()), None)
-
-
-def parse_idx(content: bytes) -> np.ndarray:
-    """Parse the IDX format of MNIST: two zero bytes, the type (8: uint8), the number of dimensions, big-endian lengths.
-
-    Raises ValueError for anything else.
-    """
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise ValueError("not an IDX file of unsigned bytes")
-    start = 4 + 4 * content[3]
-    if len(content) < start:
-        raise ValueError("the IDX header is incomplete")
-    shape = tuple(int(length) for length in np.frombuffer(content, ">u4", content[3], offset=4))
-    values = np.frombuffer(content, np.uint8, offset=start)
-    if values.size != int(np.prod(shape, dtype=np.int64)):
-        raise ValueError(f"the IDX header promises {shape}, but {values.size} values follow")
-    return values.reshape(shape)
 
 
 def _download(directory: Path) -> None:

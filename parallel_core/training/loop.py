@@ -30,42 +30,23 @@ from parallel_core.training.step import (
 
 EVALUATION_BATCH = 1000
 START = CompletedSteps()
-UNCHANGED = "the parameters are those before the step"
 
 
 class NotFiniteError(MeasurementError):
-    """A step gave numbers that are NaN or infinite, on `devices` of this process as far as is known."""
+    """A loss is NaN or infinite on one of `devices`, or finite on all of them while the gradients' sum is not.
 
-    def __init__(self, message: str, epoch: int, step: int, devices: Sequence[Device]) -> None:
-        super().__init__(message)
-        self.epoch, self.step, self.devices = epoch, step, tuple(devices)
-
-
-class LossIsNotFiniteError(NotFiniteError):
-    """A device's loss is NaN or infinite. `updated`: the gradients were finite nevertheless, and were applied."""
-
-    def __init__(self, epoch: int, step: int, device: Device, loss: float, updated: bool = False) -> None:
-        left = "" if updated else f" ({UNCHANGED})"
-        message = f"the loss is {loss} on {device} in epoch {epoch}, step {step}{left}: lower the learning rate (--lr)"
-        super().__init__(message, epoch, step, (device,))
-
-
-class GradientsAreNotFiniteError(NotFiniteError):
-    """Losses are finite here, and the gradients' sum over all devices is not.
-
-    `devices` are those whose own gradients are not finite when they are computed again; none if the cause lies in
-    another process, in the sum, or did not recur.
+    Of gradients `devices` are those that have such ones when they are computed again; none if the cause lies in another
+    process, in the sum, or did not recur.
     """
 
-    def __init__(self, epoch: int, step: int, devices: Sequence[Device]) -> None:
-        subject = f"the gradients on {', '.join(map(str, devices))} are" if devices else "the sum of the gradients is"
-        source = "" if devices else "; computed again, those of each device here are finite"
-        where = f"epoch {epoch}, step {step} ({UNCHANGED}{source})"
-        super().__init__(f"{subject} not finite in {where}: lower the learning rate (--lr)", epoch, step, devices)
+    def __init__(self, found: str, step: str, devices: Sequence[Device], updated: bool = False) -> None:
+        left = "" if updated else " (the parameters are those before the step)"
+        super().__init__(f"{found} in {step}{left}: lower the learning rate (--lr)")
+        self.devices = tuple(devices)
 
 
 def ignore(*_: object) -> None:
-    """Ignore reports of progress."""
+    pass
 
 
 def train(
@@ -173,13 +154,14 @@ def _train_steps(
     for (computed, count, launching), _ in pairwise(queued):
         number = steps.start + len(losses)
         *values, guard = (number.item() for number in backend.to_numpy(computed))
-        applied = math.isfinite(guard)
+        step, applied = f"epoch {epoch}, step {number + 1}", math.isfinite(guard)
         for device, value in zip(devices, values, strict=True):
             if not math.isfinite(value):
-                raise LossIsNotFiniteError(epoch, number + 1, device, value, updated=applied)
+                raise NotFiniteError(f"the loss is {value} on {device}", step, (device,), applied)
         if not applied:
             faulty = _devices_at_fault(backend, params, data, settings, epoch, number)
-            raise GradientsAreNotFiniteError(epoch, number + 1, faulty)
+            where = f"on {', '.join(map(str, faulty))}" if faulty else "summed over all devices"
+            raise NotFiniteError(f"the gradients {where} are not finite", step, faulty)
         losses.append(values)
         images.append(count)
         dispatched += launching

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from backends.profiling.chrome_trace.slices import Places, RawArguments, Slices, Trace, TraceThread, decoded_args
 from backends.profiling.chrome_trace.times import Times, ends_of, times_of
@@ -38,7 +39,8 @@ def read_trace(path: Path) -> Trace:
     slices, begin = pairing.finish()
     problems = _problems(document, pairing)
     if not slices:
-        raise ValueError(f"{path} cannot be used: {_why_nothing(path, document, problems)}")
+        nothing = "it holds no events of a Chrome trace that have a beginning and an end."
+        raise ValueError(f"{path} cannot be used: {' '.join((nothing, *problems))}")
     return Trace(
         slices,
         pairing.processes,
@@ -93,7 +95,6 @@ class _Pairing:
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
 
     def take(self, events: Sequence[Event]) -> None:
-        """Take in some more events."""
         complete = np.array([event.ph == "X" for event in events], bool)
         if complete.all():
             self._take_complete(events, np.arange(self._taken, self._taken + len(events)))
@@ -128,7 +129,7 @@ class _Pairing:
             codes[order, 2],
             starts[order] - first,
             ends[order] - first,
-            RawArguments(pieces, lengths).select(order),
+            RawArguments(pieces, lengths)[order],
         )
         return slices, first
 
@@ -142,17 +143,13 @@ class _Pairing:
             events, places = [events[place] for place in kept.tolist()], places[kept]
             begins, ends = (Times(*(column[kept] for column in times)) for times in (begins, ends))
         names, categories, rows = self._names, self._categories, self._rows
-        codes = np.array(
-            (
-                [names[event.name] for event in events],
-                [categories[event.cat] for event in events],
-                [rows[event.pid, event.tid] for event in events],
-            ),
-            np.int32,
+        columns = (
+            [names[event.name] for event in events],
+            [categories[event.cat] for event in events],
+            [rows[event.pid, event.tid] for event in events],
         )
         raw = [b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events]
-        lengths = np.array([len(text) for text in raw], np.int32)
-        self._batches.append(_Batch(codes.T, begins.nanoseconds, ends.nanoseconds, places, b"".join(raw), lengths))
+        self._add(np.array(columns, np.int32).T, begins.nanoseconds, ends.nanoseconds, places, raw=raw)
 
     def _take_others(self, events: Sequence[tuple[int, Event]]) -> None:
         pairs = [(place, event) for place, event in events if event.ph in ("B", "E", "b", "e")]
@@ -172,17 +169,14 @@ class _Pairing:
             if event.ph == "M":
                 self._name(event)
         if found:
-            begins = [begin for begin, _ in found]
-            self._batches.append(
-                _Batch(
-                    np.array([begin.codes for begin in begins], np.int32),
-                    np.array([begin.start for begin in begins], np.int64),
-                    np.array([end for _, end in found], np.int64),
-                    np.array([begin.place for begin in begins], np.int64),
-                    b"".join(begin.raw_args for begin in begins),
-                    np.array([len(begin.raw_args) for begin in begins], np.int32),
-                )
-            )
+            begins, ends = zip(*found, strict=True)
+            _, codes, starts, _, places, raw = zip(*begins, strict=True)
+            self._add(codes, starts, ends, places, raw=raw)
+
+    def _add(self, codes: ArrayLike, *columns: ArrayLike, raw: Sequence[bytes]) -> None:
+        starts, ends, places = (np.asarray(column, np.int64) for column in columns)
+        lengths = np.array([len(text) for text in raw], np.int32)
+        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, places, b"".join(raw), lengths))
 
     def _begin(self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int) -> None:
         name = event.name
@@ -223,23 +217,14 @@ def _key(event: Event) -> PairingKey:
 
 
 def _problems(document: Document, pairing: _Pairing) -> tuple[str, ...]:
-    problems = ["The file ends before its events do: it was cut off."] if document.cut else []
-    if document.damaged:
-        problems.append(f"{_events(document.damaged)} could not be read, left out.")
-    problems += [
+    cut = ("The file ends before its events do: it was cut off.",) if document.cut else ()
+    damaged = (f"{_events(document.damaged)} could not be read, left out.",) if document.damaged else ()
+    dropped = (
         f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}."
         for reason, names in pairing.dropped.items()
         if names
-    ]
-    return tuple(problems)
-
-
-def _why_nothing(path: Path, document: Document, problems: tuple[str, ...]) -> str:
-    if path.stat().st_size == 0:
-        return "it is empty"
-    if not document.has_list:
-        return "it is no Chrome trace, for it has no list of events"
-    return " ".join(("it holds no events that have a beginning and an end.", *problems))
+    )
+    return (*cut, *damaged, *dropped)
 
 
 def _events(count: int) -> str:

@@ -8,11 +8,12 @@ and rows are few, so each is kept once and a column holds its place. Arguments s
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, repeat
 from operator import eq
-from typing import Any, NamedTuple, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 import msgspec
 import numpy as np
@@ -23,6 +24,7 @@ AT_ONCE = 10_000
 """So many arguments are decoded at a time."""
 Value = TypeVar("Value", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
+Row = TypeVar("Row", covariant=True)
 
 
 @final
@@ -90,7 +92,7 @@ class RawArguments:
         self._piece_begins = list(accumulate(map(len, pieces), initial=0))
         self._begins, self._lengths = ends - lengths, lengths
 
-    def __getitem__(self, place: int) -> bytes:
+    def text(self, place: int) -> bytes:
         """Return one slice's arguments."""
         length = int(self._lengths[place])
         if not length:
@@ -100,17 +102,44 @@ class RawArguments:
         at = begin - self._piece_begins[piece]
         return self._pieces[piece][at : at + length]
 
-    def select(self, where: np.ndarray) -> "RawArguments":
-        """Return the arguments of some slices."""
-        selected = RawArguments((), np.zeros(0, np.int32))
-        selected._pieces, selected._piece_begins = self._pieces, self._piece_begins
+    def __getitem__(self, where: "np.ndarray | slice") -> "RawArguments":
+        selected = copy(self)
         selected._begins, selected._lengths = self._begins[where], self._lengths[where]
         return selected
 
 
+class Columns(Sequence[Row]):
+    """Rows as columns, the fields that hold an entry for each: a sequence whose rows are made when they are asked for.
+
+    Subclasses are dataclasses.
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+    starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> "Row | Self":
+        return self.select(index) if isinstance(index, slice) else next(iter(self.select(np.array([index]))))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, where: "np.ndarray | slice") -> Self:
+        """Return the rows that a mask selects, or those at some places."""
+        return replace(self, **{column: getattr(self, column)[where] for column in self.COLUMNS})  # type: ignore[type-var]
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class Slices(Sequence[Slice]):
+class Slices(Columns[Slice]):
     """Slices in the order of their start: a sequence of `Slice`, made when asked for, and the columns they come from.
 
     For all of a trace use the columns (`starts[has_category("kernel")]`), or `select` some first: to go through a
@@ -130,6 +159,8 @@ class Slices(Sequence[Slice]):
     ends: np.ndarray
     raw_args: RawArguments
 
+    COLUMNS = ("name_of", "category_of", "row_of", "starts", "ends", "raw_args")
+
     @classmethod
     def of(cls, slices: Iterable[Slice]) -> "Slices":
         """Put slices into columns."""
@@ -144,34 +175,12 @@ class Slices(Sequence[Slice]):
         args = RawArguments(raw, np.array([len(text) for text in raw], np.int32))
         return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, args)
 
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @overload
-    def __getitem__(self, index: int) -> Slice: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Slices": ...
-    def __getitem__(self, index: int | slice) -> "Slice | Slices":
-        some = self.select(np.atleast_1d(np.arange(len(self))[index]))
-        return some if isinstance(index, slice) else next(iter(some))
-
     def __iter__(self) -> Iterator[Slice]:
         names, categories, rows = self.names, self.categories, self.rows
         columns = (self.name_of, self.category_of, self.row_of, self.starts, self.ends)
         for place, (name, category, row, start, end) in enumerate(zip(*(one.tolist() for one in columns), strict=True)):
             process, thread = rows[row]
-            yield Slice(names[name], categories[category], process, thread, start, end, self.raw_args[place])
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def select(self, where: np.ndarray) -> "Slices":
-        """Return the slices that a mask selects, or those at some places."""
-        columns = ("name_of", "category_of", "row_of", "starts", "ends")
-        taken = {column: getattr(self, column)[where] for column in columns}
-        return replace(self, **taken, raw_args=self.raw_args.select(where))
+            yield Slice(names[name], categories[category], process, thread, start, end, self.raw_args.text(place))
 
     def has_category(self, *categories: str) -> np.ndarray:
         """Return the mask of the slices of some categories."""
@@ -199,7 +208,7 @@ class Slices(Sequence[Slice]):
         """Return the arguments of these names for each slice; None for one that it lacks."""
         found: list[tuple[Any, ...]] = []
         for first in range(0, len(self), AT_ONCE):
-            texts = [self.raw_args[place] or b"{}" for place in range(first, min(first + AT_ONCE, len(self)))]
+            texts = [self.raw_args.text(place) or b"{}" for place in range(first, min(first + AT_ONCE, len(self)))]
             found += _decoded(texts, names)
         return found
 

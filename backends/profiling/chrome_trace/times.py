@@ -1,10 +1,9 @@
 """The times of events as whole nanoseconds, from the digits in the file: a float would round them before we do.
 
 Microseconds since 1970 have 16 digits before the point, and with nanoseconds 19: more than a float holds. So many
-numbers are read at once as integers, their points taken out; those of another form are read one by one, as decimals.
+numbers are read at once as integers, their points taken out; if one has another form, one by one, as decimals.
 """
 
-import re
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from typing import NamedTuple, TypeAlias
@@ -17,9 +16,6 @@ MAX_NANOSECONDS = 2**62
 MAX_DIGITS = 19
 COMMA, POINT, NINE = b",.9"
 PLAIN = b"0123456789.,"
-PLAIN_NUMBER = re.compile(rb"(?:\d{1,15}|[0-8]\d{15})(?:\.\d{1,3})?")
-"""What has so few digits that it fits in 64 bits as nanoseconds."""
-ZERO = msgspec.Raw(b"0")
 POWERS = 10 ** np.arange(4, dtype=np.int64)
 EXACT = Context(prec=50)
 
@@ -40,7 +36,7 @@ class Times(NamedTuple):
 
 def times_of(values: Sequence[msgspec.Raw]) -> Times:
     """Return the times that JSON values in microseconds stand for; what is no number is impossible."""
-    return _many(values) or _apart(values)
+    return _many(values) or _one_by_one(values)
 
 
 def ends_of(begins: Times, begin_values: Sequence[msgspec.Raw], duration_values: Sequence[msgspec.Raw]) -> Times:
@@ -82,19 +78,6 @@ def _many(values: Sequence[msgspec.Raw]) -> Times | None:
     numbers = np.fromstring(text.replace(b".", b""), np.int64, sep=",")
     nanoseconds = numbers * POWERS[3 - decimals]
     return Times(nanoseconds, np.abs(nanoseconds) < MAX_NANOSECONDS, np.ones(len(values), bool))
-
-
-def _apart(values: Sequence[msgspec.Raw]) -> Times:
-    """Read at once what `_many` takes, and the others one by one."""
-    odd = np.array([PLAIN_NUMBER.fullmatch(value) is None for value in values], bool)
-    places = np.flatnonzero(odd)
-    others = _one_by_one([values[place] for place in places.tolist()])
-    plain = _many([ZERO if is_odd else value for value, is_odd in zip(values, odd.tolist(), strict=True)])
-    if plain is None:
-        return others
-    for column, own in zip(plain, others, strict=True):
-        column[places] = own
-    return plain
 
 
 def _one_by_one(values: Sequence[msgspec.Raw]) -> Times:

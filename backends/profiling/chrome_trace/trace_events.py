@@ -64,8 +64,6 @@ class Document:
     properties: dict[str, Any] = field(default_factory=dict)
     contradicted: set[str] = field(default_factory=set)
     """The names of properties that the file gives twice, with different values."""
-    has_list: bool = False
-    """Whether a list of events began."""
     cut: bool = False
     """Whether the file ends within an event, or before its object does."""
     damaged: int = 0
@@ -108,7 +106,6 @@ def read_events(blocks: Iterator[str], document: Document) -> Iterator[list[Even
             return
         first = False
         if in_list:
-            document.has_list = True
             yield from _read_list(text, document)
             # A bare list may end without its bracket: the format allows it.
             if text.peek(skip_commas=False) in (",", "}") or opening != "[":

@@ -17,7 +17,7 @@ from typing import NoReturn
 from backends.process_groups import GroupError, Rendezvous
 from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.jobs.reports import Failed, reports_are_read, send_report
-from parallel_core.training.loop import GradientsAreNotFiniteError
+from parallel_core.training.loop import NotFiniteError
 
 __all__ = ["dump_stacks_on_request", "leave", "leave_with_starter", "own_deadline"]
 
@@ -77,7 +77,7 @@ def _is_consequence(error: BaseException | None) -> bool:
     """Return whether an error is only the consequence of another rank's."""
     while error is not None:
         # The sum is not finite, though this rank's own terms are.
-        if isinstance(error, GroupError) or (isinstance(error, GradientsAreNotFiniteError) and not error.devices):
+        if isinstance(error, GroupError) or (isinstance(error, NotFiniteError) and not error.devices):
             return True
         error = error.__cause__
     return False

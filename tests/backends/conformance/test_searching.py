@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from backends import Backend, BackendError
 from backends.conformance import Conformance, Found, Limits, search
+from backends.conformance.programs import Program, Statement
+from backends.conformance.running import run
 from tests.backends.conformance import broken_backends
 
 LIMITS = Limits(seed=1, programs=400, devices=3, deadline=3)
@@ -45,6 +48,13 @@ def test_what_writes_over_what_it_reads_is_found() -> None:
     found, source = found_of(broken_backends.writing_over_what_it_reads, "gives wrong numbers")
     assert len(found.program.statements) <= 15
     assert "out=" in source
+
+
+@pytest.mark.parametrize(("error", "is_found"), [(1e-3, True), (1e-6, False)])
+def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> None:
+    off = broken_backends._with(broken_backends.sound(1), to_numpy=lambda x: x * np.float32(1 + error))
+    read = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
+    assert (run(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None) == is_found
 
 
 def test_a_failure_that_is_lost_is_found() -> None:

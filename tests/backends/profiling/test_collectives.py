@@ -3,21 +3,21 @@
 import json
 import re
 from collections.abc import Callable
-from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backends.profiling import HOST_DEVICE, Span, Timeline, read_trace
+from backends.profiling import HOST_DEVICE, Span, Timeline
 from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.profiling.collectives import (
+    Collective,
     check_one_rank,
     collectives_of,
     is_communication,
     job_of,
     with_communication,
 )
+from tests.backends.profiling.events import Read, complete
 
 # As PyTorch 2.4 writes it.
 ARGUMENTS = {
@@ -34,16 +34,11 @@ def slice_of(name: str, category: str = "kernel", start: int = 5, **args: Any) -
     return Slice(name, category, 0, 40, start, start + 10, json.dumps(args).encode())
 
 
-def test_arguments_say_kind_group_ranks_and_number() -> None:
-    (one,) = collectives_of(Trace((slice_of(KERNEL, **ARGUMENTS, Seq=12),)), {KERNEL})
-    assert (one.kind, one.group, one.ranks, one.number) == ("allreduce", "0 [0, 1]", (0, 1), 12)
-    assert (one.queue, one.start, one.end) == ("40", 5, 15)
-
-
-def test_a_list_of_ranks_that_was_cut_is_not_taken_for_the_whole() -> None:
-    (one,) = collectives_of(Trace((slice_of(KERNEL, **{**ARGUMENTS, "Process Group Ranks": "[0, 1, ...]"}),)), {KERNEL})
-    assert one.ranks is None
-    assert one.group == "0 [0, 1, ...]"
+@pytest.mark.parametrize(("listed", "ranks"), [("[0, 1]", (0, 1)), ("[0, 1, ...]", None)], ids=["whole", "cut"])
+def test_arguments_say_kind_group_ranks_and_number(listed: str, ranks: tuple[int, ...] | None) -> None:
+    kernel = slice_of(KERNEL, **{**ARGUMENTS, "Process Group Ranks": listed}, Seq=12)
+    (one,) = collectives_of(Trace((kernel,)), {KERNEL})
+    assert one == Collective("allreduce", f"0 {listed}", ranks, "40", 5, 15, 12)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +54,7 @@ def test_a_list_of_ranks_that_was_cut_is_not_taken_for_the_whole() -> None:
 )
 def test_older_traces_have_the_kernel_s_name_alone(name: str, kind: str) -> None:
     others = slice_of("volta_sgemm"), slice_of(name, category="cuda_runtime")
-    (one,) = collectives_of(Trace((slice_of(name), *others)), {name})
-    assert (one.kind, one.group, one.ranks, one.number) == (kind, "", None, None)
+    assert collectives_of(Trace((slice_of(name), *others)), {name}) == (Collective(kind, "", None, "40", 5, 15),)
 
 
 def test_gloo_s_annotations_count_where_there_are_no_kernels() -> None:
@@ -122,82 +116,78 @@ def of_rank(rank: int, *, links: int = 100, process: int | None = None, device: 
     """Return what PyTorch's profiler writes of one rank: three launches and their kernels."""
     host, gpu = process or 4000 + rank, rank if device is None else device
     events: list[Document] = [
-        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": "python"}} for pid in (host, 0, 1)
+        {"ph": "M", "name": "process_name", "pid": p, "args": {"name": "x"}} for p in (host, 0, 1)
     ]
     for number in range(3):
-        link = {"correlation": links + number}
-        at = 1000.0 * number + rank
-        launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": host, "tid": host}
-        kernel = {"ph": "X", "cat": "kernel", "name": f"kernel of {rank}", "pid": gpu, "tid": 7}
-        events += [
-            {**launch, "ts": at, "dur": 5.0, "args": link},
-            {**kernel, "ts": at + 20, "dur": 100.0, "args": {**link, "device": gpu, "stream": 7}},
-        ]
-    return {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
-
-
-def with_offsets(documents: list[Document]) -> Document:
-    """Add multiples of a large number to the ids, as TraceLens does, and name the processes after their ranks."""
-    events = []
-    for rank, document in enumerate(documents):
-        for event in document["traceEvents"]:
-            event["pid"] += 10_000 * rank
-            if event["ph"] == "M":
-                event["args"]["name"] = f"RANK {rank} - {'CPU' if event['pid'] % 10_000 > 1 else 'GPU'}"
-            else:
-                event["args"]["correlation"] += 1000 * rank
-            events.append(event)
-    return {"traceEvents": events}
-
-
-def with_labels(documents: list[Document]) -> Document:
-    """Put the rank before the process ids, as SGLang does; the first file's properties stay."""
-    for rank, document in enumerate(documents):
-        for event in document["traceEvents"]:
-            event["pid"] = f"[TP{rank:02d}-DP00] {event['pid']}"
-    return joined(documents)
-
-
-def with_ranks_as_ids(documents: list[Document]) -> Document:
-    for rank, document in enumerate(documents):
-        for event in document["traceEvents"]:
-            event["pid"] = rank
-    return {"traceEvents": joined(documents)["traceEvents"]}
-
-
-def without_names(documents: list[Document]) -> Document:
-    events = joined(documents)["traceEvents"]
-    return {**documents[0], "traceEvents": [event for event in events if event["ph"] == "X"]}
+        for category, pid, after in (("cuda_runtime", host, 0), ("kernel", gpu, 20)):
+            event = complete(f"{category} of {rank}", 1000 * number + rank + after, 10, cat=category, pid=pid)
+            events.append({**event, "args": {"correlation": links + number}})
+    return {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
 
 
 def joined(documents: list[Document]) -> Document:
     return {**documents[0], "traceEvents": [event for one in documents for event in one["traceEvents"]]}
 
 
-def read(tmp_path: Path, *documents: Document) -> Any:
-    path = tmp_path / "merged.json"
-    path.write_text("".join(map(json.dumps, documents)))
-    return read_trace(path)
+def with_processes(documents: list[Document], process: Callable[[int, int], object]) -> Document:
+    """Change the ids of processes by their ranks."""
+    for rank, document in enumerate(documents):
+        for event in document["traceEvents"]:
+            event["pid"] = process(rank, event["pid"])
+    return joined(documents)
 
 
-@pytest.mark.parametrize("merge", [with_offsets, with_labels, with_ranks_as_ids, joined, without_names])
+def with_offsets(documents: list[Document]) -> Document:
+    """Add multiples of a large number to the ids, as TraceLens does, and name the processes after their ranks."""
+    for rank, document in enumerate(documents):
+        for event in document["traceEvents"]:
+            if event["ph"] == "M":
+                event["args"]["name"] = f"RANK {rank} - {'CPU' if event['pid'] > 1 else 'GPU'}"
+            else:
+                event["args"]["correlation"] += 1000 * rank
+    return {"traceEvents": with_processes(documents, lambda rank, pid: pid + 10_000 * rank)["traceEvents"]}
+
+
+MERGED: dict[str, Callable[[list[Document]], Document]] = {
+    "with offsets": with_offsets,
+    # As SGLang does; the first file's properties stay.
+    "with labels": lambda documents: with_processes(documents, lambda rank, pid: f"[TP{rank:02d}-DP00] {pid}"),
+    "kernels with labels": lambda documents: {
+        "traceEvents": [
+            {**event, "pid": f"[TP{rank:02d}] {event['pid']}"}
+            for rank, document in enumerate(documents)
+            for event in document["traceEvents"]
+            if event.get("cat") == "kernel"
+        ]
+    },
+    "with ranks as ids": lambda documents: {
+        "traceEvents": with_processes(documents, lambda rank, _: rank)["traceEvents"]
+    },
+    "as they are": joined,
+    "without names": lambda documents: {
+        **documents[0],
+        "traceEvents": [event for event in joined(documents)["traceEvents"] if event["ph"] == "X"],
+    },
+}
+
+
+@pytest.mark.parametrize("merge", MERGED.values(), ids=MERGED)
 @pytest.mark.parametrize("process", [None, 7], ids=["two processes", "one id"])
 def test_merged_ranks_are_refused_whatever_a_tool_did_to_their_ids(
-    tmp_path: Path, merge: Callable[[list[Document]], Document], process: int | None
+    read: Read, merge: Callable[[list[Document]], Document], process: int | None
 ) -> None:
-    documents = [of_rank(0, process=process), of_rank(1, process=process)]
     with pytest.raises(ValueError, match=r"^several ranks were merged into it: give each rank's own file$"):
-        check_one_rank(read(tmp_path, merge(deepcopy(documents))))
+        check_one_rank(read(json.dumps(merge([of_rank(0, process=process), of_rank(1, process=process)]))))
 
 
-def test_files_behind_each_other_are_refused_too(tmp_path: Path) -> None:
-    for second in (of_rank(1, links=500), of_rank(0), of_rank(0, device=1)):
-        with pytest.raises(ValueError, match="several ranks were merged"):
-            check_one_rank(read(tmp_path, of_rank(0), second))
+@pytest.mark.parametrize("second", [of_rank(1, links=500), of_rank(0), of_rank(0, device=1)])
+def test_files_behind_each_other_are_refused_too(read: Read, second: Document) -> None:
+    with pytest.raises(ValueError, match="several ranks were merged"):
+        check_one_rank(read(json.dumps(of_rank(0)) + json.dumps(second)))
 
 
-def test_one_process_with_several_devices_is_one_rank(tmp_path: Path) -> None:
+def test_one_process_with_several_devices_is_one_rank(read: Read) -> None:
     both = [of_rank(0, process=7), of_rank(1, process=7, links=500)]
     both[1]["traceEvents"] = [event for event in both[1]["traceEvents"] if event["ph"] == "X"]
-    check_one_rank(read(tmp_path, joined(both)))
-    check_one_rank(read(tmp_path, of_rank(1)))
+    check_one_rank(read(json.dumps(joined(both))))
+    check_one_rank(read(json.dumps(of_rank(1))))

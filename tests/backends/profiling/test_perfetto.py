@@ -2,8 +2,10 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from io import BytesIO
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -83,14 +85,6 @@ def test_what_is_written_is_read_back(tmp_path: Path, timeline: Timeline) -> Non
     assert overlapping(found) == []
 
 
-@given(timelines())
-def test_a_timeline_that_was_read_is_read_again_to_the_last_digit(tmp_path: Path, timeline: Timeline) -> None:
-    once, twice = tmp_path / "once.json", tmp_path / "twice.json"
-    write_trace_file(timeline, once)
-    write_trace_file(parse_timeline(read_trace(once)), twice)
-    assert once.read_bytes() == twice.read_bytes()
-
-
 @given(timelines(), st.data())
 def test_a_file_that_was_cut_off_gives_some_of_the_spans_at_the_same_times(
     tmp_path: Path, timeline: Timeline, data: st.DataObject
@@ -132,22 +126,15 @@ def test_a_device_is_a_process_and_a_queue_a_thread_with_the_host_first(tmp_path
     assert len(set(threads)) == len(threads)
 
 
-def test_a_span_says_what_it_is_and_how_long_it_waited(tmp_path: Path) -> None:
-    (product,) = (event for event in events(written(TIMELINE, tmp_path / "t.json"), "X") if event["name"] == "matmul")
-    assert product["args"] == {"operator": "dot", "kind": "compute", "waited_us": 5e5}
-    assert (product["ts"], product["dur"]) == (1.5e6, 5e5)
-
-
-def test_an_arrow_leads_from_the_call_to_what_it_launched(tmp_path: Path) -> None:
+def test_a_span_says_how_long_it_waited_and_an_arrow_leads_to_it_from_its_launch(tmp_path: Path) -> None:
     document = written(TIMELINE, tmp_path / "trace.json")
     by_name = {event["name"]: event for event in events(document, "X")}
+    product, place = by_name["matmul"], itemgetter("pid", "tid", "ts")
+    assert product["args"] == {"operator": "dot", "kind": "compute", "waited_us": 5e5}
+    assert (product["ts"], product["dur"]) == (1.5e6, 5e5)
     (start,), (end,) = events(document, "s"), events(document, "f")
-    assert start["id"] == end["id"]
-    assert [start[key] for key in ("pid", "tid", "ts")] == [
-        by_name["launch matmul"][key] for key in ("pid", "tid", "ts")
-    ]
-    assert [end[key] for key in ("pid", "tid", "ts")] == [by_name["matmul"][key] for key in ("pid", "tid", "ts")]
-    assert end["bp"] == "e"
+    assert (start["id"], end["bp"]) == (end["id"], "e")
+    assert (place(start), place(end)) == (place(by_name["launch matmul"]), place(product))
     assert not events(written(Timeline("ours", (PRODUCT,)), tmp_path / "alone.json"), "s")
     phases = [event["ph"] for event in document["traceEvents"]]
     assert phases.index("s") > max(place for place, phase in enumerate(phases) if phase == "X")
@@ -164,27 +151,19 @@ def test_a_compressed_file_is_read_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda own: own.update(schema=7), "schema 7"),
-        (lambda own: own.pop("first_event_us"), "damaged"),
-        (lambda own: own.update(first_event_us="soon"), "damaged"),
-        (lambda own: own.update(notes=None), "damaged"),
+        (lambda text: text.replace('"schema":1', '"schema":7'), "schema 7"),
+        (lambda text: text.replace('"first_event_us"', '"x"'), "damaged"),
+        (lambda text: text.replace('"notes":[', '"notes":null,"x":['), "damaged"),
+        (lambda text: text.replace('"kind":"copy"', '"kind":"magic"'), "unknown kind 'magic'"),
     ],
 )
-def test_a_file_that_was_changed_is_refused_in_one_line(tmp_path: Path, change: Any, told: str) -> None:
+def test_a_file_that_was_changed_is_refused_in_one_line(
+    tmp_path: Path, change: Callable[[str], str], told: str
+) -> None:
     path = tmp_path / "trace.json"
-    document = written(TIMELINE, path)
-    change(document["parallel_core"])
-    path.write_text(json.dumps(document))
+    write_trace_file(TIMELINE, path)
+    path.write_text(change(path.read_text()))
     with pytest.raises(RequestError, match=told):
-        read_timeline(path)
-
-
-def test_a_span_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    stream = BytesIO()
-    write_timeline(TIMELINE, stream)
-    path = tmp_path / "trace.json"
-    path.write_bytes(stream.getvalue().replace(b'"kind":"copy"', b'"kind":"magic"'))
-    with pytest.raises(RequestError, match="unknown kind 'magic'"):
         read_timeline(path)
 
 

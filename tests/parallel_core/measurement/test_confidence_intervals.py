@@ -65,14 +65,9 @@ def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
     assert [verdict_on(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_one_or_two_processes_allow_no_verdict(count: int) -> None:
-    assert verdict_on(ratio_interval([2.0] * count, [1.0] * count), count) == "too few runs"
-
-
-def test_one_process_has_an_interval_without_ends() -> None:
-    assert median_interval([3.0]).high == math.inf
-    assert ratio_interval([3.0], [2.0]).low == 0
+def test_one_or_two_processes_allow_no_verdict_and_one_has_an_interval_without_ends() -> None:
+    assert {verdict_on(ratio_interval([2.0] * count, [1.0] * count), count) for count in (1, 2)} == {"too few runs"}
+    assert (median_interval([3.0]).high, ratio_interval([3.0], [2.0]).low) == (math.inf, 0)
 
 
 def test_one_disturbed_process_of_five_does_not_hide_a_tenth() -> None:
@@ -87,20 +82,23 @@ def noisy(generator: np.random.Generator, processes: int) -> list[float]:
     return [float(value) for value in np.exp(generator.normal(0, 0.01, processes) + disturbed)]
 
 
-@pytest.mark.parametrize("processes", [3, 5, 10])
-def test_a_difference_that_is_not_there_is_seldom_called(processes: int) -> None:
-    generator = np.random.default_rng(processes)
-    pairs = [(noisy(generator, processes), noisy(generator, processes)) for _ in range(400)]
-    called = [verdict_on(ratio_interval(mine, theirs), processes) != "no difference shown" for mine, theirs in pairs]
-    assert sum(called) <= 0.05 * len(pairs)
-
-
 @pytest.mark.parametrize(("processes", "share"), [(3, 0.92), (5, 0.95), (10, 0.95)])
-def test_a_tenth_is_seldom_missed(processes: int, share: float) -> None:
+def test_a_difference_that_is_not_there_is_seldom_called_and_a_tenth_seldom_missed(
+    processes: int, share: float
+) -> None:
     generator = np.random.default_rng(processes)
-    pairs = [([1.1 * one for one in noisy(generator, processes)], noisy(generator, processes)) for _ in range(400)]
-    found = [verdict_on(ratio_interval(mine, theirs), processes) == "slower" for mine, theirs in pairs]
-    assert sum(found) >= share * len(pairs)
+    pairs = [(noisy(generator, processes), noisy(generator, processes)) for _ in range(300)]
+    alike, slower = (
+        [verdict_on(ratio_interval([factor * one for one in mine], theirs), processes) for mine, theirs in pairs]
+        for factor in (1, 1.1)
+    )
+    assert alike.count("no difference shown") >= 0.95 * len(pairs)
+    assert slower.count("slower") >= share * len(pairs)
+
+
+def test_the_interval_of_a_median_of_five() -> None:
+    found = median_interval([1.0, 1.1, 1.2, 1.3, 1.5])
+    assert (found.estimate, found.low, found.high) == pytest.approx((1.2, 0.994, 1.427), abs=0.01)
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (1.5, 6.017), (2, 4.303), (2.5, 3.575), (4, 2.776)])

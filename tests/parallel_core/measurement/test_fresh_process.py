@@ -15,22 +15,25 @@ from parallel_core.measurement.result import Result
 SMALL: dict[str, str | int] = {"backend": "numpy", "devices": 3, "size": 16, "rounds": 1}
 
 
-def test_its_result_comes_back() -> None:
-    result = measure_elsewhere("parallel", SMALL)
-    assert (result.experiment, result.backend["name"]) == ("parallel", "numpy")
-    assert result.backend["devices"] == ["cpu:1", "cpu:2", "cpu:3"]
-    assert result.parameters["size"] == 16
+def test_its_result_comes_back_and_an_option_may_be_given_never() -> None:
+    result = measure_elsewhere("parallel", {**SMALL, "variant": ()})
+    assert (result.experiment, result.backend["name"], result.parameters["size"]) == ("parallel", "numpy", 16)
+    assert (result.backend["devices"], result.backend["variants"]) == (["cpu:1", "cpu:2", "cpu:3"], [])
 
 
-def test_an_option_may_be_given_several_times_or_never() -> None:
-    with pytest.raises(RequestError, match=r"numpy queues nothing.* --variant bulk-on --variant copy-on-own-queue$"):
-        measure_elsewhere("parallel", {**SMALL, "variant": ("bulk-on", "copy-on-own-queue")})
-    assert measure_elsewhere("parallel", {**SMALL, "variant": ()}).backend["variants"] == []
-
-
-def test_a_refusal_is_passed_on() -> None:
-    with pytest.raises(RequestError, match=r"^numpy is the synchronous reference"):
-        measure_elsewhere("parallel", {**SMALL, "engine": "async"})
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"variant": ("bulk-on", "copy-on-own-queue")},
+            "numpy queues .* --variant bulk-on --variant copy-on-own-queue$",
+        ),
+        ({"engine": "async"}, "^numpy is the synchronous reference"),
+    ],
+)
+def test_a_refusal_is_passed_on(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RequestError, match=reason):
+        measure_elsewhere("parallel", {**SMALL, **options})
 
 
 def test_a_process_that_takes_too_long_is_a_failed_measurement() -> None:

@@ -71,7 +71,7 @@ def folder(path: Path) -> None:
 NO_TIMELINES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (unwritten, "No such file"),
     "a folder": (folder, "directory"),
-    "empty": (lambda path: path.write_text(""), "it is empty"),
+    "empty": (lambda path: path.write_text(""), "it holds no events"),
     "prose": (lambda path: path.write_text("Traceback:\n"), "it is no JSON"),
     "a result": (lambda path: path.write_text('{"schema": 1}'), "no Chrome trace"),
     "another program's": (

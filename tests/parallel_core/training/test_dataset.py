@@ -2,17 +2,13 @@
 
 import gzip
 import shutil
-import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from parallel_core.training import dataset
-from parallel_core.training.dataset import DEBIAN, FILES, DataError, load_fashion_mnist, parse_idx, read_directory
+from parallel_core.training.dataset import DEBIAN, FILES, DataError, load_fashion_mnist, read_directory
 
 needs_data = pytest.mark.skipif(
     not all(dataset.locate(DEBIAN, name) for name in FILES), reason=f"Fashion-MNIST is not in {DEBIAN}"
@@ -31,22 +27,6 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(DEBIAN, tmp_path / "copy"))
 
 
-@given(shape=st.lists(st.integers(0, 6), min_size=0, max_size=3), seed=st.integers(0, 2**32 - 1))
-def test_idx_round_trip(shape: list[int], seed: int) -> None:
-    values = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
-    header = bytes((0, 0, 8, len(shape))) + struct.pack(f">{len(shape)}I", *shape)
-    np.testing.assert_array_equal(parse_idx(header + values.tobytes()), values)
-
-
-@given(content=st.binary(max_size=40))
-def test_idx_of_anything_is_an_array_or_a_value_error(content: bytes) -> None:
-    try:
-        parsed = parse_idx(content)
-    except ValueError:
-        return
-    assert parsed.size == len(content) - 4 - 4 * content[3]
-
-
 @needs_data
 def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -55,6 +35,7 @@ def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
     data = load_fashion_mnist()
     assert data.source == f"Fashion-MNIST from {DEBIAN}"
     assert (data.train_images.shape, data.test_images.shape) == ((60_000, 28, 28), (10_000, 28, 28))
+    assert round(float(data.train_images.mean()), 4) == 72.9404
     assert np.bincount(data.train_labels).tolist() == [6000] * 10
     assert np.bincount(data.test_labels).tolist() == [1000] * 10
     for packed in folder.glob("*.gz"):
@@ -67,28 +48,18 @@ def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
     assert load_fashion_mnist(DEBIAN).source == f"Fashion-MNIST from {DEBIAN}"
 
 
-def cut(packed: bytes) -> bytes:
-    return packed[:-100]
-
-
-def altered(packed: bytes) -> bytes:
-    content = bytearray(gzip.decompress(packed))
-    content[-1] ^= 1
-    return gzip.compress(bytes(content), compresslevel=1)
-
-
 @needs_data
-@pytest.mark.parametrize(
-    ("damage", "told"),
-    [(cut, "{0}.gz cannot be read, it may be truncated"), (altered, "{0}.gz is not the original {0}")],
-)
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_refused_by_name(
-    folder: Path, damage: Callable[[bytes], bytes], told: str, name: str
-) -> None:
+def test_a_damaged_file_is_refused_by_name(folder: Path, name: str) -> None:
     path = folder / f"{name}.gz"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=told.format(name)):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(DataError, match=f"{name} cannot be read, it may be truncated"):
+        read_directory(folder)
+    content = bytearray(gzip.decompress(whole))
+    content[-1] ^= 1
+    path.write_bytes(gzip.compress(bytes(content), compresslevel=1))
+    with pytest.raises(DataError, match=f"{name}.gz is not the original {name}"):
         read_directory(folder)
 
 
@@ -96,7 +67,7 @@ def test_a_named_directory_without_the_files_is_refused(tmp_path: Path, monkeypa
     with pytest.raises(DataError, match=r"holds neither train-images-idx3-ubyte\.gz nor"):
         load_fashion_mnist(tmp_path)
     monkeypatch.setenv("PARALLEL_CORE_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match="nowhere cannot be read: No such file or directory"):
+    with pytest.raises(DataError, match="nowhere holds neither"):
         load_fashion_mnist()
 
 

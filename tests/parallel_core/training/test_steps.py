@@ -4,31 +4,30 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Literal, cast
+from typing import Literal, TypeVar
 
 import numpy as np
 import pytest
 
 import backends
-from backends import Array, Backend, Device, Ops
-from backends.arrays import tree_map
+from backends import Array, Backend, Ops
 from backends.process_groups import Group, GroupedBackend
 from parallel_core.training import step as training_step
 from parallel_core.training.batches import Epoch, Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
 from parallel_core.training.lenet import initial_parameters, shapes
-from parallel_core.training.loop import GradientsAreNotFiniteError, LossIsNotFiniteError, evaluate, train
+from parallel_core.training.loop import NotFiniteError, evaluate, train
 from parallel_core.training.step import (
     buckets_of,
     count_reduced_early,
     guards,
     largest_replica_difference,
     launch_gradients,
-    split_batch,
     train_batch,
 )
 from tests.backends.process_groups.threads import together
 
+Returned = TypeVar("Returned")
 STEPS = 20
 REFERENCE = backends.load("numpy", devices=1, threads_per_device=1)
 SYNTHETIC = synthetic("a test needs no more", train=600, test=100)
@@ -89,7 +88,7 @@ def test_the_first_losses_equal_numpy_s(
     assert len(set(losses)) == steps
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("rows", [1, 5])
 def test_a_step_on_fewer_or_uneven_rows_equals_numpy_s(backend: Backend, rows: int) -> None:
     images = SYNTHETIC.train_images[:rows, None].astype(np.float32) / 255
     labels = SYNTHETIC.train_labels[:rows]
@@ -131,7 +130,7 @@ def test_a_loss_that_is_not_finite_names_step_and_device_and_changes_nothing(bac
     params[1] = backend.asarray(broken, backend.devices[1])
     before = [backend.to_numpy(p) for p in params]
     message = r"the loss is nan on cpu:2 in epoch 1, step 1 \(the parameters are those before the step\): .*--lr"
-    with pytest.raises(LossIsNotFiniteError, match=message):
+    with pytest.raises(NotFiniteError, match=message):
         next(train(backend, params, SYNTHETIC, Settings(1, 60)))
     for replica, expected in zip(map(backend.to_numpy, params), before, strict=True):
         assert_alike(replica, expected)
@@ -159,7 +158,7 @@ def spoilt(backend: Backend, at: int, times: int, monkeypatch: pytest.MonkeyPatc
     [
         (10, r"the gradients on cpu:3 are not finite in epoch 1, step 3 \(the parameters are those before"),
         # The fault does not come back when the step is computed again.
-        (1, r"the sum of the gradients is not finite in epoch 1, step 3 \(.*each device here are finite\)"),
+        (1, r"the gradients summed over all devices are not finite in epoch 1, step 3 \("),
     ],
 )
 def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
@@ -170,9 +169,9 @@ def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
     next(train(backend, expected, SYNTHETIC, replace(settings, limit=2)))
     params = loaded(backend)
     spoilt(backend, 2, times, monkeypatch)
-    with pytest.raises(GradientsAreNotFiniteError, match=message) as caught:
+    with pytest.raises(NotFiniteError, match=message) as caught:
         next(train(backend, params, SYNTHETIC, settings))
-    assert (caught.value.epoch, caught.value.step) == (1, 3)
+    assert caught.value.devices == (backend.devices[2:] if times > 1 else ())
     # The next step was queued before the fault was noticed: it must not have changed anything either.
     for replica in map(backend.to_numpy, params):
         assert_alike(replica, backend.to_numpy(expected[0]), rtol=1e-6, atol=1e-8)
@@ -181,52 +180,47 @@ def test_gradients_that_are_not_finite_change_no_parameter_on_any_device(
     assert all(map(math.isfinite, next(train(backend, params, SYNTHETIC, settings)).losses))
 
 
-class OneOfTwo:
-    """A backend in a process that has one of two equal halves of all rows, and whose allreduce reaches both."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.backend, name)
-
-    def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        return self.backend.split_and_load(x[: len(x) // 2], devices)
-
-    def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        double = partial(tree_map, lambda x: x * 2)
-        return tuple(self.backend.launch(double, total) for total in self.backend.allreduce(xs))
+COUNTS = (2, 1)
 
 
-def test_losses_and_accuracy_are_of_all_processes_rows(backend: Backend) -> None:
-    alike = replace(
-        SYNTHETIC,
-        **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 40, axis=0) for name in ("train_images", "train_labels")},
-        **{name: np.repeat(getattr(SYNTHETIC, name)[:1], 10, axis=0) for name in ("test_images", "test_labels")},
-    )
-    alone, in_group = (
-        list(train(where, loaded(where, learning()), alike, Settings(3, 10)))
-        for where in (backend, cast(Backend, OneOfTwo(backend)))
-    )
-    for mine, expected in zip(in_group, alone, strict=True):
-        np.testing.assert_allclose(mine.losses, expected.losses, rtol=1e-4)
-        assert mine.accuracy == expected.accuracy
-    assert alone[-1].losses[-1] < alone[0].losses[0]
+def in_group(program: Callable[[Backend], Returned]) -> list[Returned]:
+    """Run a program in each of two processes, with two devices and one; return what they returned."""
+
+    def of_rank(group: Group) -> Returned:
+        local = backends.load("numpy", COUNTS[group.rank], threads_per_device=1)
+        return program(GroupedBackend(local, group, COUNTS, lambda _: None))
+
+    return together(len(COUNTS), of_rank)
 
 
-@pytest.mark.parametrize("worst", [math.nan, math.inf, -math.inf, 1e30])
-def test_a_guard_stays_broken_and_keeps_the_parameters(backend: Backend, worst: float) -> None:
-    start = (np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float32))
-    good = (np.full((2, 3), 0.5, np.float32), np.ones(4, np.float32))
-    bad = (good[0], np.array([1, 1, worst, 1], np.float32))
-    device = backend.devices[1]
-    params, guard = backend.asarray(start, device), backend.asarray(np.ones(1, np.float32), device)
-    for gradients, guarded, times in ((good, 1, 1), (good, 1, 2), (bad, math.nan, 2), (good, math.nan, 2)):
-        new = backend.launch(backend.ops.sgd_while_finite, params, backend.asarray(gradients, device), 0.25, guard)
-        params, guard = new[0], new[1]
-        np.testing.assert_array_equal(backend.to_numpy(guard), np.array([guarded], np.float32))
-        stepped = [first - np.float32(0.25 * times) * step for first, step in zip(start, good, strict=True)]
-        assert_alike(backend.to_numpy(params), stepped)
+def test_losses_and_accuracy_are_of_all_processes_rows() -> None:
+    def trained(backend: Backend) -> list[Epoch]:
+        return list(train(backend, loaded(backend, learning()), FEW, Settings(2, 32)))
+
+    expected = trained(REFERENCE)
+    assert expected[-1].losses[-1] < expected[0].losses[0]
+    for epochs in in_group(trained):
+        for mine, other in zip(epochs, expected, strict=True):
+            np.testing.assert_allclose(mine.losses, other.losses, rtol=1e-4)
+            assert mine.accuracy == other.accuracy
+
+
+def test_every_rank_finds_a_device_that_differs() -> None:
+    def difference(changed: tuple[int, int] | None, backend: Backend) -> float:
+        """Return what a rank finds where the device `changed`, a rank and a place in it, holds other parameters."""
+        ranked = [(len(backend.devices) == 1, place) for place in range(len(backend.devices))]
+        values = [(np.full(3, 2 if one == changed else 1, np.float32),) for one in ranked]
+        return largest_replica_difference(backend, list(map(backend.asarray, values, backend.devices)))
+
+    assert in_group(partial(difference, None)) == [0, 0]
+    assert all(found > 0 for changed in ((0, 0), (0, 1), (1, 0)) for found in in_group(partial(difference, changed)))
+
+
+def test_a_gradient_whose_square_overflows_changes_nothing(backend: Backend) -> None:
+    values = (np.ones(4, np.float32),), (np.array([1, 1, 1e30, 1], np.float32),), 0.25, np.ones(1, np.float32)
+    arguments = (x if isinstance(x, float) else backend.asarray(x, backend.devices[1]) for x in values)
+    (kept,), guard = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, *arguments))
+    assert (kept.tolist(), np.isnan(guard).all()) == ([1, 1, 1, 1], True)
 
 
 def test_progress_is_reported_batch_by_batch() -> None:
@@ -245,15 +239,6 @@ def test_batches_cover_the_data_in_an_order_of_seed_and_epoch() -> None:
     assert labels(Settings(batch_size=256), 2) != every
     assert labels(Settings(batch_size=256, seed=1), 1) != every
     assert labels(Settings(batch_size=100, limit=2), 1) == every[:200]
-
-
-def test_split_batch_keeps_images_with_their_labels(backend: Backend) -> None:
-    images = np.arange(5, dtype=np.float32)[:, None]
-    shards = split_batch(backend, images, np.arange(5, dtype=np.int32), backend.devices[:2])
-    assert [[x[:, 0].tolist(), y.tolist()] for x, y in map(backend.to_numpy, shards)] == [
-        [[0, 1, 2], [0, 1, 2]],
-        [[3, 4], [3, 4]],
-    ]
 
 
 @pytest.mark.parametrize("width", [1, 2])
@@ -298,26 +283,3 @@ def test_a_wider_network_has_more_of_everything_but_classes_and_buckets_begin_wi
     assert buckets_of("during") == ((6, 7), (4, 5), (2, 3), (0, 1))
     assert shapes(1) == ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
     assert shapes(3)[2:] == ((150, 60, 5, 5), (150,), (2400, 384), (384,), (384, 10), (10,))
-
-
-COUNTS = (2, 1)
-
-
-def difference(changed: tuple[int, int] | None) -> list[float]:
-    """Return what each rank finds where the device `changed`, a rank and a place in it, holds other parameters."""
-
-    def program(group: Group) -> float:
-        local = backends.load("numpy", COUNTS[group.rank], threads_per_device=1)
-        backend = GroupedBackend(local, group, COUNTS, lambda _: None)
-        params = [
-            backend.asarray((np.full(3, 2 if (group.rank, place) == changed else 1, np.float32),), device)
-            for place, device in enumerate(backend.devices)
-        ]
-        return largest_replica_difference(backend, params)
-
-    return together(len(COUNTS), program)
-
-
-def test_every_rank_finds_a_device_that_differs() -> None:
-    assert difference(None) == [0, 0]
-    assert all(found > 0 for changed in ((0, 0), (0, 1), (1, 0)) for found in difference(changed))

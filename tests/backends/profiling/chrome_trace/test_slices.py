@@ -4,7 +4,6 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,47 +17,41 @@ from backends.profiling.chrome_trace.slices import Trace
 from benchmarks.trace_reading import write_events
 from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
 
-
-def test_object_and_array_give_the_same_slices_and_the_object_its_properties(read: Read) -> None:
-    events = [complete("a"), complete("b", 7)]
-    found = read(json.dumps({"schemaVersion": 1, "traceEvents": events, "traceName": "mine"}, indent=2))
-    assert found.slices == read(json.dumps(events)).slices
-    assert spans(found) == [("a", 0, 5), ("b", 7, 12)]
-    assert found.properties == {"schemaVersion": 1, "traceName": "mine"}
-    assert found.problems == ()
-
-
-def test_rows_are_apart(read: Read) -> None:
-    found = read(
-        [
-            one("B", "op", 0, pid=1),
-            one("B", "op", 1, pid=2),
-            one("B", "op", 2, tid=3),
-            one("E", "op", 3, pid=1),
-            one("E", "op", 5, pid=2),
-            one("E", "op", 7, tid=3),
-        ]
-    )
-    assert spans(found) == [("op", 0, 3), ("op", 1, 5), ("op", 2, 7)]
+A, B = json.dumps(complete("a")), json.dumps(complete("b", 9))
+LIST = f"[{A}, {B}]"
+ENDED = '\n], "displayTimeUnit": "ms"\n}\n'
+FORMS: dict[str, str | bytes] = {
+    "an object": f'{{"schemaVersion": 1, "traceEvents": {LIST}, "traceName": "mine"}}',
+    "indented": json.dumps({"traceEvents": json.loads(LIST)}, indent=2),
+    "compressed": gzip.compress(LIST.encode()),
+    "compressed in two parts": gzip.compress(LIST[:50].encode()) + gzip.compress(LIST[50:].encode()),
+    # A second mx.profiler.dump() appends a comma, the events and the end of an object that has no beginning.
+    "added to": f'{{"traceEvents": [{A}{ENDED},\n{B}{ENDED}',
+    "what was added": f",\n{A}, {B}{ENDED}",
+    "two lists": f"[{A}]\n[{B}]",
+    **{f"a list that ends in {end!r}": f"[{A}, {B}{end}" for end in ("", "]", ",", ",]", ", \n]\n\n")},
+}
 
 
-def test_asynchronous_events_are_matched_by_category_identity_and_name(read: Read) -> None:
-    found = read(
-        [
-            one("b", "op", 0, id=1),
-            one("b", "op", 1, id="0x2", tid=4),
-            one("b", "op", 2, id=1, cat="other"),
-            one("b", "op", 3, id2={"local": "0x1"}),
-            one("b", "op", 3, id2={"local": "0x2"}),
-            one("e", "op", 4, id=1),
-            one("e", "op", 5, id="0x2"),
-            one("e", "op", 6, id=1, cat="other"),
-            one("e", "op", 7, id2={"local": "0x1"}),
-            one("e", "op", 8, id2={"local": "0x2"}),
-        ]
-    )
-    assert spans(found) == [("op", 0, 4), ("op", 1, 5), ("op", 2, 6), ("op", 3, 7), ("op", 3, 8)]
-    assert found.slices[1].thread == 4
+@pytest.mark.parametrize("content", FORMS.values(), ids=FORMS)
+def test_a_trace_is_read_in_whatever_form(read: Read, content: str | bytes) -> None:
+    found = read(content)
+    assert (spans(found), found.problems) == ([("a", 0, 5), ("b", 9, 14)], ())
+    if content is FORMS["an object"]:
+        assert found.properties == {"schemaVersion": 1, "traceName": "mine"}
+
+
+def test_begins_and_ends_are_matched_by_row_and_asynchronous_ones_by_category_identity_and_name(read: Read) -> None:
+    keys: list[tuple[str, Event]] = [
+        *(("BE", row) for row in ({"pid": 1}, {"pid": 2}, {"tid": 3})),
+        *(("be", key) for key in ({"id": 1}, {"id": "0x2", "tid": 4}, {"id": 1, "cat": "other"})),
+        *(("be", {"id2": {"local": number}}) for number in ("0x1", "0x2")),
+    ]
+    begins = [one(phases[0], "op", time, **key) for time, (phases, key) in enumerate(keys)]
+    ends = [one(phases[1], "op", 10 + 2 * time, **key) for time, (phases, key) in enumerate(keys)]
+    found = read([*begins, *ends])
+    assert spans(found) == [("op", time, 10 + 2 * time) for time in range(len(keys))]
+    assert found.slices[4].thread == 4
 
 
 def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
@@ -72,16 +65,12 @@ def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
             name("process_name", "cpu/1", pid=1),
             name("thread_name", "worker", pid=1, tid=HASH),
             name("thread_name", 7, pid=1, tid=HASH),
-            complete(),
+            complete(pid="Spans", tid=2**64 + 5),
         ]
     )
+    assert (found.slices[0].process, found.slices[0].thread) == ("Spans", 2**64 + 5)
     assert found.processes == {0: "cpu/0", 1: "cpu/1"}
     assert found.threads == {(1, HASH): "worker"}
-
-
-def test_rows_may_be_texts_and_large_numbers(read: Read) -> None:
-    (found,) = read([complete(pid="Spans", tid=2**64 + 5)]).slices
-    assert (found.process, found.thread) == ("Spans", 2**64 + 5)
 
 
 def test_other_phases_are_no_slices(read: Read) -> None:
@@ -103,24 +92,6 @@ def test_arguments_are_a_mapping(read: Read) -> None:
     assert dict(with_arguments.args) == given
     assert with_arguments.args.get("device") is None
     assert dict(without.args) == dict(no_mapping.args) == {}
-
-
-def test_a_document_that_was_added_to_is_read_to_its_end(read: Read) -> None:
-    # A second mx.profiler.dump() appends a comma, the events and the end of an object that has no beginning.
-    first, second = json.dumps(complete("a")), json.dumps(complete("b", 9))
-    end = '\n], "displayTimeUnit": "ms"\n}\n'
-    found = read(f'{{"traceEvents": [{first}{end},\n{second}{end}')
-    assert spans(found) == [("a", 0, 5), ("b", 9, 14)]
-    assert found.problems == ()
-    assert spans(read(f",\n{second}{end}")) == [("b", 0, 5)]
-    assert [name for name, _, _ in spans(read(f"[{first}]\n[{second}]"))] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "compress", [lambda text: gzip.compress(text), lambda text: gzip.compress(text[:50]) + gzip.compress(text[50:])]
-)
-def test_compressed_files_are_known_by_their_beginning(read: Read, compress: Callable[[bytes], bytes]) -> None:
-    assert spans(read(compress(json.dumps([complete("a"), complete("b", 7)]).encode()))) == [("a", 0, 5), ("b", 7, 12)]
 
 
 # Times

@@ -4,7 +4,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.profiling.chrome_trace.times import MAX_NANOSECONDS, ends_of, times_of
@@ -52,6 +52,7 @@ def test_every_time_is_its_number_rounded_once(texts: list[str]) -> None:
             assert whole == (expected.denominator == 1)
 
 
+@example([("0.0006", "0.0006")])
 @given(st.lists(st.tuples(plain, plain), max_size=6) | st.lists(st.tuples(numbers, numbers | no_numbers), max_size=6))
 def test_every_end_is_the_sum_rounded_once(events: list[tuple[str, str]]) -> None:
     begins, durations = (raw([event[place] for event in events]) for place in (0, 1))

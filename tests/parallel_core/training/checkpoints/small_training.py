@@ -11,15 +11,11 @@ from parallel_core.training.batches import Settings
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, from_bytes, to_bytes
 from parallel_core.training.dataset import synthetic
 
-__all__ = ["DATA", "SETTINGS", "StoppedError", "as_read", "left_by_numpy", "numpy", "train"]
+__all__ = ["DATA", "SETTINGS", "as_read", "left_by_numpy", "numpy", "train"]
 
 DATA = synthetic("a test needs no more", train=100, test=5)
 SETTINGS = Settings(epochs=2, batch_size=32)
 """Four steps an epoch, the last of them with fewer images."""
-
-
-class StoppedError(Exception):
-    """The training is killed here."""
 
 
 def numpy() -> Backend:
@@ -36,21 +32,12 @@ def train(
     *,
     every: int | None = None,
     after: bytes | None = None,
-    stop_after: int | None = None,
     **options: Any,
 ) -> tuple[Result, list[bytes]]:
-    """Train to the end, from the beginning or after a checkpoint; return the result and all checkpoints.
-
-    Raises StoppedError when so many of them were kept.
-    """
+    """Train to the end, from the beginning or after a checkpoint; return the result and all checkpoints."""
     kept: list[bytes] = []
 
-    def keep(checkpoint: Checkpoint) -> None:
-        kept.append(to_bytes(checkpoint))
-        if len(kept) == stop_after:
-            raise StoppedError(kept)
-
-    checkpoints = Checkpointing(keep, every, as_read(after) if after else None)
+    checkpoints = Checkpointing(lambda one: kept.append(to_bytes(one)), every, as_read(after) if after else None)
     return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints, **options), kept
 
 

@@ -67,9 +67,10 @@ def test_a_part_of_a_file_and_bytes_of_others_are_refused(part: bytes | tuple[bo
         as_read(part)
 
 
-def archive(**changed: np.ndarray) -> bytes:
+def archive(**changed: np.ndarray | None) -> bytes:
+    """Write a checkpoint with other arrays in the place of some; without those that are None."""
     with np.load(io.BytesIO(whole())) as found:
-        arrays = {name: changed.get(name, found[name]) for name in found}
+        arrays = {name: changed.get(name, found[name]) for name in found if changed.get(name, 0) is not None}
     stream = io.BytesIO()
     np.savez(stream, **arrays)
     return stream.getvalue()
@@ -81,35 +82,26 @@ def state(**changed: object) -> np.ndarray:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-FOREIGN = {
-    "another shape": ({"1.bias": np.zeros(21, np.float32)}, "has 1.bias as float32 .21,., not float32 .20,."),
-    "another dtype": ({"4.bias": np.zeros(10)}, "has 4.bias as float64"),
-    "not finite": ({"4.bias": np.full(10, np.nan, np.float32)}, "has numbers in 4.bias that are not finite"),
-    "a pickle": ({"4.bias": np.array([object()])}, "is no whole checkpoint .Object arrays cannot be loaded"),
-    "newer": ({"training": state(schema=2)}, "has schema 2, and this version reads 1: update parallel-core"),
-    "of something else": ({"training": state(format="x")}, "is not a checkpoint of parallel-core"),
-    "no object": ({"training": np.frombuffer(b"[]", np.uint8)}, "is not a checkpoint of parallel-core"),
-    "no JSON": ({"training": np.frombuffer(b"\xff{", np.uint8)}, "is no whole checkpoint"),
+FOREIGN: dict[str, tuple[dict[str, np.ndarray | None], str]] = {
+    "another shape": ({"1.bias": np.zeros(21, np.float32)}, "1.bias is float32 .21,., not float32 .20,."),
+    "another dtype": ({"4.bias": np.zeros(10)}, "4.bias is float64"),
+    "not finite": ({"4.bias": np.full(10, np.nan, np.float32)}, "numbers in 4.bias are not finite"),
+    "an array less": ({"2.bias": None}, "no item named '2.bias.npy'"),
+    "a pickle": ({"4.bias": np.array([object()])}, "Object arrays cannot be loaded"),
+    "newer": ({"training": state(schema=2)}, "of schema 2; read here: 'parallel-core checkpoint' of 1"),
+    "of something else": ({"training": state(format="x")}, "it is 'x' of schema 1"),
+    "no object": ({"training": np.frombuffer(b"[]", np.uint8)}, "list indices"),
+    "no JSON": ({"training": np.frombuffer(b"\xff{", np.uint8)}, ""),
     "contradictory": ({"training": state(step=4)}, "contradict each other at epoch 1, step 4"),
-    "of a wrong type": ({"training": state(data="x")}, "is no whole checkpoint .Expected `int`"),
+    "of a wrong type": ({"training": state(data="x")}, "Expected `int`"),
 }
 
 
 @pytest.mark.parametrize("case", FOREIGN)
 def test_archives_of_others_are_refused(case: str) -> None:
     changed, told = FOREIGN[case]
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=rf"file is no whole checkpoint \(.*{told}"):
         as_read(archive(**changed))
-
-
-def test_an_archive_without_a_parameter_is_refused() -> None:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(whole())) as old, zipfile.ZipFile(stream, "w") as new:
-        for entry in old.infolist():
-            if entry.filename != "2.bias.npy":
-                new.writestr(entry, old.read(entry))
-    with pytest.raises(CheckpointError, match=r"no item named '2\.bias\.npy'"):
-        as_read(stream.getvalue())
 
 
 def test_a_directory_is_made_and_a_checkpoint_in_it_is_not_overlooked(tmp_path: Path) -> None:

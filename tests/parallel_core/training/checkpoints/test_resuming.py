@@ -17,7 +17,6 @@ from parallel_core.training.dataset import synthetic
 from tests.parallel_core.training.checkpoints.small_training import (
     DATA,
     SETTINGS,
-    StoppedError,
     as_read,
     left_by_numpy,
     numpy,
@@ -44,18 +43,9 @@ def places(files: list[bytes]) -> list[tuple[int, int]]:
     return [(state.epoch, state.step) for state in (as_read(file).state for file in files)]
 
 
-def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps(undisturbed: Undisturbed) -> None:
+def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps_once(undisturbed: Undisturbed) -> None:
     assert places(undisturbed[1]) == [(1, 2), (2, 0), (2, 2), (3, 0)]
-
-
-def test_steps_that_an_epoch_s_end_falls_on_are_kept_once() -> None:
     assert len(train(numpy(), replace(SETTINGS, epochs=1), every=4)[1]) == 1
-
-
-def test_a_training_can_be_stopped_when_a_checkpoint_is_kept() -> None:
-    with pytest.raises(StoppedError) as stopped:
-        train(numpy(), every=2, stop_after=1)
-    assert places(stopped.value.args[0]) == [(1, 2)]
 
 
 # How gradients are exchanged changes no number, so it may change when a training is resumed.
@@ -122,7 +112,4 @@ def test_other_images_and_another_order_are_refused() -> None:
 
 def test_a_checkpoint_read_and_written_again_says_the_same() -> None:
     for file in train(numpy(), Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1)[1]:
-        again = as_read(to_bytes(as_read(file)))
-        assert again.state == as_read(file).state
-        for mine, other in zip(again.parameters, as_read(file).parameters, strict=True):
-            np.testing.assert_array_equal(mine, other)
+        assert to_bytes(as_read(file)) == file
