@@ -14,7 +14,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.clock_agreement import Agreement, agreements
-from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.figures import timeline_figures
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
@@ -157,15 +157,9 @@ def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) ->
     return replace(made, cases=cases, metrics={"overlap_efficiency": (run + copy - both) / min(run, copy)})
 
 
-def clocked(found: Sequence[CaseFigures]) -> dict[str, float]:
-    """Let the clock read for each profiled case what its trace says."""
-    return {case.case: case.seconds for case in found}
-
-
 def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
     """Hold a result of `overlap` against a timeline that is made with some changes."""
-    found = timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
-    return agreements(result, found, clocked(found))
+    return agreements(result, timeline_figures(overlap_timeline(**changes)))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -209,3 +203,9 @@ class Program:
     def case(self) -> CaseSpans:
         """The whole as one case."""
         return replace(made_case(*self.spans), host_calls=self.host_calls)
+
+    @property
+    def case_by_time(self) -> CaseSpans:
+        """The same by a profiler that records the calls as spans only."""
+        calls = (Span(name, "host", HOST_DEVICE, thread, start, end) for start, end, name, thread, _ in self.calls)
+        return made_case(*self.spans, *calls)
