@@ -59,7 +59,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     """Find what each operation of a case waited for. O(n log n)."""
     places = np.flatnonzero(case.operations & (case.ends > case.starts))
     starts, ends, linked = case.starts[places], case.ends[places], case.linked[places]
-    launched = np.where(linked, case.launched[places], starts)
+    launched = case.since[places]
     queue_of = case.queue_of[places]
     queues = tuple(
         _queue(case.queues[queue], np.flatnonzero(queue_of == queue), case.launched[places], ends)
@@ -78,7 +78,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     may_wait = _one_launch_for_several_queues(launched, queue_of)
     if not calls.queue_waits:
         may_wait |= _let_wait_between(calls, launched, previous)
-    device_of = _devices(case)[queue_of]
+    device_of = case.device_of[places]
     for device in np.unique(device_of):
         own = np.flatnonzero(device_of == device)
         waiting = own[may_wait[own] | (before[own] == NONE) & (launched_by[own] == NONE)]
@@ -183,8 +183,3 @@ def _one_launch_for_several_queues(launched: np.ndarray, queue_of: np.ndarray) -
     order = np.lexsort((queue_of, launched))
     several = np.flatnonzero((np.diff(launched[order]) == 0) & (np.diff(queue_of[order]) != 0))
     return np.isin(launched, launched[order[several]])
-
-
-def _devices(case: CaseSpans) -> np.ndarray:
-    devices = [device for device, _ in case.queues]
-    return np.array([devices.index(device) for device in devices], dtype=np.intp)
