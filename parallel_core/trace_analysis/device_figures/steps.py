@@ -18,17 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
+from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import (
-    PROFILER_STEP,
-    CaseSpans,
-    cases_of,
-    intersection,
-    total_length,
-    union,
-)
-from parallel_core.trace_analysis.device_figures.devices import fills_memory
+from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, intersection, total_length, union
+from parallel_core.trace_analysis.device_figures.devices import kernels
 from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
 
 BY_THE_FRAMEWORK = re.compile(
@@ -136,7 +129,7 @@ def steps(case: CaseSpans) -> StepsFigures | None:
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     """Compute the figures of a case's annotations by name, those that last longest first."""
     groups = sorted(_alike(case.annotations).items(), key=lambda group: -sum(one.end - one.start for one in group[1]))
-    since = np.where(case.linked, case.launched, case.starts)[case.operations]
+    since = case.since[case.operations]
     order = np.argsort(since, kind="stable")
     since, intervals = since[order], case.intervals(case.operations)[order]
     return tuple(_annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS])
@@ -147,16 +140,13 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
 
     Raises RequestError if there is no such step, or none at all.
     """
-    found = None if timeline.cases else steps(cases_of(timeline)[0])
-    marked = found.steps if found else ()
+    marked = [] if timeline.cases else _step_windows(timeline.annotations)
     numbered = {int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))}
     if not numbered:
         raise RequestError("it marks no steps with numbers")
     if number not in numbered:
         raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
-    step = numbered[number]
-    start = round(step.start_seconds * 1e9)
-    end = start + round(step.seconds * 1e9)
+    _, start, end = numbered[number]
     spans = timeline.columns
     since = np.where(spans.launched == UNKNOWN, spans.starts, spans.launched)
     return replace(
@@ -205,14 +195,13 @@ def _alike(marked: Sequence[Window]) -> dict[str, list[Window]]:
 def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigures, ...]:
     begins = np.array([one.start for one in windows])
     ends = np.array([one.end for one in windows])
-    since = np.where(case.linked, case.launched, case.starts)
+    since = case.since
     step_of = np.searchsorted(begins, since, side="right") - 1
     step_of[(step_of >= 0) & (since >= ends[step_of])] = -1
     places = np.flatnonzero(case.operations & (step_of >= 0))
     places = places[np.argsort(step_of[places], kind="stable")]
     bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
-    compute = (case.kinds == KINDS.index("compute")) & ~fills_memory(case)
-    collective = case.kinds == KINDS.index("exchange")
+    compute, collective = kernels(case)
     times = np.stack((case.starts, case.ends), axis=1)
     of_steps = np.split(places, bounds[1:-1])
     parts = parts_of(case, _on_devices(windows, [times[own] for own in of_steps]))

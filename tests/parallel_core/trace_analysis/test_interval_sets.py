@@ -57,11 +57,3 @@ def test_gaps_are_the_rest_of_a_window(raw: list[tuple[int, int]], start: int, e
     assert hours(free) == window - hours(covered)
     assert np.array_equal(union(inside, free), union(array([(start, end)])))
     assert total_length(intersection(inside, free)) == 0
-
-
-def test_sets_of_nothing_are_sets() -> None:
-    nothing = union(array([]))
-    assert nothing.shape == (0, 2)
-    assert intersection(nothing, array([(1, 2)])).shape == (0, 2)
-    assert gaps(nothing, 1, 3).tolist() == [[1, 3]]
-    assert total_length(nothing) == 0

@@ -50,20 +50,6 @@ def test_devices_have_their_own_figures_and_the_host_none() -> None:
     assert [(one.device, one.hidden_collective_share) for one in found] == [("gpu:0", 0), ("gpu:1", None)]
 
 
-@pytest.mark.parametrize("name", traces.LINKED)
-def test_operations_are_added_up_by_name(name: str) -> None:
-    lengths = [one.end - one.start for one in traces.operations(name)]
-    collectives = [one.end - one.start for one in traces.operations(name) if one.is_collective]
-    found = operations_by_name(case_of_trace(name))
-    assert sum(one.operations for one in found) == len([length for length in lengths if length])
-    assert sum(one.seconds for one in found) == pytest.approx(sum(lengths) / 1e9, rel=1e-12)
-    assert sum(one.share for one in found) == pytest.approx(1)
-    assert [one.seconds for one in found] == sorted((one.seconds for one in found), reverse=True)
-    assert max(one.longest_seconds for one in found) == max(lengths) / 1e9
-    exchanged = sum(one.seconds for one in found if one.kind == "exchange")
-    assert exchanged == pytest.approx(sum(collectives) / 1e9, rel=1e-12)
-
-
 def test_one_name_of_two_kinds_is_two_rows_and_the_longest_come_first() -> None:
     spans = [*queue_of([(0, 1), (1, 3)]), *queue_of([(3, 9)], "copy")]
     found = operations_by_name(made_case(*(span._replace(name="same") for span in spans)))
