@@ -10,7 +10,6 @@ from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
-from tests.parallel_core.own_program.recorded_programs import TRACES
 
 TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
 
@@ -28,13 +27,6 @@ def test_two_processes_are_one_program() -> None:
     (case,) = cases_of(found.timeline)
     (phrase,) = overlap_phrases(figures_of(case))
     assert phrase.endswith("queues at once"), "no rank's exchange hides under another's computation"
-
-
-def test_one_process_has_its_own_timeline() -> None:
-    path = TRACES / "ddp-buckets.json.gz"
-    found = analyse({path: recorded(0, 2)})
-    assert "processes" not in found.answer.sentences[0]
-    assert {span.device for span in found.timeline.spans} == {"cpu"}
 
 
 def test_a_damaged_trace_is_named(tmp_path: Path) -> None:

@@ -65,14 +65,14 @@ def test_whether_the_exchange_of_a_real_program_is_hidden(name: str, overlap: st
 def test_a_program_that_computes_and_hides_its_exchange() -> None:
     found = answer([made()])
     assert (found.overlap, *decided(found)) == ("overlap", "computation", "operators")
-    assert "gpu:0 stream 7 worked 92 % of it and gpu:0 stream 9 30 %" in found.sentences[0]
+    assert "gpu:0 stream 7 92 % and gpu:0 stream 9 30 %" in found.sentences[0]
     assert "conv2d backward (60 %) and conv2d (30 %)" in found.sentences[2]
 
 
 def test_several_processes_are_one_program() -> None:
     found = answer([made(), made(0.8, 0.15, hidden=0.7)])
     assert "5 recorded on each of 2 processes" in found.sentences[0]
-    assert "gpu:0 stream 7 worked 80 % to 92 % of it" in found.sentences[0]
+    assert "gpu:0 stream 7 80 % to 92 %" in found.sentences[0]
     assert found.overlap == "overlap"
     assert "30 of 40" in found.sentences[1]
     assert found.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
