@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from parallel_core.trace_analysis.device_figures.queues import queue_idleness, queue_lengths
 from tests.parallel_core.trace_analysis.synthetic import Program, made_case, queue_of
-from tests.parallel_core.trace_analysis.traces.counting import case_of_trace
+from tests.parallel_core.trace_analysis.traces import case_of_trace
 
 
 def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
