@@ -23,29 +23,15 @@ def made(
     loading: float = 0.0,
 ) -> StepFigures:
     """Make a process whose steps of 20 ms consist of shares, in each step with some times as much computing."""
+    exchanged, idle = 0.0 if hidden is None else 0.006, 1 - compute - exchange - copy
     by_step = []
     for factor in steps:
-        parts = [0.02 * part for part in (compute * factor, exchange, copy, 1 - compute - exchange - copy)]
-        exchanged = 0.0 if hidden is None else 0.006
+        parts = [0.02 * part for part in (compute * factor, exchange, copy, idle)]
         by_step.append(Parts(sum(parts), *parts, exchanged, exchanged * (hidden or 0), 0.0002, 0.0))
-    return StepFigures(
-        steps=len(steps),
-        step_seconds=0.02,
-        queues=(QueueShare("gpu:0", "stream 7", compute), QueueShare("gpu:0", "stream 9", 0.3)),
-        compute_share=compute,
-        exposed_exchange_share=exchange,
-        exposed_copy_share=copy,
-        idle_share=1 - compute - exchange - copy,
-        exchange_seconds=0.006,
-        hidden_exchange_share=hidden,
-        copy_seconds=0.0002,
-        hidden_copy_share=0.0,
-        exchanges=20,
-        early_exchanges=early,
-        loading_share=loading,
-        operators=(("conv2d backward", 0.6), ("conv2d", 0.3)),
-        by_step=tuple(by_step),
-    )
+    queues = (QueueShare("gpu:0", "stream 7", compute), QueueShare("gpu:0", "stream 9", 0.3))
+    operators = (("conv2d backward", 0.6), ("conv2d", 0.3))
+    whole = (compute, exchange, copy, idle, 0.006, hidden, 0.0002, 0.0, 20, early, loading)
+    return StepFigures(len(steps), 0.02, queues, *whole, operators, tuple(by_step))
 
 
 def decided(found: Answer) -> tuple[str, str]:
@@ -101,11 +87,9 @@ def test_what_bounds_a_step_and_what_to_look_at_first(process: StepFigures, boun
 def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
     """Around every edge, with steps that differ by a tenth."""
     generator = np.random.default_rng(0)
-    for compute in np.linspace(0.3, 0.97, 20):
-        twice = [
-            answer([made(compute, (1 - compute) / 4, 0.0, steps=1 + 0.1 * generator.standard_normal(5))])
-            for _ in range(4)
-        ]
+    for compute in np.linspace(0.3, 0.97, 10):
+        shares = (compute, (1 - compute) / 4, 0.0)
+        twice = [answer([made(*shares, steps=1 + 0.1 * generator.standard_normal(5))]) for _ in range(3)]
         for said in ("bound", "first"):
             assert len({getattr(found, said) for found in twice} - {INCONCLUSIVE}) <= 1
 
@@ -123,18 +107,23 @@ def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
     assert answer([made()], slowdown=1.29).bound == "computation"
 
 
-def test_an_exchange_that_hides_elsewhere_than_under_the_backward_pass_is_hidden() -> None:
-    assert answer([made(early=0)]).overlap == "overlap"
-    assert answer([made(early=0, hidden=0.3)]).overlap == "none"
-    assert answer([made(hidden=0.3)]).overlap == "some"
-    assert answer([made(hidden=0.05)]).overlap == "none"
-    assert answer([made(hidden=0.5)]).overlap == INCONCLUSIVE
-
-
-def test_copies_are_named_if_nothing_is_exchanged() -> None:
-    found = answer([replace(made(hidden=None), hidden_copy_share=0.5)])
-    assert found.overlap == "no-exchange"
-    assert "50 % of the copying" in found.sentences[1]
+@pytest.mark.parametrize(
+    ("early", "hidden", "overlap"),
+    [
+        (0, 0.9, "overlap"),
+        (0, 0.3, "none"),
+        (15, 0.3, "some"),
+        (15, 0.05, "none"),
+        (15, 0.5, INCONCLUSIVE),
+        (15, None, "no-exchange"),
+    ],
+)
+def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
+    early: int, hidden: float | None, overlap: str
+) -> None:
+    found = answer([replace(made(early=early, hidden=hidden), hidden_copy_share=0.55)])
+    assert found.overlap == overlap
+    assert ("55 % of the copying" in found.sentences[1]) == (hidden is None)
 
 
 def test_processes_that_wait_for_each_other_are_said_to() -> None:

@@ -69,8 +69,7 @@ def test_equally_many_that_are_not_the_same_ones_are_matched_by_their_ends() -> 
     calls, _ = job(2, 20, seed=2)
     del calls[0][-1], calls[1][0]
     found = meetings(calls)
-    assert (len(found.met), found.by_ends, found.unmatched) == (18, 18, 2)
-    assert found.clocks_agree
+    assert (len(found.met), found.by_ends, found.unmatched, found.clocks_agree) == (18, 18, 2, True)
 
 
 @given(st.integers(2, 4), st.integers(8, 30), st.integers(0, 99), st.integers(0, 3), st.integers(0, 3))
@@ -100,6 +99,7 @@ def test_order_does_not_count_against_clocks_that_others_agree_on() -> None:
         own += [call((100 * n + 50 * rank) * MS, (100 * n + 50 * rank + 9) * MS, "coalesced") for n in range(9)]
         own += [call((10 * n + rank) * MS, (10 * n + rank) * MS + 9, "broadcast") for n in range(9)]
     found = meetings(calls)
+    # Nor does a broadcast, in which one may be done before another begins.
     assert (len(found.met), found.unmatched, found.clocks_agree) == (29, 18, True)
 
 
@@ -132,11 +132,6 @@ def test_groups_and_kinds_are_matched_by_themselves_and_messages_not_at_all() ->
         ((0, 7), (1, 3), (2, 0)),
     ]
     assert found.unmatched == 1
-
-
-def test_a_broadcast_says_nothing_of_clocks() -> None:
-    calls = {0: [call(0, 1, "broadcast"), call(30, 40)], 1: [call(5, 6, "broadcast"), call(35, 40)]}
-    assert meetings(calls).clocks_agree
 
 
 def test_nobody_is_last_if_several_come_at_once() -> None:
