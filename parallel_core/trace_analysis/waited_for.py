@@ -142,15 +142,14 @@ def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
 
 def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> np.ndarray:
     """Return the place of the call that launched each operation, or of the last that was over, or NONE."""
-    begins, linked = case.starts[places], case.linked[places]
-    since = np.where(linked, np.minimum(case.launched[places], begins), begins)
-    nearest = np.searchsorted(case.starts[launches], since, side="right") - 1
+    begins = case.starts[places]
+    nearest = np.searchsorted(case.starts[launches], np.minimum(case.since[places], begins), side="right") - 1
     if len(launches):
         ends = case.ends[launches[nearest]]
         # A call that was under way and ended before the operation need not have launched it.
-        under_way = ~linked & (ends > begins) & (ends < case.ends[places])
+        under_way = ~case.linked[places] & (ends > begins) & (ends < case.ends[places])
         nearest = np.maximum(nearest - under_way, NONE)
-    return np.where(nearest >= 0, np.append(launches, NONE)[nearest], NONE)
+    return np.append(launches, NONE)[nearest]
 
 
 def _previous(queue_of: np.ndarray) -> np.ndarray:

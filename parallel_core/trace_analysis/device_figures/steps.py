@@ -6,14 +6,15 @@ in all. An operation belongs to the step in which it was launched, whenever it r
 which it began.
 
 A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that the median absolute
-deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin, 1993): one odd step among few does not widen
-the spread by which it is judged. Fewer than three steps have no outliers, and none that is within 5 % of the median.
+deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin, 1993), which one odd step does not widen.
+Fewer than three steps have no outliers, and none that is within 5 % of the median.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -118,12 +119,11 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     if not windows:
         return None
     found = _step_figures(case, windows)
-    typical = tuple(_typical(found, quantity) for quantity in COMPARED)
-    outliers = tuple(one for quantity in typical for one in _outliers(found, quantity))
+    typical, outliers = zip(*(_compared(found, quantity) for quantity in COMPARED), strict=True)
     divided = [one.parts for one in found]
     marks_all = windows[0].name.startswith(PROFILER_STEP)
     behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
-    return StepsFigures(found, typical, outliers, None if behind else account_of(divided))
+    return StepsFigures(found, typical, tuple(chain(*outliers)), None if behind else account_of(divided))
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
@@ -243,19 +243,12 @@ def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np
     )
 
 
-def _typical(found: Sequence[StepFigures], quantity: str) -> TypicalStep:
+def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
     values = np.array([getattr(one, quantity) for one in found])
     median = float(np.median(values))
-    return TypicalStep(quantity, median, float(np.median(np.abs(values - median))))
-
-
-def _outliers(found: Sequence[StepFigures], typical: TypicalStep) -> list[Outlier]:
-    if len(found) < FEWEST:
-        return []
-    reach, median = OUTLIER * NORMAL * typical.mad_seconds, typical.median_seconds
-    values = ((one.name, float(getattr(one, typical.quantity))) for one in found)
-    return [
-        Outlier(name, typical.quantity, value, value / median if median else None)
-        for name, value in values
-        if abs(value - median) > reach and abs(value - median) > LEAST_DEVIATION * median
-    ]
+    apart = np.abs(values - median)
+    mad = float(np.median(apart))
+    unlike = (apart > OUTLIER * NORMAL * mad) & (apart > LEAST_DEVIATION * median) & (len(found) >= FEWEST)
+    rows = zip(np.array(found, object)[unlike], values[unlike].tolist(), strict=True)
+    outliers = [Outlier(one.name, quantity, value, value / median if median else None) for one, value in rows]
+    return TypicalStep(quantity, median, mad), outliers
