@@ -178,14 +178,11 @@ def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
 
 def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits) -> _Pieces:
     """Walk backwards from the end of the last operation to the case's start."""
-    columns = piece_starts, piece_ends, whats, places = array("q"), array("q"), array("q"), array("q")
+    pieces: list[tuple[int, int, int, int]] = []
 
     def add(start: int, end: int, what: int, place: int) -> None:
         if end > start:
-            piece_starts.append(start)
-            piece_ends.append(end)
-            whats.append(what)
-            places.append(place)
+            pieces.append((start, end, what, place))
 
     starts, ends, before, launched_by = map(
         _numbers, (operations.starts, operations.ends, operations.before, operations.calls)
@@ -221,7 +218,7 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
                 thread = others[wait]
             else:
                 add(time, times[wait], WAIT, waiting[wait])
-    return _Pieces(*(np.frombuffer(column, np.int64)[::-1] for column in columns))
+    return _Pieces(*np.array(pieces[::-1], np.int64).T)
 
 
 def _numbers(column: np.ndarray) -> "array[int]":
