@@ -2,14 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
+from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, analyse, answer
+from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import QueueShare, StepFigures, step_figures
+from parallel_core.system.errors import RequestError
+from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.parts import Parts
+from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.lanes import overlap_phrases
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
+
+TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
 
 
 def made(
@@ -134,3 +142,25 @@ def test_processes_that_wait_for_each_other_are_said_to() -> None:
     assert "rank 1 came last in 9 of 10" in found.sentences[2]
     assert answer(processes, Waiting(0.2, last_rank=1, last=9, exchanges=10)).first == "exchange-less"
     assert answer(processes, Waiting(0.5, last_rank=1, last=9, exchanges=10)).first == INCONCLUSIVE
+
+
+def process(rank: int | None, steps: int) -> Recorded:
+    return Recorded(1, "torch", rank, "optimizer", 9, steps, Path("trace"), "")
+
+
+def test_two_processes_are_one_program() -> None:
+    paths = [TWO_PROCESSES / f"rank-{rank}.json.gz" for rank in (0, 1)]
+    found = analyse({path: process(rank, 1) for rank, path in enumerate(paths)})
+    assert list(found.figures) == paths
+    assert "1 recorded on each of 2 processes" in found.answer.sentences[0]
+    assert {span.device for span in found.timeline.spans} >= {"rank 0 cpu", "rank 1 cpu"}
+    (case,) = cases_of(found.timeline)
+    (phrase,) = overlap_phrases(figures_of(case))
+    assert phrase.endswith("queues at once"), "no rank's exchange hides under another's computation"
+
+
+def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(b"no trace")
+    with pytest.raises(RequestError, match=r"trace\.json\.gz"):
+        analyse({path: process(None, 1)})
