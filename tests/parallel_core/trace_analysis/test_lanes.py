@@ -108,6 +108,19 @@ def test_many_spans_become_few_blocks_of_honest_colour() -> None:
     assert dense.blocks[0].label == f"{dense.blocks[0].spans} × add"
 
 
+def test_kinds_that_alternate_fast_keep_their_shares() -> None:
+    kinds: tuple[tuple[SpanKind, int, int], ...] = (("compute", 0, 3000), ("copy", 3000, 4000))
+    spans = (
+        Span(kind, kind, "cpu:1", "compute", turn + start, turn + end)
+        for turn in range(0, 40_000_000, 4000)
+        for kind, start, end in kinds
+    )
+    (lane,) = of(Timeline("made up", tuple(spans)), 1500)[1].lanes
+    assert len(lane.blocks) < 4000
+    computing, copying = (sum(b.end - b.start for b in lane.blocks if b.look == kind) for kind in ("compute", "copy"))
+    assert computing == pytest.approx(3 * copying)
+
+
 def test_there_are_as_few_blocks_as_asked_for() -> None:
     spans = tuple(
         Span("add", "compute", f"cpu:{device}", "compute", step * 10**6, step * 10**6 + 400_000)
