@@ -178,11 +178,11 @@ def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
 
 def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits) -> _Pieces:
     """Walk backwards from the end of the last operation to the case's start."""
-    pieces: list[tuple[int, int, int, int]] = []
+    pieces = array("q")
 
     def add(start: int, end: int, what: int, place: int) -> None:
         if end > start:
-            pieces.append((start, end, what, place))
+            pieces.extend((start, end, what, place))
 
     starts, ends, before, launched_by = map(
         _numbers, (operations.starts, operations.ends, operations.before, operations.calls)
@@ -218,7 +218,7 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
                 thread = others[wait]
             else:
                 add(time, times[wait], WAIT, waiting[wait])
-    return _Pieces(*np.array(pieces[::-1], np.int64).T)
+    return _Pieces(*np.frombuffer(pieces, np.int64).reshape(-1, 4)[::-1].T)
 
 
 def _numbers(column: np.ndarray) -> "array[int]":

@@ -238,9 +238,9 @@ def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     operations = case.operations
-    working = total_length(case.covered(operations))
-    groups = (total_length(case.covered(operations & (group_of == group))) for group in np.unique(group_of))
-    return sum(groups) / working if working else None
+    groups = [case.covered(operations & (group_of == group)) for group in np.unique(group_of)]
+    working = total_length(union(*groups)) if groups else 0
+    return sum(map(total_length, groups)) / working if working else None
 
 
 def _launch_waits(case: CaseSpans) -> LaunchWaits | None:

@@ -78,18 +78,17 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     may_wait = _one_launch_for_several_queues(launched, queue_of)
     if not calls.queue_waits:
         may_wait |= _let_wait_between(calls, launched, previous)
+    # An operation that was launched in vain does not wait for a call either, so that counts from its end.
+    called = np.minimum(np.append(calls.ends, UNKNOWN)[launched_by], starts)
+    held = np.where(before >= 0, since, called)
+    may_wait |= (before == NONE) & (launched_by == NONE)
     device_of = case.device_of[places]
     for device in np.unique(device_of):
         own = np.flatnonzero(device_of == device)
-        waiting = own[may_wait[own] | (before[own] == NONE) & (launched_by[own] == NONE)]
+        waiting = own[may_wait[own]]
         last = last_ended(starts[own], ends[own], starts[waiting])
         awaited = own[last]
-        # An operation that was launched in vain does not wait for a call either, so that counts from its end.
-        called = np.full(len(waiting), UNKNOWN)
-        by_call = launched_by[waiting] >= 0
-        called[by_call] = np.minimum(calls.ends[launched_by[waiting[by_call]]], starts[waiting[by_call]])
-        held = np.where(before[waiting] >= 0, since[waiting], called)
-        waits = (last >= 0) & (ends[awaited] > held) & (launched[awaited] <= launched[waiting])
+        waits = (last >= 0) & (ends[awaited] > held[waiting]) & (launched[awaited] <= launched[waiting])
         waits &= awaited != waiting
         before[waiting[waits]] = awaited[waits]
     return Operations(places, starts, ends, launched_by, before, launched, queues)
