@@ -117,6 +117,9 @@ def test_running_numbers_match_whatever_is_missing_and_whatever_clocks_say() -> 
     found = meetings({0: ours, 1: theirs})
     assert [waits(meeting) for meeting in found.met] == [{0: 2 * MS, 1: 0}] * 3
     assert (found.unmatched, found.clocks_agree) == (2, False)
+    # Several may be launched as one.
+    twice = [call(0, 3, number=1), call(4, 9, number=1)]
+    assert len(meetings({0: twice, 1: twice}).met) == 2
 
 
 def test_groups_and_kinds_are_matched_by_themselves_and_messages_not_at_all() -> None:

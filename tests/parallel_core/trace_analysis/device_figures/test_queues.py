@@ -11,10 +11,10 @@ from tests.parallel_core.trace_analysis.traces import case_of_trace
 
 def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
     program = Program().run(0, 10, "a", 0).run(2, 4, "b", 1).run(13, 20, "kernel", 10).run(50, 60, "other", 19)
-    program.run(64, 70, "host", 62).run(71, 72, "unknown").run(72, 80, "none", 72)
+    program.run(64, 70, "host", 62).run(74, 76, "unknown").run(76, 80, "none", 76)
     (found,) = queue_idleness(program.case, kernel_delay=4)
-    assert (found.host_wait_seconds, found.kernel_wait_seconds, found.other_wait_seconds) == (4e-9, 4e-9, 30e-9)
-    assert (found.host_waits, found.kernel_waits, found.other_waits) == (1, 2, 1)
+    assert (found.host_wait_seconds, found.kernel_wait_seconds, found.other_wait_seconds) == (4e-9, 3e-9, 34e-9)
+    assert (found.host_waits, found.kernel_waits, found.other_waits) == (1, 1, 2)
 
 
 def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
