@@ -6,7 +6,7 @@ import json
 import pytest
 
 from backends.profiling import Span, Timeline, Window
-from parallel_core.own_program.step_figures import StepFigures, step_figures
+from parallel_core.own_program.step_figures import KEEPING, StepFigures, step_figures
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 
 
@@ -85,3 +85,9 @@ def test_a_step_in_which_the_recording_ended_is_cut() -> None:
     steps = tuple(Window(f"ProfilerStep#{start}", start, start + 10) for start in (0, 10, 20))
     found = step_figures(Timeline("torch", spans, annotations=steps), 2)
     assert found.step_seconds == pytest.approx(10e-9)
+
+
+def test_keeping_a_gradient_is_no_backward_pass_to_hide_under() -> None:
+    kept = span("add", "compute", "stream 7", 5, 9)._replace(operator=KEEPING)
+    found = step_figures(Timeline("torch", (span("nccl", "exchange", "stream 9", 0, 9), kept)), 1)
+    assert (found.exchanges, found.early_exchanges) == (1, 0)

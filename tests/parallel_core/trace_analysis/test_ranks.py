@@ -139,3 +139,12 @@ def test_ranks_that_are_not_known_are_refused(tmp_path: Path, said: dict[str, in
     if said:
         with pytest.raises(RequestError, match="named twice"):
             files_of([tmp_path, tmp_path / "a.json"])
+
+
+def test_of_ranks_that_wait_alike_none_is_the_straggler(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        document = json.loads(gzip.decompress((PROCESSES / "rank-0.json.gz").read_bytes()))
+        document["distributedInfo"]["rank"] = rank
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(document))
+    found = summary(tmp_path)
+    assert (found.matched_collectives, found.straggler) == (12, None)
