@@ -5,6 +5,7 @@ answer twice, or an inconclusive one.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import reduce
@@ -37,7 +38,7 @@ __all__ = ["INCONCLUSIVE", "Analysis", "Answer", "Waiting", "analyse", "answer"]
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
 MAX_QUEUES = 4
-"""So many queues are named, the busiest; the others are counted."""
+"""So many queues are named, the busiest."""
 MAX_DRAWN = 8
 """So many processes are drawn, the first."""
 LITTLE, MOST = 0.1, 0.5
@@ -49,10 +50,10 @@ INCONCLUSIVE = "inconclusive"
 
 OVERLAP = {"none": "No overlap", "some": "Some overlap", "overlap": "Overlap", INCONCLUSIVE: "Inconclusive"}
 BOUNDS = {
-    COMPUTE: ("computation", "Computation bounds a step: {} of it."),
-    EXCHANGE: ("exchange", "Exchange that nothing computes under bounds a step: {} of it."),
-    COPY: ("copies", "Copying that nothing computes under bounds a step: {} of it."),
-    IDLE: ("waiting", "Waiting bounds a step: in {} of it nothing ran."),
+    COMPUTE: ("computation", "Computation bounds a step: {} of it"),
+    EXCHANGE: ("exchange", "Exchange that nothing computes under bounds a step: {} of it"),
+    COPY: ("copies", "Copying that nothing computes under bounds a step: {} of it"),
+    IDLE: ("waiting", "Waiting bounds a step: in {} of it nothing ran"),
 }
 """What bounds a step if one of its parts is the largest: a code, and a sentence."""
 FIRST = {
@@ -68,9 +69,9 @@ FIRST = {
     "processes",
 }
 """What to look at first, by its code: time outside of computation can go without a faster device."""
-UNDECIDED_BOUND = "Inconclusive what bounds a step ({})."
-UNDECIDED_FIRST = "Inconclusive what to look at first ({}): record more --steps, on a quiet machine."
-UNDECIDED = "Inconclusive what bounds a step ({}): record more --steps, on a quiet machine."
+UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
+UNDECIDED = ": record more --steps, on a quiet machine."
+UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
 SLOWED = (
     "Inconclusive what bounds a step: under the profiler it took {} × as long, so that its parts are the profiler's."
 )
@@ -173,31 +174,26 @@ def answer(
             "last": waiting and waiting.last,
             "exchanges": waiting and waiting.exchanges,
         }
-        bound = f"{bound} Look first at {FIRST[first].format_map(slots)}."
+        bound += f". Look first at {FIRST[first].format_map(slots)}."
+    elif largest:
+        bound += f". {UNDECIDED_FIRST.format(account.shares_in_words)}"
     else:
-        undecided = f"{bound} {UNDECIDED_FIRST}" if largest else UNDECIDED
-        bound = undecided.format(account.shares_in_words)
+        bound += UNDECIDED
     code = BOUNDS[largest][0] if largest else INCONCLUSIVE
     return Answer((_queues(processes, account), hidden, bound), overlap, code, first, account, slowdown)
 
 
 def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
-    shares: dict[str, list[float]] = {}
-    for process in processes:
-        for queue in process.queues:
-            shares.setdefault(f"{queue.device} {THREAD.sub('thread', queue.queue)}", []).append(queue.busy_share)
-    busiest = sorted(shares, key=lambda name: -max(shares[name]))
-    named = [
-        f"{name} {'worked ' if place == 0 else ''}{_range(shares[name])}{' of it' if place == 0 else ''}"
-        for place, name in enumerate(busiest[:MAX_QUEUES])
-    ]
-    if len(busiest) > MAX_QUEUES:
-        named.append(f"{len(busiest) - MAX_QUEUES} other queues less")
-    steps = sorted({process.steps for process in processes})
-    recorded = f"{steps[0]} recorded" if len(steps) == 1 else f"{steps[0]} to {steps[-1]} recorded"
+    shares: dict[str, list[float]] = defaultdict(list)
+    for queue in (queue for process in processes for queue in process.queues):
+        shares[f"{queue.device} {THREAD.sub('thread', queue.queue)}"].append(queue.busy_share)
+    busiest = sorted(shares, key=lambda name: -max(shares[name]))[:MAX_QUEUES]
+    worked = listed([f"{name} {_range(shares[name])}" for name in busiest]) or "none"
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
-    did = listed(named) or "no device did anything"
-    return f"A step took {account.seconds_in_words} in the median ({recorded}{where}): {did}."
+    recorded = f"{min(process.steps for process in processes)} recorded{where}"
+    return (
+        f"A step took {account.seconds_in_words} in the median ({recorded}); the busiest queues of devices: {worked}."
+    )
 
 
 def _hidden(
@@ -207,8 +203,7 @@ def _hidden(
     if not exchanging:
         copying = [one.hidden_copy_share for one in processes if one.hidden_copy_share is not None]
         copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
-        alone = "" if len(processes) == 1 else ", so that the processes did not train together in these steps"
-        return "no-exchange", f"Nothing was exchanged between devices or processes{alone}{copies}."
+        return "no-exchange", f"Nothing was exchanged between devices or processes{copies}."
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges, early = (sum(one.exchanges for one in exchanging), sum(one.early_exchanges for one in exchanging))
     with_exchange = [step for step in steps if step.exchange_seconds]

@@ -14,7 +14,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias
@@ -83,7 +83,7 @@ class Recorder:
         self.thread: int | None = None
         self.recorded = 0
         self.recording: RecordingProfiler | None = None
-        self.open_step: AbstractContextManager[object] | None = None
+        self.open_step: AbstractContextManager[object] = nullcontext()
         self.is_done = False
         self.trace: Path | None = None
         self.hindrance = ""
@@ -110,14 +110,14 @@ class Recorder:
         self.first_seen.setdefault(marker, perf_counter())
         if self.recording is not None:
             with self._failing():
-                self._end_step()
-            self.recorded += 1
+                self.open_step.__exit__(None, None, None)
+                self.recorded += 1
+                if self.recorded < self.steps:
+                    self._begin_step(self.recording)
             if self.recorded == self.steps:
                 self._finish()
                 # The last report is written.
                 return
-            with self._failing():
-                self._begin_step()
         elif known := [one for one in self.profilers if framework in (None, one.framework)]:
             # A program may end before it has warmed up, and what hindered it is told, too.
             self.hindrance = known[-1].unavailable()
@@ -143,7 +143,7 @@ class Recorder:
 
             Finalize(None, self._at_exit, exitpriority=100)
             self.recording = profiler
-            self._begin_step()
+            self._begin_step(profiler)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -154,15 +154,9 @@ class Recorder:
             self.is_done, self.recording = True, None
             self.hindrance = f"the profiler failed ({type(error).__name__}: {error})"
 
-    def _begin_step(self) -> None:
-        assert self.recording is not None
-        self.open_step = self.recording.step(self.seen[self.marker])
+    def _begin_step(self, profiler: RecordingProfiler) -> None:
+        self.open_step = profiler.step(self.seen[self.marker])
         self.open_step.__enter__()
-
-    def _end_step(self) -> None:
-        if self.open_step is not None:
-            self.open_step.__exit__(None, None, None)
-        self.open_step = None
 
     def _finish(self) -> None:
         profiler, self.is_done = self.recording, True
@@ -178,7 +172,7 @@ class Recorder:
     def _stop_early(self) -> None:
         """Keep the whole steps that were recorded; without any, the recording may begin again."""
         assert self.recording is not None
-        self.open_step = None
+        self.open_step = nullcontext()
         if self.recorded:
             self._finish()
             return

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from backends.profiling.timeline import KINDS
+from backends.profiling.timeline import KINDS, UNKNOWN
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.parts import Parts
@@ -69,8 +69,12 @@ class StepFigures:
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
     marked = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
-    kept = tuple(one for one in timeline.annotations if one not in marked[steps:])
-    (case,) = cases_of(replace(timeline, spans=_of_whole_steps(timeline, steps), annotations=kept, cases=()))
+    spans, kept = timeline.columns, tuple(one for one in timeline.annotations if one not in marked[steps:])
+    if marked[steps:]:
+        # The recording ended in a step.
+        since = np.where(spans.launched == UNKNOWN, spans.starts, spans.launched)
+        spans = spans.select(since < marked[steps - 1].end)
+    (case,) = cases_of(replace(timeline, spans=spans, annotations=kept, cases=()))
     figures = figures_of(case)
     whole = figures.parts
     seconds = whole.seconds or 1.0
@@ -80,15 +84,12 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
     operators = [one for one in figures.operations if one.kind == "compute"]
+    busy = [QueueShare(queue.device, queue.queue, queue.busy_share) for queue in figures.queues]
     all_computing = sum(one.seconds for one in operators)
     return StepFigures(
         steps=steps,
         step_seconds=median(one.seconds for one in by_step),
-        queues=tuple(
-            QueueShare(queue.device, queue.queue, queue.busy_share)
-            for queue in figures.queues
-            if queue.device != HOST_DEVICE
-        ),
+        queues=tuple(one for one in busy if one.device != HOST_DEVICE),
         compute_share=whole.compute_seconds / seconds,
         exposed_exchange_share=whole.exposed_exchange_seconds / seconds,
         exposed_copy_share=whole.exposed_copy_seconds / seconds,
@@ -106,27 +107,15 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     )
 
 
-def _of_whole_steps(timeline: Timeline, steps: int) -> Sequence[Span]:
-    """Return the spans without those of a step in which the recording ended."""
-    ends = [one.end for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
-    if len(ends) <= steps:
-        return timeline.spans
-    until = ends[steps - 1]
-    return tuple(one for one in timeline.spans if (one.start if one.launched is None else one.launched) < until)
-
-
 def _early_exchanges(spans: Sequence[Span]) -> int:
     """Count the exchanges after whose launch the next operator is one of the backward pass."""
     # Of a GPU's program the operators are the host's, and the kernels run later.
-    launching = [span for span in spans if span.kind == "host"] or [span for span in spans if span.kind == "compute"]
-    launching = [span for span in launching if span.operator != KEEPING]
-    starts = [span.start for span in launching]
-    early = 0
-    for span in spans:
-        if span.kind == "exchange":
-            place = bisect_right(starts, span.start if span.launched is None else span.launched)
-            early += place < len(launching) and _is_backward(launching[place])
-    return early
+    kind = "host" if any(span.kind == "host" for span in spans) else "compute"
+    launching = [span for span in spans if span.kind == kind and span.operator != KEEPING]
+    exchanges = [span for span in spans if span.kind == "exchange"]
+    since = [span.start if span.launched is None else span.launched for span in exchanges]
+    places = (bisect_right(launching, time, key=lambda span: span.start) for time in since)
+    return sum(_is_backward(launching[place]) for place in places if place < len(launching))
 
 
 def _is_backward(span: Span) -> bool:

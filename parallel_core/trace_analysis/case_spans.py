@@ -83,9 +83,24 @@ class CaseSpans:
         """Whether each span is an operation on a device, and not the host's."""
         return self.kinds != KINDS.index("host")
 
+    @property
+    def since(self) -> np.ndarray:
+        """When each span was launched, or began if its launch is not known."""
+        return np.where(self.linked, self.launched, self.starts)
+
+    @property
+    def device_of(self) -> np.ndarray:
+        """The device of each span, by the place in `queues` of the device's first queue."""
+        devices = [device for device, _ in self.queues]
+        return np.array([devices.index(device) for device in devices], np.intp)[self.queue_of]
+
     def intervals(self, mask: np.ndarray) -> np.ndarray:
         """Return the starts and ends of the spans that a mask selects, (n, 2)."""
         return np.stack((self.starts[mask], self.ends[mask]), axis=1)
+
+    def covered(self, mask: np.ndarray) -> np.ndarray:
+        """Return the times that the spans cover that a mask selects, as an interval set."""
+        return union(self.intervals(mask))
 
 
 def is_wait(span: Span) -> bool:

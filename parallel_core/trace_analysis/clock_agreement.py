@@ -6,50 +6,33 @@ noise, one at a time, and the changes are added as squares, as independent error
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
 
-from backends.profiling import SpanKind
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula, Times
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE
-from parallel_core.system.formatting import figure, listed, percent, seconds
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.trace_analysis.figures import CaseFigures
 
 SECONDS, DISPATCH = "seconds", "dispatch_fraction"
-MAX_RATIO = 2.0
-"""If trace and clock differ by more for the same repetition, they do not measure the same thing."""
-KIND_IN_WORDS: dict[SpanKind, str] = {"compute": "computations", "copy": "copies", "exchange": "exchanges"}
-
-
-class Compared(NamedTuple):
-    """The figure of a case that is compared with a metric of a result, and the sentence about both."""
-
-    figure: str
-    sentence: str
-    in_percent: bool
-
-
-HIDDEN = Compared(
-    "hidden_of_shorter",
-    "by the trace {trace} of the shorter part lay under the other, by the clock {clock} of it was saved",
-    in_percent=True,
-)
-
-COMPARED: Mapping[tuple[str, str], Compared] = {
-    ("run and copy together", "overlap_efficiency"): HIDDEN,
-    ("together the book's way", "book_overlap_efficiency"): HIDDEN,
+COMPARED: Mapping[tuple[str, str], str] = {
+    ("run and copy together", "overlap_efficiency"): "hidden_of_shorter",
+    ("together the book's way", "book_overlap_efficiency"): "hidden_of_shorter",
     # A device with several workers counts once, alone as together.
-    ("on all together", "parallel_speedup"): Compared(
-        "devices_at_once",
-        "by the trace {trace} devices worked at once, by the clock all together were {clock} × as fast",
-        in_percent=False,
-    ),
+    ("on all together", "parallel_speedup"): "devices_at_once",
 }
-"""By case and metric: those that clock and trace both give."""
+"""By case and metric, the figure of the case that says the same by the trace."""
+CAUSES: Mapping[str, str] = {
+    SECONDS: "Calls take longer under the profiler; a trace lacks what Python did before its first call and after its "
+    "last, and may be incomplete.",
+    DISPATCH: "Launching takes longer under the profiler; Python was busy before its first call or after its last.",
+}
+"""By quantity, what may make trace and clock differ."""
+CAUSE = "Operations that slow each other down overlap and save no time; time that the parts were idle alone is saved."
+"""The same, of metrics."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +44,6 @@ class Agreement:
     by_trace: float
     by_clock: float
     noise: float
-    sentence: str
 
     @property
     def agree(self) -> bool:
@@ -74,6 +56,14 @@ class Agreement:
         whole = 0.0 if self.quantity == SECONDS else 1.0
         return self.noise >= max(abs(self.by_trace), abs(self.by_clock), whole)
 
+    @property
+    def sentence(self) -> str:
+        """What is said if the two do not agree."""
+        write = seconds if self.quantity == SECONDS else figure
+        trace, clock, noise = map(write, (self.by_trace, self.by_clock, self.noise))
+        apart = f"{self.quantity} {trace} by the trace, {clock} by the clock, more apart than the noise (± {noise})."
+        return f"{apart} {CAUSES.get(self.quantity, CAUSE)}"
+
 
 @dataclass(frozen=True)
 class Overhead:
@@ -84,20 +74,17 @@ class Overhead:
     sentence: str
 
 
-def agreements(result: Result, figures: Sequence[CaseFigures], profiled: Mapping[str, float]) -> tuple[Agreement, ...]:
+def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreement, ...]:
     """Compare the clock's figures with the trace's: the experiment's own first, then each case's time and dispatch.
 
-    `profiled` holds the seconds that the profiled repetition of each case took by the clock, as `Case.again` returns
-    them. Cases that only one side has are left out; so is the dispatch of cases that run several times within one
-    timing, because control returns several times in them.
+    Cases that only one side has are left out; so is the dispatch of cases that run several times within one timing,
+    because control returns several times in them.
     """
-    cases = {case.name: case for case in result.cases}
     traced = {one.case: one for one in figures if one.seconds > 0}
-    compared = [one for case, metric in COMPARED for one in _of_metric(case, metric, result, cases, traced)]
-    for name, case in cases.items():
-        if name in traced:
-            compared += _of_case(case, traced[name], profiled.get(name))
-    return tuple(compared)
+    cases = {case.name: case for case in result.cases}
+    both = [(case, traced[name]) for name, case in cases.items() if name in traced]
+    own = [one for case, found in both for one in _of_metrics(case, found, result, cases)]
+    return (*own, *(one for case, found in both for one in _of_case(case, found)))
 
 
 def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
@@ -112,10 +99,6 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
     return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × as long ({of}).")
 
 
-def _repetition_noise(case: Case) -> float:
-    return max(case.spread, MIN_NOISE)
-
-
 def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
     """Return the noise of what a formula gives of cases' times; the noise of each time is a share of it."""
 
@@ -125,108 +108,6 @@ def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str
         return float(formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases)))
 
     return math.hypot(*((changed(case, 1 + noise) - changed(case, 1 - noise)) / 2 for case, noise in noises.items()))
-
-
-def _of_metric(
-    case: str, metric: str, result: Result, cases: Mapping[str, Case], traced: Mapping[str, CaseFigures]
-) -> list[Agreement]:
-    if case not in cases or case not in traced or metric not in result.metrics:
-        return []
-    used, figures, compared = (*cases[case].parts, case), traced[case], COMPARED[case, metric]
-    by_trace, by_clock = getattr(figures, compared.figure), result.metrics[metric]
-    formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
-    if by_trace is None or not math.isfinite(by_clock) or not all(map(cases.__contains__, used)) or formula is None:
-        return []
-    # The noise may reach the whole median, and a time of 0 has no speedup.
-    noises = {name: min(_repetition_noise(cases[name]), 0.99) for name in used}
-    noise = propagated(formula, {name: cases[name].median for name in used}, noises)
-    write = percent if compared.in_percent else figure
-    sentence = compared.sentence.format(trace=write(by_trace), clock=write(by_clock))
-    parts = [traced[part] for part in used[:-1] if part in traced]
-    one = Agreement(case, metric, by_trace, by_clock, noise, sentence)
-    return [_with_verdict(one, write(noise), explain_difference(figures, parts, by_trace > by_clock))]
-
-
-def _with_verdict(one: Agreement, noise: str, reason: str) -> Agreement:
-    if one.too_noisy and one.agree:
-        return replace(one, sentence=f"{one.sentence}: too noisy to tell whether they agree (± {noise}).")
-    agree, differ = f"agree within the noise (± {noise}).", f"differ by more than the noise (± {noise}). {reason}"
-    return replace(one, sentence=f"{one.sentence}: they {agree if one.agree else differ}")
-
-
-def _of_case(case: Case, figures: CaseFigures, profiled: float | None) -> list[Agreement]:
-    traced, by_clock = figures.seconds / case.repeats, case.median * case.share
-    noise = _repetition_noise(case) * by_clock
-    sentence = f"{seconds(traced)} by the trace, {seconds(by_clock)} by the clock"
-    if case.share < 1:
-        sentence += f", which is {percent(case.share)} of what was timed"
-    if profiled is not None and not 1 / MAX_RATIO < traced / profiled < MAX_RATIO:
-        # Something may still be running when the clock stops, and a trace may be incomplete.
-        sentence += (
-            f", which read {seconds(profiled)} for the repetition that was traced: the two do not measure the same "
-            "thing, or the trace is incomplete."
-        )
-        return [Agreement(case.name, SECONDS, traced, by_clock, noise, sentence)]
-    reason = (
-        f"Under the profiler it took {traced / by_clock:.2f} × as long."
-        if traced > by_clock
-        else "The trace does not show what Python did before its first call and after its last, or it is incomplete."
-    )
-    one = Agreement(case.name, SECONDS, traced, by_clock, noise, sentence)
-    return [_with_verdict(one, percent(noise / by_clock), reason), *_of_dispatch(case, figures)]
-
-
-def _of_dispatch(case: Case, figures: CaseFigures) -> list[Agreement]:
-    if figures.dispatch_fraction is None or case.repeats > 1 or len(case.dispatch_seconds) != len(case.seconds):
-        return []
-    shares = [sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)]
-    # Both are shares of the same time, and so is the noise.
-    noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
-    by_trace, by_clock = figures.dispatch_fraction, case.dispatch_median / case.median
-    sentence = f"control returned after {percent(by_trace)} of the time by the trace, {percent(by_clock)} by the clock"
-    reason = (
-        "Launching takes longer under the profiler."
-        if by_trace > by_clock
-        else "Python was busy before its first call or after its last, or the whole took longer under the profiler."
-    )
-    one = Agreement(case.name, DISPATCH, by_trace, by_clock, noise, sentence)
-    return [_with_verdict(one, percent(noise), reason)]
-
-
-def stretches(together: CaseFigures, parts: Sequence[CaseFigures]) -> dict[SpanKind, float]:
-    """Return how many times as long an operation of each kind took together as in the parts, on average."""
-    ratios: dict[SpanKind, float] = {}
-    means = {row.kind: row.mean_seconds for row in together.kinds}
-    for kind in KIND_IN_WORDS:
-        alone = [row for part in parts for row in part.kinds if row.kind == kind]
-        seconds = sum(row.spans * row.mean_seconds for row in alone)
-        if seconds and kind in means:
-            ratios[kind] = means[kind] / (seconds / sum(row.spans for row in alone))
-    return ratios
-
-
-def explain_difference(together: CaseFigures, parts: Sequence[CaseFigures], trace_is_more: bool) -> str:
-    """Explain in a sentence why the time saved is less than the overlap (`trace_is_more`), or more than it.
-
-    Operations that slow each other down overlap and save nothing; idle time, of all or of the parts, does not overlap.
-    """
-    reasons = []
-    for kind, factor in stretches(together, parts).items():
-        if abs(factor - 1) > MIN_NOISE and (factor > 1) == trace_is_more:
-            only = "" if trace_is_more else "only "
-            reasons.append(f"{KIND_IN_WORDS[kind]} took {only}{figure(factor)} × as long as alone")
-    if trace_is_more and together.idle_share > MIN_NOISE:
-        reasons.append(f"no operation ran in {percent(together.idle_share)} of the time together")
-    elif not trace_is_more:
-        reasons += [
-            f"alone, no operation ran in {percent(part.idle_share)} of the time of “{part.case}”"
-            for part in parts
-            if part.idle_share > MIN_NOISE
-        ]
-    if not reasons:
-        return "The trace does not show why: the operations took as long as alone, with few gaps between them."
-    joined = listed(reasons)
-    return f"{joined[0].upper()}{joined[1:]}."
 
 
 def about_efficiency(case: CaseFigures) -> str:
@@ -244,3 +125,31 @@ def about_efficiency(case: CaseFigures) -> str:
         f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} devices worked at the "
         f"same time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the time."
     )
+
+
+def _of_metrics(case: Case, traced: CaseFigures, result: Result, cases: Mapping[str, Case]) -> Iterator[Agreement]:
+    used = (*case.parts, case.name)
+    for (name, metric), figure_name in COMPARED.items():
+        if name != case.name or metric not in result.metrics or not all(part in cases for part in used):
+            continue
+        by_trace, by_clock = getattr(traced, figure_name), result.metrics[metric]
+        formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
+        if by_trace is not None and math.isfinite(by_clock) and formula is not None:
+            # The noise may reach the whole median, and a time of 0 has no speedup.
+            noises = {part: min(_noise(cases[part]), 0.99) for part in used}
+            noise = propagated(formula, {part: cases[part].median for part in used}, noises)
+            yield Agreement(name, metric, by_trace, by_clock, noise)
+
+
+def _of_case(case: Case, traced: CaseFigures) -> Iterator[Agreement]:
+    by_trace, by_clock = traced.dispatch_fraction, case.median * case.share
+    yield Agreement(case.name, SECONDS, traced.seconds / case.repeats, by_clock, _noise(case) * by_clock)
+    if by_trace is not None and case.repeats == 1 and len(case.dispatch_seconds) == len(case.seconds):
+        shares = [sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)]
+        # Both are shares of the same time, and so is the noise.
+        noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
+        yield Agreement(case.name, DISPATCH, by_trace, case.dispatch_median / case.median, noise)
+
+
+def _noise(case: Case) -> float:
+    return max(case.spread, MIN_NOISE)

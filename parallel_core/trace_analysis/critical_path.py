@@ -5,27 +5,18 @@ calls, until one that waited for an operation (`host_waits.py`): from the end of
 returning from the wait, and the path goes on with the operation. Time between the end of one span and the start of the
 next is idle.
 
-This is not the critical path of a task graph, because no profiler records which operation needs which result: an
-operation that happens to end just before another begins is in the chain even if the other never needed it. The chain
-shows where the time went: to shorten the case, something in it must change.
+No profiler records which operation needs which result, so this is not the critical path of a task graph: an operation
+that happens to end just before another begins is in the chain. To shorten the case, something in it must change.
 
-A trace of PyTorch on a GPU has more: all calls of the host's threads, one in another, the operations that they
-launched, and the calls that wait for a stream, an event or a device. There the path never stands still on the host
-while a device works: from the end of a wait it goes on with the last operation that was waited for.
+A trace of PyTorch on a GPU has all calls of the host's threads, nested, the operations that they launched, and calls
+that wait for a stream, an event or a device. There the path never stands still on the host while a device works.
 
-It differs from the critical path of Holistic Trace Analysis (critical_path_analysis), which is the heaviest path
-through a graph of such links, in this:
-
-- It covers a case without holes. There the host's time between two outermost operators has no weight, nor has the rest
-  of a call that waits, so the path is shorter by them; here they are `between calls` and `waiting_seconds`.
-- It ends with the last operation, there with the host's last call if that path is heavier.
-- A call that launches is the host's until it ends, there until it starts; what follows is the launch delay.
-- A queue that was busy at the launch is waited for however long the gap is, there up to 1.5 ms.
-- Which operation a call waited for is found without records too (Kineto writes `cuda_sync` only if asked), also for
-  copies that block, and for HIP. There such calls have no weight, and the path stays on the host. `cudaEventQuery` has
-  none there; here it polls and does not wait.
-- What was launched before the recording began is on the path; there it is left out.
-- Threads of autograd and those that call them take turns; there they become one if there is one of each.
+The path of Holistic Trace Analysis (critical_path_analysis) is the heaviest one through a graph of such links. The
+host's time between outermost operators has no weight there, nor has the rest of a call that waits: here these are
+`between calls` and `waiting_seconds`, so that a case is covered without holes. There the path may end with the host's
+last call, leaves out what was launched before the recording began, gives a call that launches to the host until it
+starts and not until it ends, waits for a busy queue only if the gap is shorter than 1.5 ms, and knows what a call
+waited for only if Kineto was asked to write `cuda_sync`, not for copies that block, and not for HIP.
 """
 
 from array import array
@@ -146,59 +137,52 @@ def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
 
     Spans are cut to the path. It is empty if no operation of the case took any time. O(n log n).
     """
-    return tuple(_segments(case.start, _path(case)[1]))
-
-
-def _segments(start: int, path: Spans) -> Iterator[Segment]:
-    for span in path:
-        if span.start > start:
-            yield Segment(start, span.start, None)
-        start = span.end
-        yield Segment(span.start, span.end, span)
+    segments, reached = [], case.start
+    for span in _path(case)[1]:
+        if span.start > reached:
+            segments.append(Segment(reached, span.start, None))
+        reached = span.end
+        segments.append(Segment(span.start, span.end, span))
+    return tuple(segments)
 
 
 def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
     """Return a path's pieces, and the spans of those that are not idle; none if no operation took any time."""
     if not np.any(case.operations & (case.ends > case.starts)):
         return _Pieces(*np.zeros((4, 0), np.int64)), Spans.of(())
-    spans, host = case.spans, np.flatnonzero(~case.operations)
     calls = case.host_calls
     if calls is not None:
         operations = linked_operations(case, calls)
         waits = linked_waits(calls, operations)
     else:
+        host = np.flatnonzero(~case.operations)
         queues = tuple(queue for _, queue in case.queues)
-        columns = (case.starts, case.ends, spans.name_of, case.queue_of, case.kinds)
-        calls = HostCalls(spans.names, queues, *(column[host] for column in columns))
+        columns = (case.starts, case.ends, case.spans.name_of, case.queue_of, case.kinds)
+        calls = HostCalls(case.spans.names, queues, *(column[host] for column in columns))
         operations = operations_by_time(case, host)
         waits = waits_by_time(case, calls, host, operations)
     pieces = _walk(case.start, operations, calls, waits)
     ran = pieces.only(OPERATION)
-    on_devices = replace(spans.select(operations.places[ran.places]), starts=ran.starts, ends=ran.ends)
+    on_devices = replace(case.spans.select(operations.places[ran.places]), starts=ran.starts, ends=ran.ends)
     starts, ends, places, threads = _on_host(calls, pieces)
-    if case.host_calls is None:
-        known = places != NONE
-        on_host = replace(spans.select(host[places[known]]), starts=starts[known], ends=ends[known])
-    else:
-        names = (*calls.names, BETWEEN_CALLS)
-        name_of = np.append(calls.name_of, len(calls.names))[places]
-        kinds = np.full(len(places), KINDS.index("host"), np.int8)
-        on_queues = tuple((HOST_DEVICE, queue) for queue in calls.queues)
-        launched = np.full(len(places), UNKNOWN)
-        on_host = Spans(names, names, on_queues, name_of, name_of, threads, kinds, starts, ends, launched)
-    return pieces, Spans.joined((on_devices, on_host))
+    names = (*calls.names, BETWEEN_CALLS)
+    name_of = np.append(calls.name_of, len(calls.names))[places]
+    kinds = np.full(len(places), KINDS.index("host"), np.int8)
+    on_queues = tuple((HOST_DEVICE, queue) for queue in calls.queues)
+    launched = np.full(len(places), UNKNOWN)
+    on_host = Spans(names, names, on_queues, name_of, name_of, threads, kinds, starts, ends, launched)
+    # Of calls that are not nested the profiler may leave out some.
+    known = slice(None) if case.host_calls is not None else places != NONE
+    return pieces, Spans.joined((on_devices, on_host.select(known)))
 
 
 def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits) -> _Pieces:
     """Walk backwards from the end of the last operation to the case's start."""
-    columns = piece_starts, piece_ends, whats, places = array("q"), array("q"), array("q"), array("q")
+    pieces = array("q")
 
     def add(start: int, end: int, what: int, place: int) -> None:
         if end > start:
-            piece_starts.append(start)
-            piece_ends.append(end)
-            whats.append(what)
-            places.append(place)
+            pieces.extend((start, end, what, place))
 
     starts, ends, before, launched_by = map(
         _numbers, (operations.starts, operations.ends, operations.before, operations.calls)
@@ -234,7 +218,7 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
                 thread = others[wait]
             else:
                 add(time, times[wait], WAIT, waiting[wait])
-    return _Pieces(*(np.frombuffer(column, np.int64)[::-1] for column in columns))
+    return _Pieces(*np.frombuffer(pieces, np.int64).reshape(-1, 4)[::-1].T)
 
 
 def _numbers(column: np.ndarray) -> "array[int]":

@@ -154,14 +154,12 @@ def timeline_figures(timeline: Timeline, kernel_delay: int = KERNEL_DELAY) -> tu
 
 def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures:
     """Compute one case's figures; seconds are 0 if it has no spans."""
-    computing = union(case.intervals(case.kinds == KINDS.index("compute")))
-    communicating = union(case.intervals(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")])))
+    computing = case.covered(case.kinds == KINDS.index("compute"))
+    communicating = case.covered(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")]))
     compute, communication = total_length(computing), total_length(communicating)
     hidden = total_length(intersection(computing, communicating))
     shorter = min(compute, communication)
     returned = _control_returned(case)
-    devices = [device for device, _ in case.queues]
-    device_indices = np.array([devices.index(device) for device in devices], dtype=np.intp)
     by_device = device_figures(case)
     exchanged = sum((one.collective_seconds for one in by_device), 0.0)
     under = sum((one.hidden_collective_seconds for one in by_device), 0.0)
@@ -178,7 +176,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         hidden_of_shorter=hidden / shorter if shorter else None,
         working_seconds=in_seconds(total_length(union(computing, communicating))),
         queues_at_once=_at_once(case, case.queue_of),
-        devices_at_once=_at_once(case, device_indices[case.queue_of]),
+        devices_at_once=_at_once(case, case.device_of),
         parts=parts_of(case, [(case.start, case.end)])[0],
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
@@ -200,7 +198,7 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
     rows = []
     for place, (device, queue) in enumerate(case.queues):
         own = case.queue_of == place
-        working, waiting = union(case.intervals(own & ~case.waits)), _waits_in_calls(case, device, queue)
+        working, waiting = case.covered(own & ~case.waits), _waits_in_calls(case, device, queue)
         covered = union(case.intervals(own), waiting)
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
         idle = free[:, 1] - free[:, 0]
@@ -233,14 +231,14 @@ def _waits_in_calls(case: CaseSpans, device: str, queue: str) -> np.ndarray:
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
     counts = np.bincount(case.kinds, minlength=len(KINDS))
     lengths = case.ends - case.starts
-    taken = [int(lengths[case.kinds == place].sum()) for place in range(len(KINDS))]
+    taken = [in_seconds(lengths[case.kinds == place].sum()) for place in range(len(KINDS))]
     rows = zip(KINDS, counts.tolist(), taken, strict=True)
-    return tuple(KindFigures(kind, count, in_seconds(length) / count) for kind, count, length in rows if count)
+    return tuple(KindFigures(kind, count, seconds / count) for kind, count, seconds in rows if count)
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
     operations = case.operations
-    groups = [union(case.intervals(operations & (group_of == group))) for group in np.unique(group_of)]
+    groups = [case.covered(operations & (group_of == group)) for group in np.unique(group_of)]
     working = total_length(union(*groups)) if groups else 0
     return sum(map(total_length, groups)) / working if working else None
 

@@ -45,26 +45,14 @@ class HostWaits(NamedTuple):
     others: np.ndarray
     """The other threads, or NONE."""
 
-    def in_order(self) -> "HostWaits":
-        """Return them thread by thread in the order of time."""
-        order = np.lexsort((self.times, self.threads))
-        return HostWaits(*(column[order] for column in self))
-
 
 def linked_waits(calls: HostCalls, operations: Operations) -> HostWaits:
     """Find all waits of the host for operations, and of its threads for each other. O(n log n)."""
-    found = [_waits(calls, operations), _blocking_copies(calls, operations)]
-    waited, awaited = (np.concatenate(column) for column in zip(*found, strict=True))
+    found = (_waits(calls, operations), _blocking_copies(calls, operations))
     here, times, there = _between_threads(calls)
-    none, nothing = np.full(len(waited), NONE), np.full(len(here), NONE)
-    return HostWaits(
-        np.concatenate((calls.queue_of[waited], here)),
-        np.concatenate((calls.ends[waited], times)),
-        np.concatenate((awaited, nothing)),
-        np.concatenate((waited, nothing)),
-        np.concatenate((np.minimum(operations.ends[awaited], calls.ends[waited]), times)),
-        np.concatenate((none, there)),
-    ).in_order()
+    none = np.full(len(here), NONE)
+    of_threads = HostWaits(here, times, none, none, times, there)
+    return _in_order(*(_for_operations(calls, operations, *one) for one in found), of_threads)
 
 
 def waits_by_time(case: CaseSpans, calls: HostCalls, host: np.ndarray, operations: Operations) -> HostWaits:
@@ -77,29 +65,30 @@ def waits_by_time(case: CaseSpans, calls: HostCalls, host: np.ndarray, operation
     begins, ends = np.append(calls.starts, 0)[call], np.append(calls.ends, 0)[call]
     within = (call >= 0) & (operations.starts >= begins) & (operations.ends <= ends)
     computed = np.flatnonzero(within) if within.sum() > SYNCHRONOUS * len(within) else np.array([], np.intp)
-    ended = np.concatenate((operations.ends[awaited], operations.ends[computed]))
-    by = np.concatenate((waited, call[computed]))
-    return HostWaits(
-        calls.queue_of[by],
-        np.concatenate((calls.ends[waited], operations.ends[computed])),
-        np.concatenate((awaited, computed)),
-        by,
-        ended,
-        np.full(len(by), NONE),
-    ).in_order()
+    own = _for_operations(calls, operations, call[computed], computed)
+    return _in_order(_for_operations(calls, operations, waited, awaited), own._replace(times=own.onward))
+
+
+def _for_operations(calls: HostCalls, operations: Operations, waited: np.ndarray, awaited: np.ndarray) -> HostWaits:
+    until = calls.ends[waited]
+    ended = np.minimum(operations.ends[awaited], until)
+    return HostWaits(calls.queue_of[waited], until, awaited, waited, ended, np.full(len(waited), NONE))
+
+
+def _in_order(*found: HostWaits) -> HostWaits:
+    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+    order = np.lexsort((columns[1], columns[0]))
+    return HostWaits(*(column[order] for column in columns))
 
 
 def _waits(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.ndarray]:
     waits = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
     begins, ends = calls.starts[waits], calls.ends[waits]
     known = [calls.known_waits.get(place) for place in waits.tolist()]
-    until = np.array(
-        [
-            begin if one is None or one.recorded is None else one.recorded
-            for one, begin in zip(known, begins, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    until = begins.copy()
+    for number, one in enumerate(known):
+        if one is not None and one.recorded is not None:
+            until[number] = one.recorded
     best, best_end, preferred = np.full(len(waits), NONE), begins.copy(), _launched_on_last(calls, operations, waits)
     for number, queue in enumerate(operations.queues):
         possible = np.array(

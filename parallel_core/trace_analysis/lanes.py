@@ -6,10 +6,10 @@ block, which records how much of it was busy. Spans and gaps longer than the res
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, in_seconds, queue_order
 from parallel_core.system.formatting import percent, seconds
@@ -32,7 +32,6 @@ RANK = re.compile(r"rank (\d+) (.+)")
 
 Look: TypeAlias = SpanKind | Literal["wait"]
 """How a block is drawn: by its kind, or as a wait of the host."""
-Item = TypeVar("Item")
 
 
 class Block(NamedTuple):
@@ -151,55 +150,37 @@ def _merged(spans: Sequence[Span], origin: int, resolution: float) -> tuple[Bloc
     Neighbouring short spans of one look, with short gaps between them, become one block. If looks change faster than
     the resolution, each look of a place becomes a block whose length is its share of the busy time.
     """
-
-    def is_close(piece: list[Span], span: Span) -> bool:
-        both_short = max(_length(piece[-1]), _length(span)) < resolution
-        return both_short and span.start - piece[-1].end < resolution
-
-    def is_alike(piece: list[Span], span: Span) -> bool:
-        return look(span) == look(piece[0]) and span.end - piece[0].start <= MAX_BLOCK_PARTS * resolution
-
-    def is_too_fine(place: list[list[Span]], piece: list[Span]) -> bool:
-        return piece[-1].end - place[0][0].start < resolution
-
-    return tuple(
-        block
-        for run in _gathered(spans, is_close)
-        for place in _gathered(_gathered(run, is_alike), is_too_fine)
-        for block in _blocks_of(place, origin)
-    )
+    places: list[list[Span]] = []
+    looks: set[Look] = set()
+    for span in spans:
+        before = places[-1] if places else [span]
+        short = max(_length(before[-1]), _length(span), span.start - before[-1].end) < resolution
+        width = MAX_BLOCK_PARTS * resolution if looks == {look(span)} else resolution
+        if places and short and span.end - before[0].start < width:
+            before.append(span)
+        else:
+            places.append([span])
+            looks.clear()
+        looks.add(look(span))
+    return tuple(block for place in places for block in _blocks_of(place, origin))
 
 
-def _gathered(items: Iterable[Item], belongs: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
-    """Divide items into lists of neighbours: an item joins the list before it if it belongs to it."""
-    group: list[Item] = []
-    for item in items:
-        if group and not belongs(group, item):
-            yield group
-            group = []
-        group.append(item)
-    if group:
-        yield group
-
-
-def _blocks_of(place: Sequence[Sequence[Span]], origin: int) -> Iterator[Block]:
+def _blocks_of(place: Sequence[Span], origin: int) -> Iterator[Block]:
     """Make a block for each look in a place, one after the other, with lengths in proportion to their busy times."""
-    alike: dict[Look, list[Span]] = {}
-    for piece in place:
-        alike.setdefault(look(piece[0]), []).extend(piece)
-    start, end = place[0][0].start, place[-1][-1].end
-    busy = {one: sum(map(_length, spans)) for one, spans in alike.items()}
-    whole = sum(busy.values())
-    reached = 0
-    at = start
+    alike: dict[Look, list[Span]] = defaultdict(list)
+    for span in place:
+        alike[look(span)].append(span)
+    start, end, reached = place[0].start, place[-1].end, 0
+    whole, at = sum(map(_length, place)), start
     for number, (one, spans) in enumerate(alike.items(), start=1):
-        reached += busy[one]
+        busy = sum(map(_length, spans))
+        reached += busy
         # The last one ends where the place does, whatever rounding says.
         to = end if number == len(alike) or not whole else start + (end - start) * reached // whole
         waited = [span.start - span.launched for span in spans if span.launched is not None]
         longest = in_seconds(max(waited)) if waited else None
         times = in_seconds(at - origin), in_seconds(to - origin)
-        yield Block(*times, one, _block_label(spans), len(spans), in_seconds(busy[one]), longest)
+        yield Block(*times, one, _block_label(spans), len(spans), in_seconds(busy), longest)
         at = to
 
 

@@ -10,8 +10,9 @@ others took longer they waited. This needs no clocks; when each rank arrived is 
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import le
 from statistics import median
 from typing import TypeAlias
 
@@ -120,24 +121,21 @@ def _expected(calls: Calls, collectives: Iterable[int]) -> set[int]:
 
 def _in_order(calls: Calls) -> list[Meeting]:
     """Match by the numbers that the trace gives, or else one by one; nothing if there are not equally many."""
-    numbered = {rank: {(one.number, n): one for n, one in _repeated(own)} for rank, own in calls.items()}
     if all(one.number is not None for own in calls.values() for one in own):
+        numbered = {rank: dict(zip(_numbers(own), own, strict=True)) for rank, own in calls.items()}
         common = set.intersection(*map(set, numbered.values()))
         return [{rank: own[key] for rank, own in numbered.items()} for key in sorted(common)]
     if len(set(map(len, calls.values()))) > 1:
         return []
-    by_place = zip(*calls.values(), strict=True)
-    return [dict(zip(calls, parts, strict=True)) for parts in by_place]
+    return [dict(zip(calls, parts, strict=True)) for parts in zip(*calls.values(), strict=True)]
 
 
-def _repeated(calls: Iterable[Collective]) -> list[tuple[int, Collective]]:
-    """Say of each collective how many before it have the same number: several may be launched as one."""
-    seen: Counter[int | None] = Counter()
-    counted = []
-    for one in calls:
-        counted.append((seen[one.number], one))
-        seen[one.number] += 1
-    return counted
+def _numbers(calls: Iterable[Collective]) -> Iterator[tuple[int, int]]:
+    """Give the number of each collective, and how many before it have the same: several may be launched as one."""
+    seen: Counter[int] = Counter()
+    for number in (one.number or 0 for one in calls):
+        yield number, seen[number]
+        seen[number] += 1
 
 
 def _common_offsets(in_order: Iterable[Sequence[Meeting]]) -> dict[int, int]:
@@ -204,12 +202,9 @@ def _shifted(calls: Calls) -> dict[int, int]:
 def _overlapping(met: Sequence[Meeting], offsets: Mapping[int, int] | None = None) -> float:
     """Return the share of collectives in which the last rank came before the first one left, by corrected clocks."""
     late = offsets or {}
-    overlap = 0
-    for meeting in met:
-        came = max(part.start - late.get(rank, 0) for rank, part in meeting.items())
-        left = min(part.end - late.get(rank, 0) for rank, part in meeting.items())
-        overlap += came <= left
-    return overlap / len(met)
+    came = (max(part.start - late.get(rank, 0) for rank, part in meeting.items()) for meeting in met)
+    left = (min(part.end - late.get(rank, 0) for rank, part in meeting.items()) for meeting in met)
+    return sum(map(le, came, left)) / len(met)
 
 
 def _offsets(met: Sequence[Meeting]) -> dict[int, int]:

@@ -106,7 +106,7 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
         unmatched_collectives=together.unmatched,
         clocks_agree=together.clocks_agree,
         spread={figure: spread for figure in FIGURES if (spread := _spread(figure, ranks))},
-        notes=(*_notes_on_numbers(traces), *_notes(len(ranks), sizes, together)),
+        notes=tuple(_notes(traces, sizes, together)),
     )
 
 
@@ -173,38 +173,30 @@ def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
     return Spread(bottom, least, median(values.values()), top, most, top - bottom)
 
 
-def _notes_on_numbers(traces: Mapping[int, RankTrace]) -> Iterator[str]:
+def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meetings) -> Iterator[str]:
     unsaid = sum(one.rank is None for one in traces.values())
     if unsaid:
         yield f"{unsaid} of the traces do not say their rank: their files' names or order stand for it."
-
-
-def _notes(ranks: int, of: Iterable[int], together: Meetings) -> list[str]:
-    notes = []
     sizes = sorted(of)
     if len(sizes) > 1:
-        notes.append(
-            f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks by the traces."
-        )
-    elif sizes and sizes[0] > ranks:
-        notes.append(
-            f"{ranks} of the job's {sizes[0]} ranks are here: who waited for the others is not seen, and less "
+        yield f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks by the traces."
+    elif sizes and sizes[0] > len(traces):
+        yield (
+            f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the others is not seen, and less "
             "waiting than there was."
         )
     if not together.met:
-        notes.append("No collective was found on all of its ranks: what was waited in them is not known.")
+        yield "No collective was found on all of its ranks: what was waited in them is not known."
     elif together.unmatched:
-        notes.append(
-            f"{together.unmatched:,} kernels of collectives have no counterpart on all other ranks: they are left out."
-        )
+        unmatched = f"{together.unmatched:,} kernels of collectives"
+        yield f"{unmatched} have no counterpart on all other ranks: they are left out."
     if together.by_ends:
-        notes.append(
+        yield (
             f"{together.by_ends:,} collectives were matched by the times of their ends, not by order: the traces do "
             "not show the same ones."
         )
     if together.clocks_agree is False:
-        notes.append(
+        yield (
             "The ranks' clocks do not agree: by them ranks leave collectives before others come. What was waited is "
             "computed from durations alone."
         )
-    return notes

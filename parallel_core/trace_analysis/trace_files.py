@@ -3,10 +3,10 @@
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -54,12 +54,18 @@ def read_timeline(path: Path) -> Timeline:
     """
     # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
     with without_garbage_collection():
-        return _timeline_in(_trace_in(path), path)
+        trace = _trace_in(path)
+        with _naming(path):
+            return _timeline_of(trace)
 
 
 def write_trace_file(timeline: Timeline, path: Path) -> None:
     """Write a Chrome trace, compressed if the path ends in `.gz`; `-` is standard output. Raises OSError."""
-    write_whole(path, lambda stream: _write_trace(timeline, stream, path.suffix == ".gz"))
+    plain = BytesIO()
+    write_timeline(timeline, plain)
+    # Without the time of day, the same timeline gives the same bytes.
+    content = gzip.compress(plain.getvalue(), mtime=0) if path.suffix == ".gz" else plain.getvalue()
+    write_whole(path, lambda stream: stream.write(content))
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
@@ -135,28 +141,33 @@ def _trace_in(path: Path) -> Trace:
         raise RequestError(str(error)) from error
 
 
-def _timeline_in(trace: Trace, path: Path) -> Timeline:
-    """Return the timeline of a trace that was read from a path. Raises RequestError if it is from another program."""
+@contextmanager
+def _naming(file: Path, problem: str = "cannot be used") -> Iterator[None]:
+    """Let the error name the file."""
     try:
-        timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
+        yield
     except ValueError as error:
-        raise RequestError(f"{path} cannot be used: {error}") from error
+        raise RequestError(f"{file} {problem}: {error}") from error
+
+
+def _timeline_of(trace: Trace) -> Timeline:
+    """Return the timeline of a trace. Raises ValueError if it is from another program."""
+    timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
     if not timeline.spans:
-        raise RequestError(f"{path} cannot be used: it holds nothing that ran on a device, or was launched")
+        raise ValueError("it holds nothing that ran on a device, or was launched")
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
 def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> RankTrace:
     trace = _trace_in(file)
-    try:
+    with _naming(file):
         check_one_rank(trace)
-    except ValueError as error:
-        raise RequestError(f"{file} cannot be used: {error}") from error
-    timeline = _timeline_in(trace, file)
+        timeline = _timeline_of(trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
     if step is not None:
-        timeline = _only_step(timeline, step, file)
+        with _naming(file, "cannot be cut"):
+            timeline = only_step(timeline, step)
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
@@ -173,13 +184,6 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
         None if is_own or timeline.cases else begin,
         interference(cases_of(timeline)),
     )
-
-
-def _only_step(timeline: Timeline, step: int, file: Path) -> Timeline:
-    try:
-        return only_step(timeline, step)
-    except RequestError as error:
-        raise RequestError(f"{file} cannot be cut: {error}") from error
 
 
 def _collectives(trace: Trace, timeline: Timeline, begin: int, cut: bool) -> Iterator[Collective]:
@@ -199,7 +203,10 @@ def _own_collectives(timeline: Timeline) -> Iterator[Collective]:
 
 
 def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
-    said = [one.rank if one.rank is not None else _rank_in_name(one.file.name) for one in read]
+    said = [one.rank for one in read]
+    for place, one in enumerate(read):
+        if one.rank is None and (match := RANK_IN_NAME.search(one.file.name)):
+            said[place] = int(match[1])
     if all(rank is None for rank in said):
         said = list(range(len(read)))
     known: dict[int, RankTrace] = {}
@@ -211,18 +218,3 @@ def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
             raise RequestError(f"{first} and {one.file} are both of rank {rank}: give one trace of each rank")
         known[rank] = one
     return known
-
-
-def _rank_in_name(name: str) -> int | None:
-    match = RANK_IN_NAME.search(name)
-    return int(match[1]) if match else None
-
-
-def _write_trace(timeline: Timeline, stream: BinaryIO, compressed: bool) -> None:
-    if not compressed:
-        write_timeline(timeline, stream)
-        return
-    plain = BytesIO()
-    write_timeline(timeline, plain)
-    # Without the time of day, the same timeline gives the same bytes.
-    stream.write(gzip.compress(plain.getvalue(), mtime=0))

@@ -59,7 +59,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     """Find what each operation of a case waited for. O(n log n)."""
     places = np.flatnonzero(case.operations & (case.ends > case.starts))
     starts, ends, linked = case.starts[places], case.ends[places], case.linked[places]
-    launched = np.where(linked, case.launched[places], starts)
+    launched = case.since[places]
     queue_of = case.queue_of[places]
     queues = tuple(
         _queue(case.queues[queue], np.flatnonzero(queue_of == queue), case.launched[places], ends)
@@ -78,18 +78,17 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     may_wait = _one_launch_for_several_queues(launched, queue_of)
     if not calls.queue_waits:
         may_wait |= _let_wait_between(calls, launched, previous)
-    device_of = _devices(case)[queue_of]
+    # An operation that was launched in vain does not wait for a call either, so that counts from its end.
+    called = np.minimum(np.append(calls.ends, UNKNOWN)[launched_by], starts)
+    held = np.where(before >= 0, since, called)
+    may_wait |= (before == NONE) & (launched_by == NONE)
+    device_of = case.device_of[places]
     for device in np.unique(device_of):
         own = np.flatnonzero(device_of == device)
-        waiting = own[may_wait[own] | (before[own] == NONE) & (launched_by[own] == NONE)]
+        waiting = own[may_wait[own]]
         last = last_ended(starts[own], ends[own], starts[waiting])
         awaited = own[last]
-        # An operation that was launched in vain does not wait for a call either, so that counts from its end.
-        called = np.full(len(waiting), UNKNOWN)
-        by_call = launched_by[waiting] >= 0
-        called[by_call] = np.minimum(calls.ends[launched_by[waiting[by_call]]], starts[waiting[by_call]])
-        held = np.where(before[waiting] >= 0, since[waiting], called)
-        waits = (last >= 0) & (ends[awaited] > held) & (launched[awaited] <= launched[waiting])
+        waits = (last >= 0) & (ends[awaited] > held[waiting]) & (launched[awaited] <= launched[waiting])
         waits &= awaited != waiting
         before[waiting[waits]] = awaited[waits]
     return Operations(places, starts, ends, launched_by, before, launched, queues)
@@ -142,15 +141,14 @@ def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
 
 def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> np.ndarray:
     """Return the place of the call that launched each operation, or of the last that was over, or NONE."""
-    begins, linked = case.starts[places], case.linked[places]
-    since = np.where(linked, np.minimum(case.launched[places], begins), begins)
-    nearest = np.searchsorted(case.starts[launches], since, side="right") - 1
+    begins = case.starts[places]
+    nearest = np.searchsorted(case.starts[launches], np.minimum(case.since[places], begins), side="right") - 1
     if len(launches):
         ends = case.ends[launches[nearest]]
         # A call that was under way and ended before the operation need not have launched it.
-        under_way = ~linked & (ends > begins) & (ends < case.ends[places])
+        under_way = ~case.linked[places] & (ends > begins) & (ends < case.ends[places])
         nearest = np.maximum(nearest - under_way, NONE)
-    return np.where(nearest >= 0, np.append(launches, NONE)[nearest], NONE)
+    return np.append(launches, NONE)[nearest]
 
 
 def _previous(queue_of: np.ndarray) -> np.ndarray:
@@ -183,8 +181,3 @@ def _one_launch_for_several_queues(launched: np.ndarray, queue_of: np.ndarray) -
     order = np.lexsort((queue_of, launched))
     several = np.flatnonzero((np.diff(launched[order]) == 0) & (np.diff(queue_of[order]) != 0))
     return np.isin(launched, launched[order[several]])
-
-
-def _devices(case: CaseSpans) -> np.ndarray:
-    devices = [device for device, _ in case.queues]
-    return np.array([devices.index(device) for device in devices], dtype=np.intp)

@@ -14,7 +14,7 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
 from backends.profiling.timeline import KINDS
-from parallel_core.trace_analysis.case_spans import CaseSpans, intersection, total_length, union
+from parallel_core.trace_analysis.case_spans import CaseSpans, intersection, total_length
 
 FILLS = ("Memset", "hipMemset")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
@@ -60,23 +60,21 @@ class OperationFigures:
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
     devices = [device for device, _ in case.queues]
-    names = sorted({*devices} - {HOST_DEVICE}, key=lambda device: queue_order(device, ""))
-    number_of = np.array([names.index(device) if device in names else -1 for device in devices], dtype=np.intp)
-    device_of = number_of[case.queue_of]
-    operations, fills = case.operations, fills_memory(case)
-    compute = (case.kinds == KINDS.index("compute")) & ~fills
-    collective = case.kinds == KINDS.index("exchange")
+    compute, collective = kernels(case)
     return tuple(
         _figures(case, device, own, own & compute, own & collective)
-        for place, device in enumerate(names)
-        if np.any(own := operations & (device_of == place))
+        for device in sorted({*devices} - {HOST_DEVICE}, key=lambda device: queue_order(device, ""))
+        if np.any(own := case.operations & (case.device_of == devices.index(device)))
     )
 
 
-def fills_memory(case: CaseSpans) -> np.ndarray:
-    """Return whether each span of a case fills memory with a value, by the framework's own name of it."""
+def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
+    """Return the masks of a case's spans that compute, not those that fill memory with a value, and of collectives."""
     fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)
-    return fills[case.spans.operator_of] if len(fills) else np.zeros(0, bool)
+    compute = np.flatnonzero(case.kinds == KINDS.index("compute"))
+    computes = np.zeros(len(case.kinds), bool)
+    computes[compute] = ~fills[case.spans.operator_of[compute]]
+    return computes, case.kinds == KINDS.index("exchange")
 
 
 def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
@@ -107,8 +105,8 @@ def _figures(
     case: CaseSpans, device: str, own: np.ndarray, compute: np.ndarray, collective: np.ndarray
 ) -> DeviceFigures:
     whole = int(case.ends[own].max() - case.starts[own].min())
-    working, computing = total_length(union(case.intervals(own))), union(case.intervals(compute))
-    exchanging = union(case.intervals(collective))
+    working, computing = total_length(case.covered(own)), case.covered(compute)
+    exchanging = case.covered(collective)
     exchanged, hidden = total_length(exchanging), total_length(intersection(exchanging, computing))
     return DeviceFigures(
         device=device,

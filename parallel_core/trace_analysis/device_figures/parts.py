@@ -95,7 +95,7 @@ def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, 
         # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its work.
         copies = np.zeros_like(copies)
     exchanges = case.kinds == KINDS.index("exchange")
-    of_kinds = [union(case.intervals(mask)) for mask in (case.operations & ~copies & ~exchanges, exchanges, copies)]
+    of_kinds = [case.covered(mask) for mask in (case.operations & ~copies & ~exchanges, exchanges, copies)]
     return tuple(_parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times)
 
 

@@ -6,15 +6,13 @@ Of two operations that follow each other on a queue, with a gap between them (ge
 - kernel wait: it was launched before, and the gap is shorter than a threshold: what a device itself takes;
 - other wait: it was launched before, and the gap is longer: it waited for an event, of another queue say.
 
-The threshold is 30 µs unless told: HTA calls its 30 nanoseconds, but its times are whole microseconds. There a gap is
-reckoned from the operation before, even if that one ended before an earlier one, and may be negative; here it is
-reckoned from when the queue's operations so far had all ended. An operation without a known launch cannot have waited
-for the host, there and here.
+The threshold is 30 µs unless told: HTA calls its 30 nanoseconds, but its times are whole microseconds. HTA reckons a
+gap from the operation before, even if an earlier one ended later; here it begins when all before it had ended. An
+operation without a known launch cannot have waited for the host, there and here.
 
-How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start shorter, as in Holistic
-Trace Analysis (get_queue_length_summary), which describes the lengths after each change, whatever time they lasted; the
-mean over time stands beside that one here. Of changes at the same time, launches come first. Operations whose launch is
-not known are left out.
+How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start shorter, and of changes
+at the same time launches come first. Holistic Trace Analysis (get_queue_length_summary) describes the lengths after
+each change, whatever time they lasted; the mean over time stands beside that one here.
 """
 
 from collections.abc import Iterator

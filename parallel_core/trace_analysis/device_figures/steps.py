@@ -6,29 +6,23 @@ in all. An operation belongs to the step in which it was launched, whenever it r
 which it began.
 
 A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that the median absolute
-deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin, 1993): one odd step among few does not widen
-the spread by which it is judged. Fewer than three steps have no outliers, and none that is within 5 % of the median.
+deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin, 1993), which one odd step does not widen.
+Fewer than three steps have no outliers, and none that is within 5 % of the median.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
+from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import (
-    PROFILER_STEP,
-    CaseSpans,
-    cases_of,
-    intersection,
-    total_length,
-    union,
-)
-from parallel_core.trace_analysis.device_figures.devices import fills_memory
+from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, intersection, total_length, union
+from parallel_core.trace_analysis.device_figures.devices import kernels
 from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
 
 BY_THE_FRAMEWORK = re.compile(
@@ -125,18 +119,17 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     if not windows:
         return None
     found = _step_figures(case, windows)
-    typical = tuple(_typical(found, quantity) for quantity in COMPARED)
-    outliers = tuple(one for quantity in typical for one in _outliers(found, quantity))
+    typical, outliers = zip(*(_compared(found, quantity) for quantity in COMPARED), strict=True)
     divided = [one.parts for one in found]
     marks_all = windows[0].name.startswith(PROFILER_STEP)
     behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
-    return StepsFigures(found, typical, outliers, None if behind else account_of(divided))
+    return StepsFigures(found, typical, tuple(chain(*outliers)), None if behind else account_of(divided))
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     """Compute the figures of a case's annotations by name, those that last longest first."""
     groups = sorted(_alike(case.annotations).items(), key=lambda group: -sum(one.end - one.start for one in group[1]))
-    since = np.where(case.linked, case.launched, case.starts)[case.operations]
+    since = case.since[case.operations]
     order = np.argsort(since, kind="stable")
     since, intervals = since[order], case.intervals(case.operations)[order]
     return tuple(_annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS])
@@ -147,16 +140,13 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
 
     Raises RequestError if there is no such step, or none at all.
     """
-    found = None if timeline.cases else steps(cases_of(timeline)[0])
-    marked = found.steps if found else ()
+    marked = [] if timeline.cases else _step_windows(timeline.annotations)
     numbered = {int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))}
     if not numbered:
         raise RequestError("it marks no steps with numbers")
     if number not in numbered:
         raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
-    step = numbered[number]
-    start = round(step.start_seconds * 1e9)
-    end = start + round(step.seconds * 1e9)
+    _, start, end = numbered[number]
     spans = timeline.columns
     since = np.where(spans.launched == UNKNOWN, spans.starts, spans.launched)
     return replace(
@@ -205,14 +195,13 @@ def _alike(marked: Sequence[Window]) -> dict[str, list[Window]]:
 def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigures, ...]:
     begins = np.array([one.start for one in windows])
     ends = np.array([one.end for one in windows])
-    since = np.where(case.linked, case.launched, case.starts)
+    since = case.since
     step_of = np.searchsorted(begins, since, side="right") - 1
     step_of[(step_of >= 0) & (since >= ends[step_of])] = -1
     places = np.flatnonzero(case.operations & (step_of >= 0))
     places = places[np.argsort(step_of[places], kind="stable")]
     bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
-    compute = (case.kinds == KINDS.index("compute")) & ~fills_memory(case)
-    collective = case.kinds == KINDS.index("exchange")
+    compute, collective = kernels(case)
     times = np.stack((case.starts, case.ends), axis=1)
     of_steps = np.split(places, bounds[1:-1])
     parts = parts_of(case, _on_devices(windows, [times[own] for own in of_steps]))
@@ -254,19 +243,12 @@ def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np
     )
 
 
-def _typical(found: Sequence[StepFigures], quantity: str) -> TypicalStep:
+def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
     values = np.array([getattr(one, quantity) for one in found])
     median = float(np.median(values))
-    return TypicalStep(quantity, median, float(np.median(np.abs(values - median))))
-
-
-def _outliers(found: Sequence[StepFigures], typical: TypicalStep) -> list[Outlier]:
-    if len(found) < FEWEST:
-        return []
-    reach, median = OUTLIER * NORMAL * typical.mad_seconds, typical.median_seconds
-    values = ((one.name, float(getattr(one, typical.quantity))) for one in found)
-    return [
-        Outlier(name, typical.quantity, value, value / median if median else None)
-        for name, value in values
-        if abs(value - median) > reach and abs(value - median) > LEAST_DEVIATION * median
-    ]
+    apart = np.abs(values - median)
+    mad = float(np.median(apart))
+    unlike = (apart > OUTLIER * NORMAL * mad) & (apart > LEAST_DEVIATION * median) & (len(found) >= FEWEST)
+    rows = zip(np.array(found, object)[unlike], values[unlike].tolist(), strict=True)
+    outliers = [Outlier(one.name, quantity, value, value / median if median else None) for one, value in rows]
+    return TypicalStep(quantity, median, mad), outliers

@@ -18,7 +18,7 @@ from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 from tests.parallel_core.trace_analysis.test_ranks import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
-from tests.parallel_core.trace_analysis.traces import counting
+from tests.parallel_core.trace_analysis.traces import FOLDER
 
 OURS = Timeline(
     "torch 2.13.0, async engine",
@@ -158,7 +158,7 @@ def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: P
 
 
 def test_what_counts_as_the_device_s_own_delay_can_be_told(tmp_path: Path) -> None:
-    file, target = counting.FOLDER / "two_streams.json.gz", tmp_path / "figures.json"
+    file, target = FOLDER / "two_streams.json.gz", tmp_path / "figures.json"
 
     def waits(*more: str) -> tuple[float, float]:
         done = shown(file, "--json", target, *more)

@@ -2,14 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
+from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, analyse, answer
+from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import QueueShare, StepFigures, step_figures
+from parallel_core.system.errors import RequestError
+from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.parts import Parts
+from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.lanes import overlap_phrases
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
+
+TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
 
 
 def made(
@@ -23,29 +31,15 @@ def made(
     loading: float = 0.0,
 ) -> StepFigures:
     """Make a process whose steps of 20 ms consist of shares, in each step with some times as much computing."""
+    exchanged, idle = 0.0 if hidden is None else 0.006, 1 - compute - exchange - copy
     by_step = []
     for factor in steps:
-        parts = [0.02 * part for part in (compute * factor, exchange, copy, 1 - compute - exchange - copy)]
-        exchanged = 0.0 if hidden is None else 0.006
+        parts = [0.02 * part for part in (compute * factor, exchange, copy, idle)]
         by_step.append(Parts(sum(parts), *parts, exchanged, exchanged * (hidden or 0), 0.0002, 0.0))
-    return StepFigures(
-        steps=len(steps),
-        step_seconds=0.02,
-        queues=(QueueShare("gpu:0", "stream 7", compute), QueueShare("gpu:0", "stream 9", 0.3)),
-        compute_share=compute,
-        exposed_exchange_share=exchange,
-        exposed_copy_share=copy,
-        idle_share=1 - compute - exchange - copy,
-        exchange_seconds=0.006,
-        hidden_exchange_share=hidden,
-        copy_seconds=0.0002,
-        hidden_copy_share=0.0,
-        exchanges=20,
-        early_exchanges=early,
-        loading_share=loading,
-        operators=(("conv2d backward", 0.6), ("conv2d", 0.3)),
-        by_step=tuple(by_step),
-    )
+    queues = (QueueShare("gpu:0", "stream 7", compute), QueueShare("gpu:0", "stream 9", 0.3))
+    operators = (("conv2d backward", 0.6), ("conv2d", 0.3))
+    whole = (compute, exchange, copy, idle, 0.006, hidden, 0.0002, 0.0, 20, early, loading)
+    return StepFigures(len(steps), 0.02, queues, *whole, operators, tuple(by_step))
 
 
 def decided(found: Answer) -> tuple[str, str]:
@@ -65,14 +59,14 @@ def test_whether_the_exchange_of_a_real_program_is_hidden(name: str, overlap: st
 def test_a_program_that_computes_and_hides_its_exchange() -> None:
     found = answer([made()])
     assert (found.overlap, *decided(found)) == ("overlap", "computation", "operators")
-    assert "gpu:0 stream 7 worked 92 % of it and gpu:0 stream 9 30 %" in found.sentences[0]
+    assert "gpu:0 stream 7 92 % and gpu:0 stream 9 30 %" in found.sentences[0]
     assert "conv2d backward (60 %) and conv2d (30 %)" in found.sentences[2]
 
 
 def test_several_processes_are_one_program() -> None:
     found = answer([made(), made(0.8, 0.15, hidden=0.7)])
     assert "5 recorded on each of 2 processes" in found.sentences[0]
-    assert "gpu:0 stream 7 worked 80 % to 92 % of it" in found.sentences[0]
+    assert "gpu:0 stream 7 80 % to 92 %" in found.sentences[0]
     assert found.overlap == "overlap"
     assert "30 of 40" in found.sentences[1]
     assert found.step.shares["compute_seconds"].estimate == pytest.approx(0.86)
@@ -101,11 +95,9 @@ def test_what_bounds_a_step_and_what_to_look_at_first(process: StepFigures, boun
 def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
     """Around every edge, with steps that differ by a tenth."""
     generator = np.random.default_rng(0)
-    for compute in np.linspace(0.3, 0.97, 20):
-        twice = [
-            answer([made(compute, (1 - compute) / 4, 0.0, steps=1 + 0.1 * generator.standard_normal(5))])
-            for _ in range(4)
-        ]
+    for compute in np.linspace(0.3, 0.97, 10):
+        shares = (compute, (1 - compute) / 4, 0.0)
+        twice = [answer([made(*shares, steps=1 + 0.1 * generator.standard_normal(5))]) for _ in range(3)]
         for said in ("bound", "first"):
             assert len({getattr(found, said) for found in twice} - {INCONCLUSIVE}) <= 1
 
@@ -123,18 +115,23 @@ def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
     assert answer([made()], slowdown=1.29).bound == "computation"
 
 
-def test_an_exchange_that_hides_elsewhere_than_under_the_backward_pass_is_hidden() -> None:
-    assert answer([made(early=0)]).overlap == "overlap"
-    assert answer([made(early=0, hidden=0.3)]).overlap == "none"
-    assert answer([made(hidden=0.3)]).overlap == "some"
-    assert answer([made(hidden=0.05)]).overlap == "none"
-    assert answer([made(hidden=0.5)]).overlap == INCONCLUSIVE
-
-
-def test_copies_are_named_if_nothing_is_exchanged() -> None:
-    found = answer([replace(made(hidden=None), hidden_copy_share=0.5)])
-    assert found.overlap == "no-exchange"
-    assert "50 % of the copying" in found.sentences[1]
+@pytest.mark.parametrize(
+    ("early", "hidden", "overlap"),
+    [
+        (0, 0.9, "overlap"),
+        (0, 0.3, "none"),
+        (15, 0.3, "some"),
+        (15, 0.05, "none"),
+        (15, 0.5, INCONCLUSIVE),
+        (15, None, "no-exchange"),
+    ],
+)
+def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
+    early: int, hidden: float | None, overlap: str
+) -> None:
+    found = answer([replace(made(early=early, hidden=hidden), hidden_copy_share=0.55)])
+    assert found.overlap == overlap
+    assert ("55 % of the copying" in found.sentences[1]) == (hidden is None)
 
 
 def test_processes_that_wait_for_each_other_are_said_to() -> None:
@@ -145,3 +142,25 @@ def test_processes_that_wait_for_each_other_are_said_to() -> None:
     assert "rank 1 came last in 9 of 10" in found.sentences[2]
     assert answer(processes, Waiting(0.2, last_rank=1, last=9, exchanges=10)).first == "exchange-less"
     assert answer(processes, Waiting(0.5, last_rank=1, last=9, exchanges=10)).first == INCONCLUSIVE
+
+
+def process(rank: int | None, steps: int) -> Recorded:
+    return Recorded(1, "torch", rank, "optimizer", 9, steps, Path("trace"), "")
+
+
+def test_two_processes_are_one_program() -> None:
+    paths = [TWO_PROCESSES / f"rank-{rank}.json.gz" for rank in (0, 1)]
+    found = analyse({path: process(rank, 1) for rank, path in enumerate(paths)})
+    assert list(found.figures) == paths
+    assert "1 recorded on each of 2 processes" in found.answer.sentences[0]
+    assert {span.device for span in found.timeline.spans} >= {"rank 0 cpu", "rank 1 cpu"}
+    (case,) = cases_of(found.timeline)
+    (phrase,) = overlap_phrases(figures_of(case))
+    assert phrase.endswith("queues at once"), "no rank's exchange hides under another's computation"
+
+
+def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(b"no trace")
+    with pytest.raises(RequestError, match=r"trace\.json\.gz"):
+        analyse({path: process(None, 1)})

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,27 +26,30 @@ class Diary:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.reason = ""
-        self.failure: Exception | None = None
+        self.failing = ""
 
     def unavailable(self) -> str:
         return self.reason
 
     def settle(self) -> None:
-        self.asked.append("settle")
+        self.note("settle")
 
     def start(self) -> None:
-        self.asked.append("start")
-        if self.failure:
-            raise self.failure
+        self.note("start")
 
     def stop(self, path: Path | None) -> None:
-        self.asked.append("stop" if path else "forget")
+        self.note("stop" if path else "forget")
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
-        self.asked.append(f"begin {number}")
+        self.note(f"begin {number}")
         yield
-        self.asked.append(f"end {number}")
+        self.note(f"end {number}")
+
+    def note(self, asked: str) -> None:
+        self.asked.append(asked)
+        if asked == self.failing:
+            raise RuntimeError("no counters")
 
     def rank(self) -> int | None:
         return 3
@@ -79,24 +83,14 @@ def test_it_records_whole_steps_after_the_warm_up_and_no_more(recorder: Recorder
     assert found["unprofiled_step_seconds"] > 0, "the second step was seen from end to end before the recording"
 
 
-def test_how_far_it_is_stands_in_a_file_after_each_step(recorder: Recorder) -> None:
-    assert report(recorder)["steps_seen"] == 0
-    recorder.mark("optimizer", "torch")
-    assert (report(recorder)["steps_seen"], report(recorder)["trace"]) == (1, None)
-
-
 def test_what_the_program_marks_itself_counts_before_what_is_found(recorder: Recorder) -> None:
     for marker in ("optimizer", "profiled_step", "optimizer", "profiler"):
         recorder.mark(marker)  # type: ignore[arg-type]
-    assert (report(recorder)["marker"], report(recorder)["steps_seen"]) == ("profiled_step", 1)
-
-
-def test_another_thread_s_steps_do_not_count(recorder: Recorder) -> None:
-    recorder.mark("optimizer", "torch")
-    other = threading.Thread(target=recorder.mark, args=("optimizer", "torch"))
+    # Nor do the steps of another thread.
+    other = threading.Thread(target=recorder.mark, args=("profiled_step", "torch"))
     other.start()
     other.join()
-    assert report(recorder)["steps_seen"] == 1
+    assert (report(recorder)["marker"], report(recorder)["steps_seen"]) == ("profiled_step", 1)
 
 
 def test_before_the_program_runs_the_profiler_itself_the_recording_ends(recorder: Recorder, diary: Diary) -> None:
@@ -104,49 +98,43 @@ def test_before_the_program_runs_the_profiler_itself_the_recording_ends(recorder
         recorder.mark("optimizer", "torch")
     recorder.give_way()
     assert diary.asked[-1] == "stop"
-    assert report(recorder)["steps_recorded"] == 1
-    assert report(recorder)["hindrance"] == "the program started the profiler itself"
+    found = report(recorder)
+    assert (found["steps_recorded"], found["hindrance"]) == (1, "the program started the profiler itself")
 
 
 def test_without_a_whole_step_it_begins_again_when_the_program_s_profiler_is_done(
     recorder: Recorder, diary: Diary
 ) -> None:
-    for _ in range(2):
-        recorder.mark("optimizer", "torch")
-    recorder.give_way()
     diary.reason = "the program runs the profiler itself"
     recorder.mark("optimizer", "torch")
-    assert report(recorder)["hindrance"] == diary.reason
+    # That it was running is told before the warm-up, too.
+    found = report(recorder)
+    assert (found["steps_seen"], found["hindrance"], found["trace"]) == (1, diary.reason, None)
     diary.reason = ""
+    recorder.mark("optimizer", "torch")
+    recorder.give_way()
     for _ in range(3):
         recorder.mark("optimizer", "torch")
     assert diary.asked == [
         *("settle", "start", "begin 2", "forget"),
-        *("settle", "start", "begin 4", "end 4", "begin 5", "end 5", "settle", "stop"),
+        *("settle", "start", "begin 3", "end 3", "begin 4", "end 4", "settle", "stop"),
     ]
 
 
-def test_that_the_program_s_profiler_was_recording_is_told_before_the_warm_up_too(
-    recorder: Recorder, diary: Diary
-) -> None:
-    diary.reason = "the program runs the profiler itself"
-    recorder.mark("optimizer", "torch")
-    assert (report(recorder)["steps_seen"], report(recorder)["hindrance"]) == (1, diary.reason)
-    assert diary.asked == []
-
-
-def test_a_profiler_that_fails_does_not_disturb_the_program(recorder: Recorder, diary: Diary) -> None:
-    diary.failure = RuntimeError("no counters")
+@pytest.mark.parametrize("asked", ["start", "end 2", "end 3", "stop"])
+def test_a_profiler_that_fails_does_not_disturb_the_program(recorder: Recorder, diary: Diary, asked: str) -> None:
+    diary.failing = asked
     for _ in range(5):
         recorder.mark("optimizer", "torch")
-    assert report(recorder)["hindrance"] == "the profiler failed (RuntimeError: no counters)"
-    assert diary.asked == ["settle", "start"]
+    assert (report(recorder)["hindrance"], report(recorder)["trace"]) == (
+        "the profiler failed (RuntimeError: no counters)",
+        None,
+    )
+    assert diary.asked[-1] == asked
 
 
 def test_a_folder_that_is_gone_does_not_disturb_the_program(recorder: Recorder, diary: Diary) -> None:
-    for path in recorder.folder.iterdir():
-        path.unlink()
-    recorder.folder.rmdir()
+    shutil.rmtree(recorder.folder)
     for _ in range(5):
         recorder.mark("optimizer", "torch")
     assert diary.asked[-1] == "stop"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from backends.profiling import Span, Timeline, Window
-from parallel_core.own_program.step_figures import StepFigures, step_figures
+from parallel_core.own_program.step_figures import KEEPING, StepFigures, step_figures
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 
 
@@ -14,30 +14,20 @@ def figures(name: str) -> StepFigures:
     return step_figures(recorded(name), RECORDED_STEPS)
 
 
-def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket() -> None:
-    found = figures("ddp-buckets")
-    assert (found.exchanges, found.early_exchanges) == (4 * RECORDED_STEPS, 3 * RECORDED_STEPS)
-    assert found.hidden_exchange_share is not None
-    assert 0.7 < found.hidden_exchange_share < 0.9
-
-
-def test_one_large_bucket_is_launched_when_the_backward_pass_is_over() -> None:
-    found = figures("ddp-one-bucket")
-    assert (found.exchanges, found.early_exchanges) == (RECORDED_STEPS, 0)
-    assert found.hidden_exchange_share is not None
-    assert found.hidden_exchange_share < 0.05
-    assert found.exposed_exchange_share > 0.04
-
-
-def test_without_synchronisation_nothing_is_exchanged() -> None:
-    found = figures("ddp-no-sync")
-    assert (found.exchanges, found.early_exchanges, found.exchange_seconds) == (0, 0, 0.0)
-    assert found.hidden_exchange_share is None
-
-
-@pytest.mark.parametrize("name", ["ddp-buckets", "ddp-one-bucket", "ddp-no-sync"])
-def test_the_parts_of_a_step_sum_to_it(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "exchanges", "early", "least", "most"),
+    [("ddp-buckets", 4, 3, 0.7, 0.9), ("ddp-one-bucket", 1, 0, 0, 0.05), ("ddp-no-sync", 0, 0, None, None)],
+)
+def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket(
+    name: str, exchanges: int, early: int, least: float | None, most: float | None
+) -> None:
     found = figures(name)
+    assert (found.exchanges, found.early_exchanges) == (exchanges * RECORDED_STEPS, early * RECORDED_STEPS)
+    if least is None or most is None:
+        assert (found.hidden_exchange_share, found.exchange_seconds) == (None, 0)
+    else:
+        assert found.hidden_exchange_share is not None
+        assert least <= found.hidden_exchange_share < most
     parts = (found.compute_share, found.exposed_exchange_share, found.exposed_copy_share, found.idle_share)
     assert min(parts) >= 0
     assert sum(parts) == pytest.approx(1)
@@ -95,3 +85,9 @@ def test_a_step_in_which_the_recording_ended_is_cut() -> None:
     steps = tuple(Window(f"ProfilerStep#{start}", start, start + 10) for start in (0, 10, 20))
     found = step_figures(Timeline("torch", spans, annotations=steps), 2)
     assert found.step_seconds == pytest.approx(10e-9)
+
+
+def test_keeping_a_gradient_is_no_backward_pass_to_hide_under() -> None:
+    kept = span("add", "compute", "stream 7", 5, 9)._replace(operator=KEEPING)
+    found = step_figures(Timeline("torch", (span("nccl", "exchange", "stream 9", 0, 9), kept)), 1)
+    assert (found.exchanges, found.early_exchanges) == (1, 0)

@@ -16,7 +16,7 @@ from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace
 from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
-from tests.parallel_core.trace_analysis.traces.counting import LINKED, case_of_trace
+from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
 MS = 1_000_000
 

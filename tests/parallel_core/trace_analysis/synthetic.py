@@ -3,18 +3,20 @@
 Results of `overlap`, made up as well, to be held against them, and programs made up call by call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
+from backends.profiling.chrome_trace.slices import coded
 from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, QueueWait
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.clock_agreement import Agreement, agreements
-from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.figures import timeline_figures
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
@@ -79,7 +81,6 @@ def overlap_timeline(
     they queue behind the products. A synchronous host does everything itself, in its own time.
     """
     host = Host(linked=linked, synchronous=synchronous)
-    cases: list[Window] = []
     queue = "calling thread" if synchronous else "compute"
     source, destination = (("cpu", "cpu") if synchronous else (FIRST, SECOND)) if together else (FIRST, FIRST)
 
@@ -97,11 +98,17 @@ def overlap_timeline(
             made = following
         copy_result(made, stretch)
 
-    for name, work in {
+    works = {
         "run": lambda: [multiply() for _ in range(products)],
         "copy": lambda: [copy_result() for _ in range(products)],
         JOINT: both,
-    }.items():
+    }
+    return _timeline(host, works)
+
+
+def _timeline(host: Host, works: Mapping[str, Callable[[], object]]) -> Timeline:
+    cases: list[Window] = []
+    for name, work in works.items():
         start = host.now
         host.wait()
         work()
@@ -114,19 +121,14 @@ def overlap_timeline(
 def parallel_timeline(*, devices: int = 2, products: int = 50, product: float = 4e-3, stretch: float = 1.0) -> Timeline:
     """Make the timeline of `parallel`: products on each device alone, and on all, `stretch` × as long."""
     host = Host()
-    cases: list[Window] = []
     names = [f"cpu:{number}" for number in range(1, devices + 1)]
-    alone = [(f"on {name} alone", [name], 1.0) for name in names]
-    for case, used, factor in [*alone, ("on all together", names, stretch)]:
-        start = host.now
-        host.wait()
-        for name in used:
-            for _ in range(products):
-                host.launch("matmul", "compute", name, product * factor)
-        host.wait()
-        cases.append(Window(case, ns(start), ns(host.now)))
-        host.now += 1e-3
-    return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
+
+    def multiply(used: Sequence[str], factor: float) -> None:
+        for name in (name for name in used for _ in range(products)):
+            host.launch("matmul", "compute", name, product * factor)
+
+    works = {f"on {name} alone": partial(multiply, [name], 1.0) for name in names}
+    return _timeline(host, {**works, "on all together": partial(multiply, names, stretch)})
 
 
 def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -157,15 +159,9 @@ def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) ->
     return replace(made, cases=cases, metrics={"overlap_efficiency": (run + copy - both) / min(run, copy)})
 
 
-def clocked(found: Sequence[CaseFigures]) -> dict[str, float]:
-    """Let the clock read for each profiled case what its trace says."""
-    return {case.case: case.seconds for case in found}
-
-
 def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
     """Hold a result of `overlap` against a timeline that is made with some changes."""
-    found = timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
-    return agreements(result, found, clocked(found))
+    return agreements(result, timeline_figures(overlap_timeline(**changes)))  # type: ignore[arg-type]
 
 
 @dataclass
@@ -191,17 +187,17 @@ class Program:
     def host_calls(self) -> HostCalls:
         """The calls as the reader gives them."""
         ordered = sorted(self.calls, key=lambda call: call[0])
-        names = tuple(dict.fromkeys(call[2] for call in ordered))
-        threads = tuple(dict.fromkeys(call[3] for call in ordered))
+        starts, ends, called, threads, roles = zip(*ordered, strict=True) if ordered else ((),) * 5
+        (names, name_of), (queues, queue_of) = coded(called), coded(threads)
         return HostCalls(
             names,
-            threads,
-            np.array([call[0] for call in ordered], np.int64),
-            np.array([call[1] for call in ordered], np.int64),
-            np.array([names.index(call[2]) for call in ordered], np.int32),
-            np.array([threads.index(call[3]) for call in ordered], np.int32),
-            np.array([ROLES.index(call[4]) for call in ordered], np.int8),
-            {place: self.known[call[2]] for place, call in enumerate(ordered) if call[2] in self.known},
+            queues,
+            np.array(starts, np.int64),
+            np.array(ends, np.int64),
+            name_of,
+            queue_of,
+            np.array([ROLES.index(role) for role in roles], np.int8),
+            {place: self.known[name] for place, name in enumerate(called) if name in self.known},
             tuple(self.queue_waits),
         )
 
@@ -209,3 +205,9 @@ class Program:
     def case(self) -> CaseSpans:
         """The whole as one case."""
         return replace(made_case(*self.spans), host_calls=self.host_calls)
+
+    @property
+    def case_by_time(self) -> CaseSpans:
+        """The same by a profiler that records the calls as spans only."""
+        calls = (Span(name, "host", HOST_DEVICE, thread, start, end) for start, end, name, thread, _ in self.calls)
+        return made_case(*self.spans, *calls)

@@ -1,4 +1,4 @@
-"""The critical path: it always tiles a case, and goes through what held the case up."""
+"""The critical path, with and without the host's nested calls: it tiles a case, and goes through what held it up."""
 
 import itertools
 
@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline
+from backends.profiling.timeline import HostRole, KnownWait, QueueWait
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import PathSummary, critical_path, path_summary
-from tests.parallel_core.trace_analysis.synthetic import FIRST, SECOND, overlap_timeline, queue_of, sorted_by_start
+from tests.parallel_core.trace_analysis.synthetic import (
+    FIRST,
+    GPU,
+    SECOND,
+    Program,
+    overlap_timeline,
+    sorted_by_start,
+)
+from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
 QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
     (FIRST, "compute", ("matmul", "compute")),
@@ -19,74 +28,88 @@ QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
     (HOST_DEVICE, "Python", ("wait", "host")),
     (HOST_DEVICE, "waits", ("WaitForVar", "host")),
 )
+LIMITS = st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 6))
 
 
 @st.composite
-def timelines(draw: st.DrawFn) -> Timeline:
+def cases_by_time(draw: st.DrawFn) -> CaseSpans:
     """Draw spans on several queues, some without length, some linked to a launch before them."""
     spans = []
     now: dict[tuple[str, str], int] = {}
-    for place, pause, length, linked in draw(
-        st.lists(
-            st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 6)),
-            max_size=30,
-        )
-    ):
+    for place, pause, length, linked in draw(st.lists(LIMITS, max_size=30)):
         device, queue, (name, kind) = QUEUES[place]
         start = now.get((device, queue), 0) + pause
         now[device, queue] = start + length
         launched = None if linked is None or kind == "host" else max(0, start - linked)
         spans.append(Span(name, kind, device, queue, start, start + length, launched))
-    return Timeline("drawn", sorted_by_start(spans))
-
-
-def case_of(*spans: Span) -> CaseSpans:
-    (case,) = cases_of(Timeline("made up", sorted_by_start(spans)))
+    (case,) = cases_of(Timeline("drawn", sorted_by_start(spans)))
     return case
 
 
-def segments_of(*spans: Span) -> list[tuple[str, int, int]]:
-    return [(span.name if span else "idle", start, end) for start, end, span in critical_path(case_of(*spans))]
+@st.composite
+def programs(draw: st.DrawFn) -> CaseSpans:
+    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would run it."""
+    program, now = Program(), 0
+    free = {"stream 7": 0, "stream 9": 0}
+    actions = st.tuples(st.sampled_from(["7", "9", "copy", "wait", "let"]), st.integers(0, 5), st.integers(1, 9))
+    for action, pause, length in draw(st.lists(actions, max_size=25)):
+        now += pause
+        until = now + 1
+        if action == "wait":
+            until = max(until, *free.values())
+            program.call(now, until, "synchronize", "wait for a device")
+        elif action == "let":
+            program.call(now, until, "let wait", "let a queue wait")
+            free["stream 9"] = max(free.values())
+        else:
+            queue = f"stream {action}" if action != "copy" else "stream 7"
+            start = max(now + draw(st.integers(0, 3)), free[queue])
+            free[queue] = start + length
+            until = free[queue] + 1 if action == "copy" else now + 2
+            program.call(now, until, f"launch {action}", "copy" if action == "copy" else "call")
+            program.run(start, start + length, action, now, queue)
+        now = until
+    return program.case
 
 
-def shares(summary: PathSummary) -> dict[str, float]:
-    return {part.name: part.share for part in summary.parts}
+@given(cases_by_time() | programs())
+def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(case: CaseSpans) -> None:
+    check(case)
 
 
-def operation(name: str, start: int, end: int, launched: int | None = None, device: str = FIRST) -> Span:
-    return Span(name, "compute", device, "compute", start, end, launched)
+@pytest.mark.parametrize("name", LINKED)
+def test_the_path_of_a_real_trace_has_no_holes(name: str) -> None:
+    check(case_of_trace(name))
 
 
-def call(name: str, start: int, end: int) -> Span:
-    return Span(name, "host", HOST_DEVICE, "Python", start, end)
-
-
-@given(timelines())
-def test_a_path_tiles_the_case_up_to_its_last_operation(timeline: Timeline) -> None:
-    (case,) = cases_of(timeline)
-    segments = critical_path(case)
+def check(case: CaseSpans) -> None:
+    segments, summary = critical_path(case), path_summary(case)
     ends = [span.end for span in case.spans if span.kind != "host" and span.end > span.start]
     if not ends:
         assert segments == ()
         return
-    assert segments[0].start == case.start
-    assert segments[-1].end == max(ends)
+    assert (segments[0].start, segments[-1].end) == (case.start, max(ends))
     assert all(before.end == after.start for before, after in itertools.pairwise(segments))
     assert all(segment.start < segment.end for segment in segments)
-
-
-@given(timelines())
-def test_a_segment_lies_in_its_span_and_an_operation_is_on_the_path_as_a_whole_and_once(timeline: Timeline) -> None:
-    (case,) = cases_of(timeline)
-    seen = [span for _, _, span in critical_path(case) if span is not None]
-    for one in seen:
-        within = [span for span in case.spans if span[:4] == one[:4] and span.start <= one.start < one.end <= span.end]
-        assert within
-        assert one in within or one.kind == "host"
-    summary = path_summary(case)
-    assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1 if summary.seconds else 0)
+    seen = [span for _, _, span in segments if span is not None]
+    operations = [one for one in seen if one.kind != "host"]
+    # An operation is on the path as a whole, and once.
+    assert len(set(operations)) == len(operations)
+    assert set(operations) <= set(case.spans)
+    assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1)
     assert sum(part.segments for part in summary.parts) == len(seen)
     assert sum(part.seconds for part in summary.parts) == pytest.approx(sum(one.end - one.start for one in seen) / 1e9)
+    if summary.causes:
+        delays = summary.causes.launch_delay_seconds + summary.causes.queue_delay_seconds
+        assert summary.idle_seconds >= delays * (1 - 1e-12)
+
+
+def path_of(case: CaseSpans) -> str:
+    return ", ".join(f"{start} {span.name if span else 'idle'}" for start, _, span in critical_path(case))
+
+
+def shares(summary: PathSummary) -> dict[str, float]:
+    return {part.name: part.share for part in summary.parts}
 
 
 @pytest.mark.parametrize(("slow", "fast"), [("matmul", "copy"), ("copy", "matmul")])
@@ -99,66 +122,156 @@ def test_the_longer_of_two_queues_is_the_path(slow: str, fast: str) -> None:
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_where_launching_takes_longer_than_computing_the_host_is_the_path(linked: bool) -> None:
-    spans: list[Span] = []
-    for number in range(10):
-        begin = 100 * number
-        begun = begin if linked else None
-        spans += [call("launch add", begin, begin + 100), operation("add", begin + 105, begin + 130, begun)]
-    found = shares(path_summary(case_of(*spans)))
-    assert found["launch add"] > 0.9
-
-
-@pytest.mark.parametrize("linked", [True, False])
-def test_a_synchronous_engine_s_calls_are_not_the_path_but_what_they_compute(linked: bool) -> None:
+def test_the_host_is_the_path_where_it_is_slow_but_not_its_calls_that_compute(linked: bool) -> None:
+    program = Program()
+    for begin in range(0, 1000, 100):
+        program.call(begin, begin + 100, "launch add").run(begin + 105, begin + 130, "add", begin if linked else None)
+    assert shares(path_summary(program.case_by_time))["launch add"] > 0.9
     timeline = overlap_timeline(synchronous=True, linked=linked)
     found = shares(path_summary(cases_of(timeline)[-1]))
     assert found["matmul"] + found["copy"] > 0.99
 
 
-def test_where_the_host_waited_the_path_goes_on_with_what_it_waited_for() -> None:
-    assert segments_of(
-        call("launch a", 0, 1),
-        operation("a", 2, 10, 0),
-        call("wait", 1, 11),
-        call("launch b", 12, 13),
-        operation("b", 14, 20, 12),
-    ) == [
-        ("launch a", 0, 1),
-        ("idle", 1, 2),
-        ("a", 2, 10),
-        ("wait", 10, 11),
-        ("idle", 11, 12),
-        ("launch b", 12, 13),
-        ("idle", 13, 14),
-        ("b", 14, 20),
-    ]
+ONE = Program().call(0, 1, "launch a").run(1, 3, "a", 0)
+BY_TIME = {
+    "after a wait comes what was waited for": (
+        Program().call(0, 1, "launch a").run(2, 10, "a", 0).call(1, 11, "wait").call(12, 13, "b").run(14, 20, "B", 12),
+        "0 launch a, 1 idle, 2 a, 10 wait, 11 idle, 12 b, 13 idle, 14 B",
+    ),
+    "what ended last, wherever it ran": (
+        Program().run(0, 3, "early").run(0, 5, "late", queue="stream 9").run(6, 9, "last"),
+        "0 late, 5 idle, 6 last",
+    ),
+    "of ends that cannot be told apart, the queue's own": (
+        Program().run(0, 5, "mine").run(0, 6, "other", queue="stream 9").run(6, 9, "last"),
+        "0 mine, 5 idle, 6 last",
+    ),
+    "a call that launched something else held nothing up": (
+        Program().call(0, 1, "launch a").run(1, 3, "a", 0).call(1, 5, "launch b").run(6, 7, "last", 0),
+        "0 launch a, 1 a, 3 idle, 6 last",
+    ),
+    "operations without length": (Program().run(1, 1, "a").run(1, 1, "b").run(1, 2, "c"), "1 c"),
+    "nothing": (Program().run(1, 1, "a"), ""),
+    "launched by no call": (Program().run(0, 2, "a").call(1, 1, "launch b"), "0 a"),
+    "a call that was under way did not launch what ran on after it": (
+        Program().call(0, 1, "launch a").run(1, 3, "a").call(2, 5, "launch b").run(4, 9, "last"),
+        "0 launch a, 1 a, 3 idle, 4 last",
+    ),
+}
+NESTED = {
+    "a wait for what was over is the host's own time": (
+        Program().call(0, 1, "launch a").run(1, 2, "a", 0).call(3, 9, "wait", "wait for a device"),
+        "0 launch a, 1 between calls, 3 wait, 9 launch b, 10 b",
+    ),
+    "what is launched after a wait began was not waited for": (
+        Program()
+        .call(0, 1, "launch a")
+        .run(1, 5, "a", 0)
+        .call(2, 9, "wait", "wait for a device")
+        .call(6, 7, "launch elsewhere", thread="Python 2")
+        .run(7, 8, "elsewhere", 6, "stream 9"),
+        "0 launch a, 1 a, 5 wait, 9 launch b, 10 b",
+    ),
+    "a busy queue is waited for, and not the launch": (
+        Program().call(0, 1, "launch a").run(1, 8, "a", 0).call(5, 6, "launch x").run(8, 11, "x", 5),
+        "0 launch a, 1 a, 8 x, 11 b",
+    ),
+    "the queues of a graph wait for each other": (
+        Program().call(0, 1, "launch graph").run(1, 5, "a", 0).run(12, 14, "c", 0, "stream 9"),
+        "0 launch graph, 1 a, 5 idle, 12 c",
+    ),
+    "a copy that blocks its call is waited for": (
+        Program().call(0, 1, "launch a").run(1, 5, "a", 0).call(2, 8, "copy_", "copy").run(6, 7, "copy", 2),
+        "0 launch a, 1 a, 5 idle, 6 copy, 7 copy_, 8 between calls, 9 launch b, 10 b",
+    ),
+    "what was launched before the recording is waited for too": (
+        Program().run(1, 8, "before").call(0, 9, "wait", "wait for a device"),
+        "1 before, 8 wait, 9 launch b, 10 b",
+    ),
+    "backward is waited for by the thread that called it": (
+        Program()
+        .call(0, 1, "aten::mm", "operator")
+        .call(0, 1, "launch a")
+        .run(1, 2, "a", 0)
+        .call(1, 8, "## backward ##", "annotation")
+        .call(3, 7, "MmBackward0", "operator", "Python 2"),
+        "0 launch a, 1 between calls, 3 MmBackward0, 7 ## backward ##, 8 between calls, 9 launch b, 10 b",
+    ),
+    "an event of another century changes nothing": (
+        Program().call(-(2**61), -(2**61) + 1, "long ago").call(1, 2, "elsewhere", thread="Python 2"),
+        "9 launch b, 10 b",
+    ),
+}
 
 
-def test_what_ended_last_is_taken_wherever_it_ran() -> None:
-    spans = (operation("early", 0, 3), operation("late", 0, 5, device=SECOND), operation("last", 6, 9))
-    assert segments_of(*spans) == [("late", 0, 5), ("idle", 5, 6), ("last", 6, 9)]
+@pytest.mark.parametrize(("program", "path"), BY_TIME.values(), ids=BY_TIME)
+def test_by_time_the_path_goes_through(program: Program, path: str) -> None:
+    assert path_of(program.case_by_time) == path
 
 
-def test_of_ends_that_the_profiler_cannot_tell_apart_the_queue_s_own_is_taken() -> None:
-    spans = (operation("mine", 0, 5), operation("other", 0, 6, device=SECOND), operation("last", 6, 9))
-    assert [name for name, *_ in segments_of(*spans)] == ["mine", "idle", "last"]
+@pytest.mark.parametrize(("program", "path"), NESTED.values(), ids=NESTED)
+def test_with_nested_calls_the_path_goes_through(program: Program, path: str) -> None:
+    ended = max((span.end for span in program.spans), default=0)
+    whole = Program(list(program.calls), list(program.spans))
+    if ended < 12:
+        whole.call(9, 10, "launch b").run(max(10, ended), 15, "b", 9)
+    assert path_of(whole.case) == path
 
 
-def test_a_call_that_launched_something_else_did_not_hold_up_a_linked_operation() -> None:
-    spans = (call("launch a", 0, 1), operation("a", 1, 3, 0), call("launch b", 1, 5), operation("last", 6, 7, 0))
-    assert [name for name, *_ in segments_of(*spans)] == ["launch a", "a", "idle", "last"]
+@pytest.mark.parametrize("role", ["wait for a device", "wait for a queue", "wait for an event"])
+def test_what_bounds_a_path_is_told_apart(role: HostRole) -> None:
+    program = Program().call(0, 1, "launch a").run(2, 10, "a", 0).call(1, 11, "synchronize", role)
+    program.call(12, 13, "launch b").run(14, 20, "b", 12).call(14, 15, "launch c").run(21, 23, "c", 14)
+    assert path_of(program.case) == (
+        "0 launch a, 1 idle, 2 a, 10 synchronize, 11 between calls, 12 launch b, 13 idle, 14 b, 20 idle, 21 c"
+    )
+    causes = path_summary(program.case).causes
+    assert causes is not None
+    assert (causes.compute_seconds, causes.host_seconds, causes.waiting_seconds) == (16e-9, 3e-9, 1e-9)
+    assert (causes.launch_delay_seconds, causes.queue_delay_seconds) == (2e-9, 1e-9)
 
 
-def test_operations_without_length_are_passed_over() -> None:
-    assert segments_of(operation("a", 1, 1), operation("b", 1, 1), operation("c", 1, 2)) == [("c", 1, 2)]
-    assert segments_of(*queue_of([(1, 1)])) == []
+def test_a_queue_that_was_let_wait_goes_on_with_what_came_before_the_event() -> None:
+    program = Program().call(0, 1, "launch a").run(1, 10, "a", 0).call(2, 3, "launch other").run(10, 12, "other", 2)
+    program.call(4, 5, "launch b").run(13, 20, "b", 4, "stream 9")
+    assert (
+        path_of(program.case)
+        == "0 launch a, 1 between calls, 2 launch other, 3 between calls, 4 launch b, 5 idle, 13 b"
+    )
+    # Without records, that which ended last.
+    program.call(3, 4, "let wait", "let a queue wait")
+    assert path_of(program.case) == "0 launch a, 1 a, 10 other, 12 idle, 13 b"
+    # Whether other ends later does not matter: it was launched after the event.
+    program.queue_waits.append(QueueWait(3, (GPU, "stream 9"), (GPU, "stream 7"), 1))
+    assert path_of(program.case) == "0 launch a, 1 a, 10 idle, 13 b"
 
 
-def test_an_operation_that_began_before_any_call_was_launched_by_none() -> None:
-    assert segments_of(operation("a", 0, 2), call("launch b", 1, 1)) == [("a", 0, 2)]
+def test_a_wait_that_is_known_is_not_taken_for_another_s() -> None:
+    program = Program().call(0, 1, "launch a").run(1, 5, "a", 0).call(1, 2, "launch more").run(5, 8, "more", 1)
+    program.call(2, 3, "launch long").run(3, 9, "long", 2, "stream 9")
+    program.call(3, 10, "synchronize", "wait for a queue").call(10, 11, "launch b").run(11, 12, "b", 10)
+    for known, last in {
+        KnownWait(GPU): "9 synchronize",
+        KnownWait(GPU, "stream 7"): "8 synchronize",
+        KnownWait(GPU, "stream 7", recorded=0): "5 synchronize",
+    }.items():
+        program.known["synchronize"] = known
+        assert f", {last}, 10 launch b, 11 b" in path_of(program.case)
 
 
-def test_a_call_that_was_under_way_is_not_taken_for_the_launch_of_what_ran_on_after_it() -> None:
-    spans = (call("launch a", 0, 1), operation("a", 1, 3), call("launch b", 2, 5), operation("last", 4, 9))
-    assert [name for name, *_ in segments_of(*spans)] == ["launch a", "a", "idle", "last"]
+def test_h100_s_path_is_what_walking_event_by_event_gave() -> None:
+    causes = path_summary(case_of_trace("h100_qwen")).causes
+    assert causes is not None
+    assert causes.compute_seconds + causes.copy_seconds == pytest.approx(0.015988184)
+    assert (causes.host_seconds, causes.waiting_seconds) == (0.003233247, 1.1738e-05)
+    assert (causes.launch_delay_seconds, causes.queue_delay_seconds) == (3.737e-06, 0.000830267)
+
+
+def test_the_difference_to_hta_s_path_is_explained_to_the_microsecond() -> None:
+    # HTA 0.5.0 finds a path of 2,401 µs: 2,337 µs of the host, 28 of launching, 36 of a kernel and 2 of a copy.
+    summary = path_summary(case_of_trace("event_sync"))
+    segments = critical_path(case_of_trace("event_sync"))
+    between = sum(end - start for start, end, span in segments if span and span.name == "between calls")
+    # It gives no weight to the host's time between operators, nor to the 16 µs from the end of the last copy to that of
+    # the call that waits for it, and it goes on to the host's last call, the 4 µs of cudaEventElapsedTime.
+    assert summary.seconds * 1e6 - between / 1000 - 16 + 4 == pytest.approx(2401)

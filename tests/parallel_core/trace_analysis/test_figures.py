@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     SECOND,
+    Program,
     overlap_timeline,
     queue_of,
     sorted_by_start,
@@ -56,13 +57,6 @@ def test_shares_are_of_communication_and_of_the_shorter_part() -> None:
     assert (found.working_seconds, found.idle_share) == (10, 0)
 
 
-def test_copies_and_exchanges_at_once_count_once() -> None:
-    found = made_of(
-        *queue_of([(0, 4)], "copy"), *queue_of([(2, 6)], "exchange", SECOND), *queue_of([(0, 1)], device="c")
-    )
-    assert (found.communication_seconds, found.hidden_seconds) == (6, 1)
-
-
 def test_without_communication_or_operations_there_is_no_share() -> None:
     found = timeline_figures(overlap_timeline())[0]
     assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
@@ -86,6 +80,12 @@ def test_a_launch_that_has_no_span_of_its_own_begins_the_case_too() -> None:
 
 
 def test_the_host_is_not_busy_while_it_waits() -> None:
+    program = Program().call(0, 9, "aten::item", "operator").call(2, 7, "synchronize", "wait for a device")
+    case = program.run(1, 6, "add", 0).case_by_time
+    (nested,) = (
+        row for row in figures_of(replace(case, host_calls=program.host_calls)).queues if row.queue == "Python"
+    )
+    assert (nested.busy_seconds, nested.waiting_seconds) == (4e-9, 5e-9)
     *_, host = together(products=10, product=1e-3, copy=1e-3).queues
     assert host.device == HOST_DEVICE
     assert host.busy_seconds == pytest.approx(20 * 20e-6)
@@ -113,19 +113,10 @@ def test_control_returns_early_where_the_engine_queues_and_late_where_it_does_no
 def test_waits_before_the_last_one_keep_control_from_returning() -> None:
     launches = queue_of([(0, 1), (4, 5)], "host", HOST_DEVICE, "Python")
     waits = [Span("wait", "host", HOST_DEVICE, "Python", ns(start), ns(end)) for start, end in ((1, 4), (5, 8))]
-    found = made_of(*launches, *waits, Span("waitall", "host", HOST_DEVICE, "Python", ns(8), ns(10)))
+    last = Span("waitall", "host", HOST_DEVICE, "Python", ns(8), ns(10))
+    # A second row of waits does not count as launching.
+    found = made_of(*launches, *waits, last, last._replace(name="WaitForVar", queue="waits"))
     assert (found.control_returned_seconds, found.dispatch_fraction) == (8, 0.8)
-
-
-def test_a_second_row_of_waits_does_not_count_as_launching() -> None:
-    launch = Span("launch matmul", "host", HOST_DEVICE, "Python", 0, ns(1))
-    wait = Span("wait", "host", HOST_DEVICE, "Python", ns(1), ns(5))
-    assert made_of(launch, wait, wait._replace(name="WaitForVar", queue="waits")).control_returned_seconds == 1
-
-
-def test_workers_of_one_device_are_two_queues_and_one_device() -> None:
-    found = made_of(*queue_of([(0, 4)]), *queue_of([(0, 4)], queue="compute 2"))
-    assert (found.queues_at_once, found.devices_at_once) == (2, 1)
 
 
 def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
@@ -172,7 +163,14 @@ def test_busy_time_and_gaps_make_up_a_queue(steps: list[tuple[int, int]]) -> Non
 
 def test_collectives_count_alone_and_device_by_device() -> None:
     # A copy is no collective, and computation elsewhere hides nothing.
-    spans = (*queue_of([(0, 4)], "exchange"), *queue_of([(4, 6)], "copy"), *queue_of([(0, 9)], device=SECOND))
+    spans = (
+        *queue_of([(0, 4)], "exchange"),
+        *queue_of([(3, 6)], "copy", queue="copy"),
+        *queue_of([(0, 9)], device=SECOND),
+    )
     found = made_of(*spans, *queue_of([(1, 2)], queue="compute 2"))
     assert (found.collective_seconds, found.hidden_collective_seconds, found.hidden_collective_share) == (4, 1, 0.25)
+    # At once they count once.
     assert (found.communication_seconds, found.hidden_share) == (6, 1)
+    # Three queues of the first device work for 4, 3 and 1 seconds.
+    assert (found.queues_at_once, found.devices_at_once) == ((4 + 3 + 1 + 9) / 9, (6 + 9) / 9)

@@ -1,4 +1,4 @@
-"""Figures by step: against counting on a real trace, and which steps are unlike the others."""
+"""Figures by step: of a real trace, which steps are unlike the others, and what a step consists of."""
 
 from dataclasses import replace
 from statistics import median
@@ -7,12 +7,12 @@ import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
+from parallel_core.trace_analysis.case_spans import CaseSpans
+from parallel_core.trace_analysis.device_figures.parts import PARTS, Parts, account_of, over_steps, share_of
 from parallel_core.trace_analysis.device_figures.steps import annotations, only_step, steps
 from tests.backends.profiling.events import ns
-from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
-from tests.parallel_core.trace_analysis.traces import counting as traces
-from tests.parallel_core.trace_analysis.traces.counting import case_of_trace, covered
+from tests.parallel_core.trace_analysis.synthetic import SECOND, made_case, queue_of
+from tests.parallel_core.trace_analysis.traces import case_of_trace
 
 
 def annotated(*marked: tuple[str, float, float], spans: tuple[Span, ...] = ()) -> CaseSpans:
@@ -24,36 +24,22 @@ def launched(start: float, end: float, at: float) -> Span:
     return queue_of([(start, end)])[0]._replace(launched=ns(at))
 
 
-def test_the_steps_of_a_real_trace_are_as_counting_says() -> None:
-    launched_at = traces.launches("ddp")
-    marks = [one for one in traces.events("ddp") if one.name.startswith("ProfilerStep#")]
+def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
     found = steps(case_of_trace("ddp"))
     assert found is not None
-    assert [one.name for one in found.steps] == [f"ProfilerStep#{number}" for number in (4, 5, 6)]
-    for one, mark in zip(found.steps, marks, strict=True):
-        own = [
-            operation
-            for operation in traces.operations("ddp")
-            if mark.start <= launched_at[operation.correlation] < mark.end
-        ]
-        collectives = [operation for operation in own if operation.is_collective]
-        computing = [operation for operation in own if operation.category == "kernel" and not operation.is_collective]
-        assert one.seconds == (mark.end - mark.start) / 1e9
-        assert one.operations == len(own)
-        assert one.device_seconds == (max(each.end for each in own) - own[0].start) / 1e9
-        assert one.busy_seconds == covered(own) / 1e9
-        assert one.compute_seconds == covered(computing) / 1e9
-        assert one.collective_seconds == covered(collectives) / 1e9
-        assert one.hidden_collective_seconds == covered(collectives, computing) / 1e9
-
-
-def test_medians_and_deviations_are_those_of_the_steps_and_the_slow_one_is_found() -> None:
-    found = steps(case_of_trace("ddp"))
-    assert found is not None
-    for one in found.typical:
-        values = [getattr(step, one.quantity) for step in found.steps]
-        assert one.median_seconds == median(values)
-        assert one.mad_seconds == pytest.approx(median(abs(value - median(values)) for value in values))
+    counted = (
+        ("ProfilerStep#4", 324, 0.222442191, 0.20618392, 0.018756924, 0.006934688, 0.011989021, 0.000442811),
+        ("ProfilerStep#5", 194, 0.219726905, 0.208348468, 0.018449604, 0.00626356, 0.012300029, 0.000207839),
+        ("ProfilerStep#6", 324, 0.224936243, 0.209042858, 0.02962917, 0.007534773, 0.022587443, 0.000760055),
+    )
+    names = ("seconds", "device_seconds", "busy_seconds", "compute_seconds", "collective_seconds")
+    for one, (name, operations, *seconds) in zip(found.steps, counted, strict=True):
+        assert (one.name, one.operations) == (name, operations)
+        assert [getattr(one, name) for name in (*names, "hidden_collective_seconds")] == seconds
+    for typical in found.typical:
+        values = [getattr(step, typical.quantity) for step in found.steps]
+        assert typical.median_seconds == median(values)
+        assert typical.mad_seconds == pytest.approx(median(abs(value - median(values)) for value in values))
     # NCCL waited for another rank in the last step.
     assert ("ProfilerStep#6", "collective_seconds") in [(one.step, one.quantity) for one in found.outliers]
     assert {one.step for one in found.outliers} == {"ProfilerStep#6"}
@@ -67,17 +53,9 @@ def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
         return [(one.step, one.ratio) for one in found.outliers if one.quantity == "seconds"]
 
     assert outliers(10, 10, 10, 20) == [("ProfilerStep#3", 2)]
-    assert outliers(10, 14, 6, 12, 8, 17) == []
+    assert outliers(8, 9, 10, 11, 12, 17) == []
     assert outliers(10, 10, 10, 10.1) == []
     assert outliers(10, 90) == []
-
-
-def test_an_operation_belongs_to_the_step_that_launched_it_whenever_it_ran() -> None:
-    marked = (("ProfilerStep#1", 0, 4), ("ProfilerStep#2", 4, 6))
-    spans = (launched(5, 7, at=1), launched(7, 8, at=4), *queue_of([(8, 9)]))
-    found = steps(annotated(*marked, spans=spans))
-    assert found is not None
-    assert [(one.operations, one.busy_seconds) for one in found.steps] == [(1, 2), (1, 1)]
 
 
 def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
@@ -86,6 +64,7 @@ def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
     assert found is not None
     assert [one.name for one in found.steps] == ["iteration 1", "iteration 2"]
     assert steps(annotated(("load", 0, 1))) is None
+    assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
     assert steps(annotated()) is None
 
 
@@ -102,7 +81,7 @@ SPANS = (
     Span("launch", "host", HOST_DEVICE, "Python", 5, 9),
     Span("late", "compute", *GPU, 120, 180, 60),
     Span("unlinked", "compute", *GPU, 150, 160),
-    Span("second", "compute", *GPU, 200, 240, 130),
+    Span("second", "compute", *GPU, 200, 240, 100),
 )
 
 
@@ -134,7 +113,50 @@ def test_a_step_that_is_not_there_is_refused(timeline: Timeline, problem: str) -
         only_step(timeline, 3)
 
 
-def test_what_pytorch_annotates_itself_is_no_step() -> None:
-    its_own = ("nccl:all_reduce", "Optimizer.step#SGD.step", "DistributedDataParallel.forward", "gloo:broadcast")
-    (case,) = cases_of(in_steps(*its_own, *its_own))
-    assert steps(case) is None
+STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
+
+
+def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
+    spans = [
+        *(span._replace(launched=ns(0)) for span in queue_of([(1, 3), (3, 5)])),
+        *(span._replace(launched=ns(1)) for span in queue_of([(5, 9)])),
+        *(span._replace(launched=ns(1)) for span in queue_of([(5, 7), (9, 10)], "exchange", SECOND)),
+    ]
+    marked = tuple(Window(f"ProfilerStep#{n}", ns(n), ns(n + 1)) for n in range(2))
+    found = steps(replace(made_case(*spans), annotations=marked))
+    assert found is not None
+    assert [one.seconds for one in found.steps] == [1, 1]
+    assert [one.parts.seconds for one in found.steps] == [5, 5]
+    first, second = (one.parts for one in found.steps)
+    assert [getattr(first, part) for part in PARTS] == [4, 0, 0, 1]
+    assert [getattr(second, part) for part in PARTS] == [4, 1, 0, 0]
+    assert (second.exchange_seconds, second.hidden_exchange_share) == (3, pytest.approx(2 / 3))
+
+
+def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() -> None:
+    marked = tuple(Window(f"ProfilerStep#{n}", ns(n), ns(n + 1)) for n in range(2))
+    case = replace(made_case(*queue_of([(0, 1), (2, 3), (5, 20)])), annotations=marked)
+    found = steps(case)
+    assert found is not None
+    assert found.account is None
+
+
+def test_intervals_hold_the_share_and_grow_with_what_others_took() -> None:
+    account, loaded = account_of([STEP] * 5), account_of([STEP] * 5, taken=0.3)
+    assert account.seconds == 1
+    for part in PARTS:
+        quiet, wide = account.shares[part], loaded.shares[part]
+        assert quiet.estimate == wide.estimate == getattr(STEP, part)
+        assert wide.low <= quiet.low <= quiet.estimate <= quiet.high <= wide.high
+    # All that others took may have been taken of one part.
+    assert loaded.shares["compute_seconds"].low <= 0.4 / 0.7
+    assert loaded.shares["compute_seconds"].high == 1
+    assert loaded.seconds_interval is not None
+    assert loaded.seconds_interval.low < 0.7
+
+
+def test_of_a_single_step_no_interval_is_known() -> None:
+    account = account_of([STEP])
+    assert account.seconds_interval is None
+    assert {(share.low, share.high) for share in account.shares.values()} == {(0, 1)}
+    assert over_steps(share_of("idle_seconds"), [STEP]).estimate == 0.2

@@ -1,4 +1,4 @@
-"""Traces of other years, clocks and accelerators than CUDA's of today: what ran is read, or told to be left out."""
+"""Traces of other people's programs, years, clocks and accelerators: what ran is read, or told to be left out."""
 
 import json
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backends.profiling import Timeline
+from backends.profiling import HOST_DEVICE, Timeline
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
@@ -45,6 +45,27 @@ def test_mtia_s_queues_hold_work_and_its_waits_are_told() -> None:
     assert Counter(span.kind for span in timeline.spans) == {"copy": 877, "compute": 97}
     assert sum(span.launched is not None for span in timeline.spans) == 730
     assert "339 of MTIA's events record or await an event, which is no work, left out." in timeline.notes
+
+
+def test_kernels_threads_and_gpus_have_names() -> None:
+    timeline = read_timeline(TRACES / "one_gpu" / "mi250_minitoy.json.gz")
+    assert {(span.device, span.queue) for span in timeline.spans} == {
+        ("gpu:2", "stream 0"),
+        (HOST_DEVICE, "thread 597913 (python3)"),
+        (HOST_DEVICE, "thread 598009 (pt_autograd_0)"),
+    }
+    assert "gpu:2 is AMD Radeon Graphics" in timeline.notes
+    assert timeline.unlinked == 0
+    named = {span.operator: span.name for span in timeline.spans if span.device != HOST_DEVICE}
+    assert len(set(named.values())) == len(named) == 13
+    assert "elementwise_kernel<128, 2, mse_backward_cuda_kernel>" in named.values()
+
+
+def test_operations_that_were_launched_before_the_recording_are_counted() -> None:
+    timeline = read_timeline(TRACES / "one_gpu" / "h100_launched_before.json.gz")
+    assert timeline.unlinked == 60
+    assert [span.launched for span in timeline.spans if span.device != HOST_DEVICE].count(None) == 60
+    assert any(note.startswith("60 of 120 operations on devices are linked to no launch") for note in timeline.notes)
 
 
 def event(category: str, name: str, start: int, **more: Any) -> dict[str, Any]:
