@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, sqrt
-from statistics import mean, median
+from statistics import median
 
 import numpy as np
 
@@ -182,11 +182,8 @@ def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
 def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
     """Return the size that is wanted, or the largest multiple of 8 below whose multiplication takes no longer."""
     tell("choosing a size", 0.0)
-    launch = partial(multiplied, trial, trial.normal(PROBED_SIZE, trial.devices[0]), PROBED)
-    # The mean and not the fastest: on a busy machine a budget must last for all. Larger multiplications use a device
-    # better than these, so they take rather less than is foreseen.
-    _, *timings = (measure(trial.backend, launch) for _ in range(1 + PROBES))
-    foreseen = mean(done for _, done in timings) / PROBED / PROBED_SIZE**3
+    # Larger multiplications use a device better than these, so they take rather less than is foreseen.
+    foreseen = seconds_of_one(trial, PROBED_SIZE) / PROBED_SIZE**3
     largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
     return wanted if wanted <= largest else max(8, largest // 8 * 8)
 

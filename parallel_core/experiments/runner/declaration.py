@@ -14,7 +14,7 @@ from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
-from parallel_core.experiments.runner.kept_sizes import SpoiltSizesError, keep_sizes, kept_sizes, place_of
+from parallel_core.experiments.runner.kept_sizes import keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import (
     BUDGET,
@@ -183,11 +183,9 @@ class Experiment:
         given |= {one.sweeps: max(given[one.name]) for one in self.parameters if one.sweeps and given[one.name]}
         is_chosen = bool(self.calibrated) and all(given[name] is None for name in self.calibrated)
         is_kept, place = is_chosen and work != "own", place_of(backend, given.get("budget"))
-        kept = None
+        kept = kept_sizes(self.name, place, self.calibrated) if is_kept and work == "kept" else None
+        given |= kept.values if kept else {}
         try:
-            if is_kept and work == "kept":
-                kept = kept_sizes(self.name, place, self.calibrated)
-            given |= kept.values if kept else {}
             shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
             timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
             trial = Trial(backend, shown, **timing)
@@ -195,8 +193,8 @@ class Experiment:
             chosen, is_quiet = choose(trial, wanted)
             self.program_on(backend)(trial, **given | chosen)
             trial.run()
-        except (SpoiltSizesError, RequestError, ComputationError, MemoryError) as error:
-            if kept is None and not isinstance(error, SpoiltSizesError):
+        except (RequestError, ComputationError, MemoryError) as error:
+            if kept is None:
                 raise
             # If the sizes were not the reason, this fails alike.
             again = self.run(backend, work="new", **options)

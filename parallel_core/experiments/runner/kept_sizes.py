@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 from backends import Backend
@@ -23,12 +22,6 @@ RULE = 2
 """The number of the rule that sizes are chosen by: sizes of another one are none here."""
 SAME_MACHINE = ("processor", "cores", "memory_bytes")
 """What of a machine's description decides whether it is the same one."""
-SHOWN = 60
-"""How many characters are shown of what is spoilt."""
-
-
-class SpoiltSizesError(ValueError):
-    """What is kept for an experiment was changed by others than `keep_sizes`, and cannot be taken."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +43,13 @@ def place_of(backend: Backend, budget: float | None) -> str:
 
 
 def kept_sizes(experiment: str, place: str, names: Sequence[str]) -> KeptSizes | None:
-    """Return the sizes of an experiment, if all the parameters that are named are kept for this machine.
-
-    Raises SpoiltSizesError for an entry that `keep_sizes` did not write.
-    """
-    places = _read().get(experiment, {})
-    if not isinstance(places, Mapping):
-        raise SpoiltSizesError(f"they are no object, but {_shortened(places)}")
-    entry = places.get(place)
-    if entry is None:
-        return None
-    match entry:
+    """Return the sizes of an experiment, if all the parameters that are named are kept for this machine."""
+    places = _read().get(experiment)
+    match places.get(place) if isinstance(places, dict) else None:
         case {"values": dict(kept), "chosen_on": str(chosen_on), "day": str(day)}:
-            values = {name: _size_of(kept[name]) for name in names if name in kept}
-            if None not in values.values():
-                return KeptSizes(values, chosen_on, day) if len(values) == len(names) else None
-    raise SpoiltSizesError(f"an entry reads {_shortened(entry)}")
+            values = {name: _size_of(kept.get(name)) for name in names}
+            return None if None in values.values() else KeptSizes(values, chosen_on, day)
+    return None
 
 
 def keep_sizes(experiment: str, place: str, values: Mapping[str, Any], chosen_on: str) -> None:
@@ -114,7 +98,3 @@ def _size_of(value: Any) -> int | tuple[int, ...] | None:
     if isinstance(value, list):
         return tuple(value) if value and all(_size_of(one) == one for one in value) else None
     return value if type(value) is int and value > 0 else None
-
-
-def _shortened(value: Any) -> str:
-    return shorten(json.dumps(value), SHOWN)
