@@ -93,6 +93,21 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
         backend.waitall()
 
 
+def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
+    on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.backends.torch.cuda.made_up_cuda import MadeUpEvent
+
+    def fail(_: MadeUpEvent) -> None:
+        raise RuntimeError("CUDA error: made up")
+
+    backend, _ = on_made_up_gpus("gpu:1")
+    backend.launch(backend.ops.add, backend.asarray(VECTOR, backend.devices[0]), 1.0)
+    monkeypatch.setattr(MadeUpEvent, "synchronize", fail)
+    with pytest.raises(ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"):
+        backend.waitall()
+
+
 @EVERYWHERE
 def test_workers_that_cannot_begin_say_so(on_made_up_gpus: Load, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.backends.torch.cuda.made_up_cuda import Cuda
