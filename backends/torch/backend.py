@@ -1,6 +1,6 @@
 """PyTorch behind the `Backend` protocol: what is done before a backend is made, and what all have in common.
 
-There is one class for each way of scheduling, which the engine and the devices choose (`class_path`):
+There is one final class for each way of scheduling, which the engine and the devices choose (`class_path`):
 
 - `eager.py`: the calling thread computes, on CPUs and on GPUs. This is the synchronous engine.
 - `worker_threads.py`: worker threads queue the work of CPUs.

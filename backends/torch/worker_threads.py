@@ -17,31 +17,25 @@ from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import Failure, Future, completed_future, device_of, resolve
-from backends.torch.streams.worker import PooledStream, WorkerStream, first_failure, submit_collective
+from backends.torch.streams.worker import PooledStream, WorkerStream, first_error, submit_collective
 from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shard, tensor
 
-SCHEDULER = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
 
-
+@final
 class WorkerThreadsTorch(TorchBackend):
     """PyTorch on CPU devices `cpu:1` … `cpu:N`, each with threads of its own."""
 
-    _compute: PerDevice[WorkerStream]
-    _copies_to: Mapping[Device, Any]
-    """Has `submit` and `submit_consuming` for each device: the queue of copies to it."""
-
-    def __init__(self, setup: Setup, scheduler: str = SCHEDULER) -> None:
+    def __init__(self, setup: Setup) -> None:
+        scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
         super().__init__(setup, scheduler, setup.workers_per_device * setup.threads_per_device)
-        self._make_queues(dict(zip(self.devices, self.cores, strict=False)))
-
-    def _make_queues(self, shares: dict[Device, set[int]]) -> None:
+        shares = dict(zip(self.devices, self.cores, strict=True))
         workers = self.workers_per_device
         queue = partial(PooledStream, workers=workers) if workers > 1 else WorkerStream
         self._compute = PerDevice({d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices})
         self._copy = PerDevice({d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices})
         self.streams = (*self._compute.values(), *self._copy.values())
         # On the destination's thread for copies the source's threads, and so its cores, go on computing.
-        self._copies_to = self._copy
+        self._copies_to: Mapping[Device, WorkerStream | _SourceQueue] = self._copy
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
             self._copies_to = PerDevice({device: _SourceQueue(device, self._compute) for device in self.devices})
 
@@ -59,8 +53,9 @@ class WorkerThreadsTorch(TorchBackend):
         return x
 
     def waitall(self) -> None:
-        if failure := first_failure(self.streams):
-            self._fail(failure)
+        if failed := first_error(self.streams):
+            error, device = failed
+            self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         if out is None:
@@ -68,7 +63,10 @@ class WorkerThreadsTorch(TorchBackend):
         return self._copies_to[device].submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        devices = self._devices_of(xs)
+        self._check_values(xs, Future)
+        devices = [device_of(x) for x in xs]
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         # On the threads for copies, so that values that are ready are summed while others are still computed.
         return submit_collective([self._copy[device] for device in devices], sum_own_shard, tuple(xs))
 
@@ -83,14 +81,6 @@ class WorkerThreadsTorch(TorchBackend):
             return detached_copy(value)
         except Exception as error:
             self._fail(error, f"on {device_of(x)}")
-
-    def _devices_of(self, xs: Sequence[Array]) -> list[Device]:
-        """Return the devices of values that are to be summed; raises BackendError unless each is another one."""
-        self._check_values(xs, Future)
-        devices = [device_of(x) for x in xs]
-        if len(set(devices)) != max(1, len(devices)):
-            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
-        return devices
 
 
 @final

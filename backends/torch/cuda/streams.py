@@ -28,7 +28,7 @@ from typing import Any, final
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future
-from backends.torch.streams.sharing import gives_new_memory, storages
+from backends.torch.streams.sharing import gives_new_memory
 from backends.torch.streams.worker import WorkerStream
 
 FORGET_FROM = 1000
@@ -48,9 +48,9 @@ class MemoryReaders:
 
     def add(self, values: Any, queue: "CudaQueue", event: Any) -> None:
         """Count a task that read values, and that is computed when an event of its queue has come."""
-        read = storages(values, set())
+        storages = _storages(values)
         with self._lock:
-            for storage in read:
+            for storage in storages:
                 self._ends.setdefault(storage, {})[queue] = event
             if len(self._ends) > self._crowded:
                 self._forget()
@@ -61,7 +61,7 @@ class MemoryReaders:
         @wraps(fn)
         def after_readers(consumed: Any, *args: Any) -> Any:
             with self._lock:
-                ends = [end for storage in storages(consumed, set()) for end in self._ends.get(storage, {}).items()]
+                ends = [end for storage in _storages(consumed) for end in self._ends.get(storage, {}).items()]
             for queue, event in ends:
                 _wait_for(event, queue)
             return fn(consumed, *args)
@@ -116,6 +116,10 @@ class CudaQueue:
         self._readers.add(self._reading, self, event)
         self._reading = ()
         return event
+
+
+def _storages(values: Any) -> set[int]:
+    return {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if hasattr(leaf, "untyped_storage")}
 
 
 def _wait_for(event: Any, owner: CudaQueue) -> None:

@@ -1,90 +1,114 @@
 """PyTorch's asynchronous engine on GPUs, and on CPU devices beside them: worker threads issue to CUDA streams.
 
-Here is what differs from `../worker_threads.py`, which has the other verbs. PyTorch enqueues on a GPU by itself, but on
-one stream at a time, and only for the thread that issues. So each logical device on a GPU, be it all of the GPU or one
-of several, gets workers that issue to CUDA streams of their own: one for computation, one for what arrives and one for
-what leaves.
+Compare `../worker_threads.py`. PyTorch enqueues on a GPU by itself, but on one stream at a time, and only for the
+thread that issues. So each logical device on a GPU, be it all of the GPU or one of several, gets workers that issue to
+CUDA streams of their own: one for computation, one for what arrives and one for what leaves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import final
+from typing import Any, final
 
-from backends.arrays import tree_map
+from backends.arrays import tree_leaves, tree_map
 from backends.devices import HOST, Device, same_memory
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from backends.torch.backend import PerDevice
+from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.graphs import CudaGraphs
 from backends.torch.cuda.streams import CudaStream, MemoryReaders
-from backends.torch.streams.future import device_of, futures_in
-from backends.torch.streams.worker import WorkerStream
-from backends.torch.tensors import add_into, tensor
+from backends.torch.streams.future import Failure, Future, device_of, futures_in, resolve
+from backends.torch.streams.worker import WorkerStream, first_error
+from backends.torch.tensors import add_into, clone, detached_copy, overwrite, tensor
 from backends.torch.variants import GRAPH_REPLAY
-from backends.torch.worker_threads import WorkerThreadsTorch
-
-SCHEDULER = "worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU"
 
 
 @final
-class CudaThreadsTorch(WorkerThreadsTorch):
+class CudaThreadsTorch(TorchBackend):
     """PyTorch on GPUs, whole or as several logical devices each, and on CPU devices beside them."""
 
     def __init__(self, setup: Setup) -> None:
-        cpus = any(device.kind == "cpu" for device in setup.devices)
-        also = " and to compute on CPUs, where eager PyTorch has no queue" if cpus else ""
-        super().__init__(setup, f"{SCHEDULER}{also}")
+        gpus = sorted({device.index for device in setup.devices if device.kind == "gpu"})
+        on_cpus = [device for device in setup.devices if device.kind == "cpu"]
+        also = " and to compute on CPUs, where eager PyTorch has no queue" if on_cpus else ""
+        scheduler = f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
+        super().__init__(setup, scheduler, setup.threads_per_device)
         self.ops = CudaGraphs(self._torch).changing(self.ops, steps=GRAPH_REPLAY.name in self.variants)
+        self._readers = readers = MemoryReaders()
+        shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 
-    def _make_queues(self, shares: dict[Device, set[int]]) -> None:
-        on_gpus = [device for device in self.devices if device.kind == "gpu"]
-        gpus = sorted({device.index for device in on_gpus})
-        names = {device: str(device) for device in self.devices if device.kind == "cpu"} | {HOST: "host"}
-        shares = shares | {HOST: set(core_numbers())}
-        torch, self._readers = self._torch, MemoryReaders()
-
-        def host_queues(purpose: str) -> dict[Device, WorkerStream]:
+        def on_host(purpose: str) -> dict[Device, WorkerStream]:
+            names = {device: str(device) for device in on_cpus} | {HOST: "host"}
             return {d: WorkerStream(d, f"{n} {purpose}", shares[d], self._limit_threads) for d, n in names.items()}
 
-        def gpu_queues(purpose: str) -> dict[Device, CudaStream]:
+        def on_gpus(purpose: str) -> dict[Device, CudaStream]:
             others = {gpu: [other for other in gpus if other != gpu] for gpu in gpus}
-            return {d: CudaStream(torch.cuda, d, f"{d} {purpose}", self._readers, others[d.index]) for d in on_gpus}
+            devices = [device for device in self.devices if device.kind == "gpu"]
+            cuda = self._torch.cuda
+            return {d: CudaStream(cuda, d, f"{d} {purpose}", readers, others[d.index]) for d in devices}
 
-        computing, host_copies = gpu_queues("compute issue"), host_queues("copy")
+        computing, host_copies = on_gpus("compute issue"), on_host("copy")
+        arriving, leaving = computing, computing
         by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
-        arriving, leaving = (computing, computing) if by_source else (gpu_queues("copy in"), gpu_queues("copy out"))
-        self._compute = PerDevice({**computing, **host_queues("compute")})
+        if not by_source:
+            arriving, leaving = on_gpus("copy in"), on_gpus("copy out")
+        self._compute: PerDevice[WorkerStream] = PerDevice({**computing, **on_host("compute")})
         self._copies_to = PerDevice(
             {
-                device: CudaCopies(torch, device, host_copies.get(device), arriving, leaving, self._readers, by_source)
+                device: CudaCopies(self._torch, device, host_copies.get(device), arriving, leaving, readers, by_source)
                 for device in (*self.devices, HOST)
             }
         )
-        self._loads = CudaLoads(torch, on_gpus, self._readers)
+        self._loads = CudaLoads(self._torch, list(computing), readers)
         copying = (*host_copies.values(), *arriving.values(), *leaving.values())
         self.streams = tuple(dict.fromkeys((*self._compute.values(), *copying)))
 
+    def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
+        return self._compute[device_of(*args)].submit(fn, *args)
+
+    def wait(self, x: Array) -> Array:
+        for leaf in tree_leaves(x):
+            try:
+                resolve(leaf)
+            except Failure as failure:
+                self._fail(failure)
+        return x
+
+    def waitall(self) -> None:
+        try:
+            failed = first_error(self.streams)
+        except Failure as failure:
+            self._fail(failure)
+        if failed:
+            error, device = failed
+            self._fail(error, f"on {device}")
+
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        self._check_device(device_of(x))
+        copies = self._copies_to[device]
+        self._check_devices([device_of(x)])
         # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`' own.
+        if out is None:
+            return copies.submit(clone, x)
         if any(future.device != device for future in futures_in(out)):
             raise BackendError(f"out= is on {device_of(out)}, and the copy is to go to {device}: choose one of them")
-        return super().copy_to(x, device, out)
+        return copies.submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        home, *_ = devices = self._devices_of(xs)
-        for device in devices:
-            self._check_device(device)
+        self._check_values(xs, Future)
+        devices = [device_of(x) for x in xs]
+        self._check_devices(devices)
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         first, *others = xs
+        home = devices[0]
         terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]
         total = self._compute[home].submit_consuming(self._readers.before(add_into), first, *terms)
         return (total, *(self.copy_to(total, device_of(x), out=x) for x in others))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        self._check_device(device)
+        self._check_devices([device])
         self._check_host_arrays(x)
         tensors = tree_map(partial(tensor, self._torch), x)
         try:
@@ -92,5 +116,13 @@ class CudaThreadsTorch(WorkerThreadsTorch):
         except Exception as error:
             self._fail(error, f"on {device}")
 
-    def _check_device(self, device: Device) -> None:
-        self._compute[device]
+    def to_numpy(self, x: Array) -> Any:
+        value = resolve(self.wait(x))
+        try:
+            return detached_copy(value)
+        except Exception as error:
+            self._fail(error, f"on {device_of(x)}")
+
+    def _check_devices(self, devices: Sequence[Device]) -> None:
+        for device in devices:
+            self._compute[device]

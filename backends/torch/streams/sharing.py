@@ -32,18 +32,7 @@ def gives_new_memory(fn: Function) -> Function:
 
 def share_memory(value: Any, others: Any) -> bool:
     """Return whether a value may share memory with others: whether they have a storage in common."""
-    return not storages(value, set()).isdisjoint(storages(others, set()))
-
-
-def storages(value: Any, found: set[int]) -> set[int]:
-    """Add to a set, and return it, the addresses of the memory that a value's arrays lie in, as it was allocated."""
-    storage = getattr(value, "untyped_storage", None)
-    if storage is not None:
-        found.add(storage().data_ptr())
-    elif isinstance(value, tuple | list):
-        for item in value:
-            storages(item, found)
-    return found
+    return not _storages(value, set()).isdisjoint(_storages(others, set()))
 
 
 def link(future: Future, value: Any, sources: Iterable[Future]) -> None:
@@ -110,6 +99,16 @@ def overlap(some: Sequence[Extent], others: Sequence[Extent]) -> bool:
 
 def _extents(value: Any) -> list[Extent]:
     return [extent(x) for x in tree_leaves(value) if hasattr(x, "data_ptr")]
+
+
+def _storages(value: Any, found: set[int]) -> set[int]:
+    storage = getattr(value, "untyped_storage", None)
+    if storage is not None:
+        found.add(storage().data_ptr())
+    elif isinstance(value, tuple | list):
+        for item in value:
+            _storages(item, found)
+    return found
 
 
 def _reads(

@@ -176,14 +176,11 @@ def _wait_for(end: Done) -> None:
         pass
 
 
-def first_failure(streams: Sequence[WorkerStream]) -> Failure | None:
-    """Block until all that was submitted to the streams is done; return the first failure there."""
-    try:
-        for wait_until_done in [stream.barrier() for stream in streams]:
-            wait_until_done()
-    except Failure as failure:
-        return failure
-    return next((stream.failure for stream in streams if stream.failure), None)
+def first_error(streams: Sequence[WorkerStream]) -> tuple[BaseException, Device] | None:
+    """Block until all that was submitted to the streams is done; return the first error there, and its device."""
+    for wait_until_done in [stream.barrier() for stream in streams]:
+        wait_until_done()
+    return next(((stream.failure.error, stream.failure.device) for stream in streams if stream.failure), None)
 
 
 def submit_collective(
