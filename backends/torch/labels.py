@@ -33,9 +33,8 @@ def is_recorded_here() -> bool:
 
 def keep_bounds(on_gpu: Any, on_host: Any) -> None:
     """Keep with a tensor on a GPU the least and the greatest number of the integers that it is a copy of."""
-    if on_host.numel() and not on_host.dtype.is_floating_point:
-        low, high = on_host.aminmax()
-        setattr(on_gpu, KEPT, (on_gpu._version, int(low), int(high)))
+    if on_host.numel() and not (on_host.is_floating_point() or on_host.is_complex()):
+        setattr(on_gpu, KEPT, (on_gpu._version, *_bounds(on_host)))
 
 
 def check_labels(labels: Any, classes: int) -> None:
@@ -45,9 +44,15 @@ def check_labels(labels: Any, classes: int) -> None:
     version, low, high = getattr(labels, KEPT, (None, 0, 0))
     # What has been written to since is no longer what was loaded.
     if version != labels._version:
-        low, high = (int(bound) for bound in labels.aminmax())
+        low, high = _bounds(labels)
     if not 0 <= low <= high < classes:
         raise IndexError(f"labels are from 0 to {classes - 1}, and there is {high if high >= classes else low}")
+
+
+def _bounds(x: Any) -> tuple[int, int]:
+    # PyTorch compares no integers of uint16, uint32 and uint64.
+    low, high = (x if x.dtype.is_signed or x.element_size() == 1 else x.long()).aminmax()
+    return int(low), int(high)
 
 
 def loss_of_labels(labels: Any, classes: int, dtype: Any) -> tuple[Any, Any]:

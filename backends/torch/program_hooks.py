@@ -6,6 +6,7 @@ an argument. A step ends with the program's own `torch.profiler.profile.step`, o
 
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
@@ -122,29 +123,32 @@ def _mark_profilers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
 
     torch.profiler.profile.step = step
 
-    def when_starting(start: Any) -> Any:
-        @wraps(start)
-        def started(self: Any, *args: Any, **named: Any) -> Any:
-            if not profiler.starting:
-                recorder.give_way()
-                profiler.programs_own.add(id(self))
-            return start(self, *args, **named)
+    def before_start(own: Any) -> None:
+        if not profiler.starting:
+            recorder.give_way()
+            profiler.programs_own.add(id(own))
 
-        return started
-
-    def when_stopping(stop: Any) -> Any:
-        @wraps(stop)
-        def stopped(self: Any, *args: Any, **named: Any) -> Any:
-            try:
-                return stop(self, *args, **named)
-            finally:
-                profiler.programs_own.discard(id(self))
-
-        return stopped
+    def after_stop(own: Any) -> None:
+        profiler.programs_own.discard(id(own))
 
     for kind, start, stop in (
         (torch.profiler.profile, "prepare_trace", "stop_trace"),
         (torch.autograd.profiler.profile, "__enter__", "__exit__"),
     ):
-        setattr(kind, start, when_starting(getattr(kind, start)))
-        setattr(kind, stop, when_stopping(getattr(kind, stop)))
+        _surround(kind, start, before=before_start)
+        _surround(kind, stop, after=after_stop)
+
+
+def _surround(kind: Any, name: str, before: Callable[[Any], object] = id, after: Callable[[Any], object] = id) -> None:
+    """Let a method of a class be preceded and followed by a call each, with the object."""
+    method = getattr(kind, name)
+
+    @wraps(method)
+    def surrounded(self: Any, *args: Any, **named: Any) -> Any:
+        before(self)
+        try:
+            return method(self, *args, **named)
+        finally:
+            after(self)
+
+    setattr(kind, name, surrounded)

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from backends.arrays import tree_leaves, tree_map
 from backends.protocol import Ops
-from backends.torch.labels import recording_here
+from backends.torch.labels import is_recorded_here, recording_here
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
@@ -59,6 +59,9 @@ class CudaGraphs:
         """Return `fn(*args)`, issued to the current stream of the GPU that all arrays are on; on CPUs, just called."""
         tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
+            return fn(*args)
+        # A graph knows no derivatives, and none can be recorded while another one is.
+        if is_recorded_here() or any(x.requires_grad for x in tensors):
             return fn(*args)
         # A graph's memory is safe only if the order of one stream keeps its replays apart.
         stream = self._torch.cuda.current_stream(tensors[0].device)

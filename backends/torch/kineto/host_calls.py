@@ -15,16 +15,15 @@ from backends.profiling.timeline import HOST_DEVICE, ROLES, HostCalls, HostRole,
 from backends.torch.kineto.device_spans import MARKS, OPERATORS, STEP
 
 SYNCHRONISATIONS = "cuda_sync"
-WAIT = re.compile(r"\w*?(Stream|Queue|Event|)(?:Host)?Synchronize\w*|ur(Queue)Finish|ur(Event)Wait")
-WAITS_FOR: dict[str, HostRole] = {
-    "Stream": "wait for a queue",
-    "Queue": "wait for a queue",
-    "Event": "wait for an event",
+ROLE_OF: dict[str, HostRole] = {
+    r"\w*(?:Stream|Queue)(?:Host)?Synchronize\w*|urQueueFinish": "wait for a queue",
+    r"\w*Event(?:Host)?Synchronize\w*|urEventWait": "wait for an event",
+    # To free memory is documented to wait for the whole device.
+    r"\w*Synchronize\w*|(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?": "wait for a device",
+    r"(?:cuda|hip|cu|musa|mu)StreamWaitEvent\w*": "let a queue wait",
+    r"(?:cuda|hip|cu|musa|mu)Mem(?:cpy|set)\w*": "copy",
 }
-FREE = re.compile(r"(?:cuda|hip|musa)Free|cuMemFree(?:_v2)?")
-"""Documented to wait for the whole device."""
-COPY = re.compile(r"(?:cuda|hip|cu|musa|mu)Mem(?:cpy|set)\w*")
-LET_WAIT = re.compile(r"(?:cuda|hip|cu|musa|mu)StreamWaitEvent\w*")
+"""By the call's name; the first that matches counts."""
 RECORD = re.compile(r"(?:cuda|hip|cu|musa|mu)EventRecord\w*")
 READS_ITEM = frozenset({"aten::_local_scalar_dense", "aten::item"})
 """Operators that wait for a value: in a trace without the runtime's calls, they are the waits."""
@@ -75,13 +74,7 @@ def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
 
 
 def _role(name: str) -> HostRole:
-    if found := WAIT.fullmatch(name):
-        return WAITS_FOR.get(found[1] or found[2] or found[3] or "", "wait for a device")
-    if FREE.fullmatch(name):
-        return "wait for a device"
-    if LET_WAIT.fullmatch(name):
-        return "let a queue wait"
-    return "copy" if COPY.fullmatch(name) else "call"
+    return next((role for pattern, role in ROLE_OF.items() if re.fullmatch(pattern, name)), "call")
 
 
 def _synchronised(

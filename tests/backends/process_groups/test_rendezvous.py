@@ -45,12 +45,6 @@ def test_torchrun_s_and_mpirun_s_variables(environment: dict[str, str]) -> None:
     assert rendezvous(environment) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
 
 
-@pytest.mark.parametrize("missing", [name for name in MPIRUN if not name.endswith("COMM_WORLD_RANK")])
-def test_half_a_job_of_mpirun_s_is_refused(missing: str) -> None:
-    with pytest.raises(BackendError):
-        rendezvous({name: value for name, value in MPIRUN.items() if name != missing})
-
-
 @pytest.mark.parametrize("others", [{}, MPIRUN])
 def test_ps_lite_s_variables_alone_leave_the_rank_to_its_scheduler(others: dict[str, str]) -> None:
     assert rendezvous(PS_LITE | others) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
@@ -90,17 +84,16 @@ def test_mxnet_s_other_roles_have_no_rank(role: str) -> None:
         rendezvous(TORCHRUN | PS_LITE | {"DMLC_ROLE": role})
 
 
-@pytest.mark.parametrize("missing", ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
-def test_half_a_job_of_torchrun_s_is_refused(missing: str) -> None:
-    with pytest.raises(BackendError, match=missing):
-        rendezvous({name: value for name, value in TORCHRUN.items() if name != missing})
+NEEDED = [
+    *((TORCHRUN, name, name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
+    *((MPIRUN, name, "is not set") for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"),
+    *((PS_LITE | {"DMLC_ROLE": role}, name, name) for role in ("worker", "server", "scheduler") for name in PS_LITE),
+]
 
 
-@pytest.mark.parametrize("role", ["worker", "server", "scheduler"])
-@pytest.mark.parametrize("missing", PS_LITE)
-def test_half_a_job_of_mxnet_s_is_refused(missing: str, role: str) -> None:
-    environment = PS_LITE | {"DMLC_ROLE": role}
-    with pytest.raises(BackendError, match=missing):
+@pytest.mark.parametrize(("environment", "missing", "named"), NEEDED)
+def test_half_a_job_is_refused(environment: dict[str, str], missing: str, named: str) -> None:
+    with pytest.raises(BackendError, match=named):
         rendezvous({name: value for name, value in environment.items() if name != missing})
 
 

@@ -14,7 +14,6 @@ from backends.torch.streams.future import Failure
 from backends.torch.streams.worker import WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
-WORKERS = pytest.mark.parametrize("workers", [1, 2])
 
 
 @pytest.fixture
@@ -43,13 +42,11 @@ FINDS: dict[str, Callable[[Backend, Array], object]] = {
     "wait": lambda backend, x: backend.wait(x),
     "waitall": lambda backend, _: backend.waitall(),
     "to_numpy": lambda backend, x: backend.to_numpy(x),
-    "a dependent": lambda backend, x: backend.wait(backend.launch(backend.ops.add, (x, 1.0)[0], 1.0)),
-    "an allreduce": lambda backend, x: backend.to_numpy(backend.allreduce([ones(backend, 1), x])[0]),
 }
 
 
-@WORKERS
-@pytest.mark.parametrize("find", ["wait", "waitall", "to_numpy"])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("find", FINDS)
 def test_a_failure_names_the_device_that_failed(
     loaded: Callable[[int], Backend], engine: str, find: str, workers: int
 ) -> None:

@@ -34,11 +34,17 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
     assert overlapping(found) == []
 
 
-def test_threads_of_a_program_without_marks_are_called_threads() -> None:
-    def ran(name: str, thread: int) -> Slice:
-        return Slice(name, "cpu_op", 1, thread, thread, thread + 1)
+def on_gpu(name: str, start: int, number: int, gpu: int = 0, stream: int = 7, category: str = "kernel") -> Slice:
+    args = json.dumps({"device": gpu, "stream": stream, "correlation": number}).encode()
+    return Slice(name, category, gpu, stream, start, start + 1, args)
 
-    found = timeline_of(Trace((ran("aten::mm", 1), ran("aten::copy_", 2), ran("aten::to", 3))))
+
+def ran(name: str, thread: int, start: int = 0) -> Slice:
+    return Slice(name, "cpu_op", 99, thread, start, start + 1)
+
+
+def test_threads_of_a_program_without_marks_are_called_threads() -> None:
+    found = timeline_of(Trace((ran("aten::mm", 1, 1), ran("aten::copy_", 2, 2), ran("aten::to", 3, 3))))
     assert [(span.device, span.queue, span.kind) for span in found.spans] == [
         ("cpu", "thread", "compute"),
         ("cpu", "thread 2", "copy"),
@@ -47,10 +53,6 @@ def test_threads_of_a_program_without_marks_are_called_threads() -> None:
 
 
 def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them() -> None:
-    def on_gpu(name: str, category: str, stream: int, start: int, number: int) -> Slice:
-        args = json.dumps({"device": 0, "stream": stream, "correlation": number}).encode()
-        return Slice(name, category, 0, stream, start, start + 10, args)
-
     def call(name: str, start: int, number: int) -> Slice:
         return Slice(name, "cuda_runtime", 99, 99, start, start + 1, json.dumps({"correlation": number}).encode())
 
@@ -60,9 +62,9 @@ def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them(
                 Slice("aten::mm", "cpu_op", 99, 99, 0, 10),
                 call("cudaLaunchKernel", 1, 1),
                 call("cudaMemcpyAsync", 11, 2),
-                on_gpu("ampere_sgemm", "kernel", 7, 20, 1),
-                on_gpu("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", 13, 30, 2),
-                on_gpu("ncclDevKernel_AllReduce", "kernel", 20, 40, 3),
+                on_gpu("ampere_sgemm", 20, 1),
+                on_gpu("Memcpy DtoH (Device -> Pinned)", 30, 2, stream=13, category="gpu_memcpy"),
+                on_gpu("ncclDevKernel_AllReduce", 40, 3, stream=20),
             )
         )
     )
@@ -76,17 +78,13 @@ def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them(
 
 
 def test_threads_have_the_names_that_the_trace_gives_them() -> None:
-    def ran(thread: int, start: int) -> Slice:
-        return Slice("aten::mm", "cpu_op", 99, thread, start, start + 1)
-
     names: dict[tuple[int | str, int | str], str] = {
         (99, 1): "thread 1 (python3) ",
         (99, 2): "thread 2 (pt_autograd_0)",
     }
-    on_cpu = (ran(1, 0), ran(2, 1), ran(3, 2))
+    on_cpu = tuple(ran("aten::mm", thread, thread) for thread in (1, 2, 3))
     of_threads = timeline_of(Trace(on_cpu, threads=names))
-    kernel = Slice("gemm", "kernel", 0, 7, 3, 4, b'{"device": 0, "stream": 7}')
-    of_python = timeline_of(Trace((*on_cpu, kernel), threads=names))
+    of_python = timeline_of(Trace((*on_cpu, on_gpu("gemm", 4, 0)), threads=names))
     own = [("thread 1 (python3)"), ("thread 2 (pt_autograd_0)")]
     assert [(span.device, span.queue) for span in of_threads.spans] == [("cpu", name) for name in (*own, "thread")]
     assert [(span.device, span.queue) for span in of_python.spans if span.device == "host"] == [
@@ -95,13 +93,10 @@ def test_threads_have_the_names_that_the_trace_gives_them() -> None:
 
 
 def test_kernels_that_no_call_launched_are_counted_and_gpus_are_named() -> None:
-    def on_gpu(name: str, gpu: int, start: int) -> Slice:
-        args = json.dumps({"device": gpu, "stream": 7, "correlation": start}).encode()
-        return Slice(name, "kernel", gpu, 7, start, start + 1, args)
-
     launch = Slice("cudaLaunchKernel", "cuda_runtime", 99, 99, 0, 1, b'{"correlation": 2}')
     described = [{"id": number, "name": f"NVIDIA H{number}00"} for number in range(3)]
-    slices = (launch, on_gpu("a<int>()", 1, 1), on_gpu("a<float>()", 1, 2), on_gpu("a<int>()", 2, 3))
+    kernels = (("a<int>()", 1, 1), ("a<float>()", 2, 1), ("a<int>()", 3, 2))
+    slices = (launch, *(on_gpu(name, number, number, gpu) for name, number, gpu in kernels))
     found = timeline_of(Trace(slices, properties={"deviceProperties": described}))
     assert found.unlinked == 2
     assert found.notes[:2] == ("gpu:1 is NVIDIA H100", "gpu:2 is NVIDIA H200")

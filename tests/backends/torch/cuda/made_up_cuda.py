@@ -233,6 +233,9 @@ class MadeUpTorch:
             def __torch_function__(
                 cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
             ) -> Any:
+                if func is torch.Tensor.to and args[0].is_cuda:
+                    # From one memory to another, though both are the host's here.
+                    kwargs = {**(kwargs or {}), "copy": True}
                 with cuda.lock:
                     result = super().__torch_function__(func, types, args, kwargs or {})
                     if func == GRADIENT and result is not None:

@@ -127,6 +127,21 @@ def test_a_unit_is_one_launch_from_the_third_on(on_made_up_gpus: Load) -> None:
 
 
 @pytest.mark.parametrize("variants", [(), REPLAY])
+def test_units_within_a_gradient_and_within_a_unit_are_issued_as_usual(
+    on_made_up_gpus: Load, variants: tuple[str, ...]
+) -> None:
+    backend, _ = on_made_up_gpus("gpu:0", variants=variants)
+    ops, (device,) = backend.ops, backend.devices
+    square = ops.as_unit(lambda x: x * x)
+    fourth, gradient = ops.as_unit(lambda x: square(square(x))), ops.value_and_grad(lambda p: ops.total(square(p[0])))
+    for k in range(ISSUED_AS_USUAL + 3):
+        x = backend.asarray(np.float32([k]), device)
+        np.testing.assert_array_equal(backend.to_numpy(backend.launch(fourth, x)), [k**4])
+        value, (slope,) = backend.to_numpy(backend.launch(gradient, (x,)))
+        assert (value, slope.tolist()) == (k * k, [2 * k])
+
+
+@pytest.mark.parametrize("variants", [(), REPLAY])
 @pytest.mark.parametrize("label", [-1, 2, 300])
 @pytest.mark.parametrize("source", ["loaded", "computed"])
 def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(

@@ -188,16 +188,3 @@ def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], na
             there = backend.copy_to(backend.asarray(x, device), other)
             np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(there, device)), x)
     assert cuda.races == []
-
-
-def test_items_and_tuples_cross(on_made_up_gpus: Callable[..., Loaded]) -> None:
-    backend, cuda = on_made_up_gpus("cpu:1,gpu:0")
-    pairs: list[Array] = [
-        backend.asarray((np.float32([k]), np.float32([k, 2])), device) for k, device in enumerate(backend.devices)
-    ]
-    made = [backend.launch(lambda pair: (pair[0] + 1, pair[1] * 2), pair) for pair in pairs]
-    totals = backend.allreduce([(pair[1], pair[0]) for pair in made])
-    for total in totals:
-        first, second = backend.to_numpy(total)
-        assert (first.tolist(), second.tolist()) == ([2, 8], [3])
-    assert cuda.races == []

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.conftest import RunPython
 
 INTERRUPTED = """
@@ -49,12 +47,14 @@ print(interrupted)
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_backend_works_on_after_ctrl_c_at_any_moment(
-    require: Callable[[str], None], run_python: RunPython, workers: int
-) -> None:
+def with_workers(program: str) -> str:
+    """Return a program that does the same with one worker for each device, and with two."""
+    return "".join(program.format(workers=workers) for workers in (1, 2))
+
+
+def test_a_backend_works_on_after_ctrl_c_at_any_moment(require: Callable[[str], None], run_python: RunPython) -> None:
     require("torch")
-    assert run_python(INTERRUPTED.format(workers=workers)).stdout == "300\n"
+    assert run_python(with_workers(INTERRUPTED)).stdout == "300\n300\n"
 
 
 TWO_THREADS = """
@@ -92,9 +92,8 @@ print(sum(found), len(found))
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 def test_threads_that_launch_on_data_of_their_own_do_not_wait_for_each_other(
-    require: Callable[[str], None], run_python: RunPython, workers: int
+    require: Callable[[str], None], run_python: RunPython
 ) -> None:
     require("torch")
-    assert run_python(TWO_THREADS.format(workers=workers)).stdout == "8 8\n"
+    assert run_python(with_workers(TWO_THREADS)).stdout == "8 8\n" * 2

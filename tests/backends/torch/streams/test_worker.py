@@ -7,45 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from backends.devices import Device
 from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.worker import submit_collective
 from tests.backends.torch.streams.made import FIRST, SECOND, stream
-
-
-def test_submit_returns_before_the_task_ran() -> None:
-    gate = threading.Event()
-    future = stream().submit(gate.wait)
-    assert "pending" in repr(future)
-    gate.set()
-    assert future.result() is True
-    assert "done" in repr(future)
-
-
-def test_tasks_run_in_order() -> None:
-    worker, ran = stream(), []
-    futures = [worker.submit(ran.append, number) for number in range(100)]
-    futures[-1].result()
-    assert ran == list(range(100))
-
-
-def test_futures_among_the_arguments_are_waited_for_in_the_worker() -> None:
-    gate = threading.Event()
-    first, second = stream(FIRST), stream(SECOND)
-    late = first.submit(lambda: gate.wait() and 20)
-    total = second.submit(lambda pair, z: sum(pair) + z, (late, 1), 2)
-    gate.set()
-    assert total.result() == 23
-
-
-def test_an_error_reaches_everything_that_depends_on_it() -> None:
-    first, second = stream(FIRST), stream(SECOND)
-    broken = first.submit(lambda: 1 / 0)
-    dependent = second.submit(lambda x: x, broken[0])
-    with pytest.raises(Failure, match="ZeroDivisionError"):
-        dependent.result()
-    assert first.failure is not None
-    assert isinstance(first.failure.error, ZeroDivisionError)
 
 
 def test_a_dropped_result_is_freed_at_once() -> None:
@@ -63,15 +27,6 @@ def test_a_dropped_result_is_freed_at_once() -> None:
     worker.submit(make)
     worker.submit(lambda: None).result()
     assert made[0]() is None
-
-
-def test_a_dropped_stream_ends_its_thread() -> None:
-    worker = stream(Device("cpu", 99))
-    worker.submit(lambda: None).result()
-    (thread,) = (t for t in threading.enumerate() if t.name == "cpu:99 test")
-    del worker
-    thread.join(timeout=10)
-    assert not thread.is_alive()
 
 
 def test_reading_one_item_does_not_hold_back_who_consumes_another() -> None:

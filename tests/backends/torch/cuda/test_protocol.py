@@ -1,0 +1,37 @@
+"""The protocol's own tests on made-up GPUs: whole ones, and two streams of one with a CPU device; without races."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from backends import Backend
+from tests.backends.protocol.test_aliases import *  # noqa: F403
+from tests.backends.protocol.test_allreduce import *  # noqa: F403
+from tests.backends.protocol.test_dtypes import *  # noqa: F403
+from tests.backends.protocol.test_errors import *  # noqa: F403
+from tests.backends.protocol.test_memory import *  # noqa: F403
+from tests.backends.protocol.test_units import *  # noqa: F403
+from tests.backends.protocol.test_verbs import *  # noqa: F403
+
+NAMES = {1: "gpu:1", 2: "gpu:1,gpu:0", 3: "gpu:0/0,cpu:1,gpu:0/1"}
+"""By the number of devices."""
+OF_CPUS = ("[copy to the host]", "[load on the host]", "cpu_0", "take_the_memory_of_few")
+"""In the names of tests whose subject is CPU devices, or the memory that the process holds."""
+
+
+@pytest.fixture
+def load(
+    on_made_up_gpus: Callable[..., tuple[Backend, Any]], request: pytest.FixtureRequest, engine: str
+) -> Iterator[Callable[[int], Backend]]:
+    if engine == "sync" or any(part in request.node.name for part in OF_CPUS):
+        pytest.skip("nothing that streams of GPUs could get wrong")
+    used = []
+
+    def load_on_gpus(devices: int) -> Backend:
+        backend, cuda = on_made_up_gpus(NAMES[devices])
+        used.append(cuda)
+        return backend
+
+    yield load_on_gpus
+    assert [race for cuda in used for race in cuda.races] == []
