@@ -50,6 +50,7 @@ from backends.torch.kineto.device_spans import (
 )
 from backends.torch.kineto.gloo import exchanges, without_exchanges
 from backends.torch.kineto.host_calls import host_calls
+from backends.torch.program_hooks import without_compiler
 from backends.torch.streams.future import Announcing, futures_in
 
 READABLE_NAMES = {
@@ -87,6 +88,7 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; gives a `Mark`."""
     # Its tracing library, Kineto, would report its stages on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    import torch
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as run_profiler
@@ -96,7 +98,8 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     if any(device.kind == "gpu" for device in backend.devices):
         activities.append(ProfilerActivity.CUDA)
     with ExitStack() as stack:
-        running = stack.enter_context(run_profiler(activities=activities, experimental_config=all_threads))
+        with without_compiler(torch):
+            running = stack.enter_context(run_profiler(activities=activities, experimental_config=all_threads))
         stack.enter_context(marking_verbs(backend, record_function, _queue_device, _name_of))
         for stream in backend.streams:
             stack.enter_context(stream.submitting(partial(_under_mark, record_function, stream.name)))

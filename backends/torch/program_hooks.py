@@ -5,9 +5,10 @@ an argument. A step ends with the program's own `torch.profiler.profile.step`, o
 """
 
 import os
+import sys
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,18 @@ def hook(torch: Any, recorder: Any) -> None:
     _mark_optimizers(torch, recorder)
     _mark_profilers(torch, recorder, profiler)
     recorder.add(profiler)
+
+
+@contextmanager
+def without_compiler(torch: Any) -> Iterator[None]:
+    """Within a `with` block, let PyTorch import no compiler: its profiler asks for one, and imports it for seconds."""
+    lazy: set[str] = getattr(torch, "_lazy_modules", set())
+    skipped = lazy & {"_inductor"} if "torch._inductor" not in sys.modules else set()
+    lazy -= skipped
+    try:
+        yield
+    finally:
+        lazy |= skipped
 
 
 class TorchProfiler:
@@ -47,7 +60,8 @@ class TorchProfiler:
         self.starting = True
         try:
             self.running = self.torch.profiler.profile(experimental_config=self._all_threads())
-            self.running.start()
+            with without_compiler(self.torch):
+                self.running.start()
         finally:
             self.starting = False
 

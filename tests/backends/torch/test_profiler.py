@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
 from tests.backends.profiling.tracks import overlapping
 from tests.backends.profiling.work import matrix, named, see
+from tests.conftest import RunPython
 
 
 def test_several_workers_of_a_device_have_queues_of_their_own(
@@ -126,3 +128,20 @@ def test_kernels_that_no_call_launched_are_counted_and_gpus_are_named() -> None:
 def test_operators_have_the_names_that_readers_know(operator: str, name: str) -> None:
     (span,) = timeline_of(Trace((Slice(operator, "cpu_op", 1, 1, 0, 1),))).spans
     assert (span.name, span.operator) == (name, operator)
+
+
+def test_to_profile_imports_no_compiler_and_leaves_it_to_the_program(run_python: RunPython) -> None:
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    run_python("""
+import sys, tempfile
+from pathlib import Path
+import backends
+from backends.torch.profiler import profile
+backend = backends.load("torch", 1)
+with profile(backend, Path(tempfile.mkdtemp(), "trace.json")):
+    backend.waitall()
+assert "torch._inductor" not in sys.modules
+import torch
+assert torch._inductor
+""")
