@@ -76,7 +76,7 @@ test-jax: $(JAX)/ready
 # The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
 # work together: half an hour for each.
 test-matrix: $(TOOLS)
-	$(BIN)/python -m benchmarks.environments
+	$(BIN)/python -m benchmarks.harness.environments
 
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(TOOLS)
