@@ -1,5 +1,5 @@
-# All targets install what they need in .venv (test-cu112 and test-jax in environments of their own); a second call
-# starts at once.
+# All targets install what they need in .venv; what does not fit in there has a separate environment, which
+# `parallel-core compare` finds. A second call starts at once.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,8 +9,24 @@ SPHINX := .venv/docs-ready
 LANGUAGES := ko vi zh_CN
 CU112 := .venv-cu112
 JAX := .venv-jax
-# MXNet ends at NumPy 1.23, and JAX begins at NumPy 2.
+MXNET := .venv-mxnet
+# MXNet ends at Python 3.11 and NumPy 1.23, and JAX begins at NumPy 2.
 NUMPY_FOR_JAX := 2.4.6
+IS_3_11 := -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null
+PYTHON_3_11 := $(shell for python in $(firstword $(wildcard $(BIN)/python) $(PYTHON)) python3.11 \
+  "$$HOME"/.pyenv/versions/3.11*/bin/python "$$HOME"/.local/share/uv/python/*3.11*/bin/python /usr/bin/python3.11; do \
+  "$$python" $(IS_3_11) && { echo "$$python"; break; }; done)
+ifeq ($(PYTHON_3_11),$(firstword $(wildcard $(BIN)/python) $(PYTHON)))
+FRAMEWORKS := mxnet,torch
+COMPARED := $(FRAMEWORKS)
+else
+# MXNet has an environment of its own if there is a Python for it; if there is none, the comparison says so.
+FRAMEWORKS := torch,jax
+COMPARED := mxnet,$(FRAMEWORKS)
+APART := $(if $(PYTHON_3_11),$(MXNET)/ready)
+endif
+# What the tests fail without.
+REQUIRE ?= $(FRAMEWORKS)
 PINS := cat constraints.txt
 SAY := printf 'parallel-core: %s\n'
 # worksteal: neighbours in a file share what their fixtures made, and no worker ends long before the other.
@@ -18,22 +34,28 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long conformance test-cu112 test-jax bench notebooks docs translations lint clean
+.PHONY: demo test test-long conformance test-cu112 test-jax test-matrix bench notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
-demo: $(READY)
-	$(BIN)/parallel-core compare --quick
+demo: $(READY) $(APART)
+	$(BIN)/parallel-core compare --quick --backends $(COMPARED)
 
 # MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
 # start: while the asynchronous engine's two workers do, the synchronous engine's take the cores.
-test: $(TOOLS)
-	@$(BIN)/$(PYTEST) -n 2 --engine sync -m 'not long' --require mxnet,torch >.venv/test-sync.log 2>&1 & sync=$$!; \
-	$(BIN)/$(PYTEST) -n 2 --engine async -m 'not long' --require mxnet,torch; async=$$?; \
-	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat .venv/test-sync.log; exit $$((async | sync))
+# Of an environment: what its tests fail without, and which tests, on each engine.
+define TEST
+@$(1)/bin/$(PYTEST) -n 2 --engine sync -m 'not long' --require '$(2)' $(4) >$(1)/test-sync.log 2>&1 & sync=$$!; \
+$(1)/bin/$(PYTEST) -n 2 --engine async -m 'not long' --require '$(2)' $(3); async=$$?; \
+wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat $(1)/test-sync.log; exit $$((async | sync))
+endef
+
+test: $(TOOLS) $(APART)
+	$(call TEST,.venv,$(REQUIRE))
+	$(if $(APART),$(call TEST,$(MXNET),mxnet,-k mxnet,-k mxnet tests/backends))
 
 # What `make test` leaves out: whole jobs that fail, two hosts, notebooks, the site, and pages in Chromium.
 test-long: $(TOOLS) $(SPHINX)
-	$(BIN)/$(PYTEST) -n 2 -m long --require mxnet,torch
+	$(BIN)/$(PYTEST) -n 2 -m long --require '$(REQUIRE)'
 
 # Random programs over the protocol's verbs, the same ones each time, on every backend and engine: two minutes.
 conformance: $(TOOLS)
@@ -47,13 +69,14 @@ test-cu112: $(CU112)/ready $(CU112)/driver/libcuda.so.1
 
 # JAX, which needs NumPy 2, in an environment of its own: the tests with jax in their name or folder, and those of what is
 # said without MXNet and PyTorch, and of NumPy 2's numbers in JSON. What else there is, `make test` runs. Of the synchronous
-# engine, the backend's own tests. `parallel-core compare --backends jax,mxnet,torch --python jax=$(JAX)/bin/python`
-# compares it with the others.
+# engine, the backend's own tests. `parallel-core compare --backends jax,mxnet,torch` compares it with the others.
 test-jax: $(JAX)/ready
-	@$(JAX)/bin/$(PYTEST) -n 2 --require jax -m 'not long' -k jax --engine sync tests/backends >$(JAX)/test-sync.log 2>&1 & \
-	sync=$$!; \
-	$(JAX)/bin/$(PYTEST) -n 2 --require jax -m 'not long' -k 'jax or test_doctor or registry or test_trace'; async=$$?; \
-	wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat $(JAX)/test-sync.log; exit $$((async | sync))
+	$(call TEST,$(JAX),jax,-k 'jax or test_doctor or registry or test_trace',-k jax tests/backends)
+
+# The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
+# work together: half an hour for each.
+test-matrix: $(TOOLS)
+	$(BIN)/python -m benchmarks.harness.environments
 
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(TOOLS)
@@ -94,27 +117,30 @@ lint: $(TOOLS)
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv $(CU112) $(JAX) docs/_build
+	rm -rf .venv $(CU112) $(JAX) $(MXNET) docs/_build
 
 $(CU112)/driver/libcuda.so.1: tests/backends/installation/driver_without_gpus.c | $(CU112)/ready
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC -Wl,-soname,$(@F) -o $@ $<
 
 $(TOOLS): $(READY)
-$(READY): EXTRAS := mxnet,torch
-$(TOOLS): EXTRAS := mxnet,torch,test,dev
+$(READY): EXTRAS := $(FRAMEWORKS)
+$(TOOLS): EXTRAS := $(FRAMEWORKS),test,dev
 $(SPHINX): EXTRAS := docs
 $(CU112)/ready: EXTRAS := mxnet-cu112,test
 $(JAX)/ready: EXTRAS := jax,test
-$(JAX)/ready: PINS := sed 's/^numpy==1.*/numpy==$(NUMPY_FOR_JAX)/' constraints.txt
+$(MXNET)/ready: EXTRAS := mxnet,test
+WITH = $(PYTHON)
+$(CU112)/ready $(MXNET)/ready: WITH = $(or $(PYTHON_3_11),python3.11)
+$(JAX)/ready: PINS := sed 's/^numpy==1[^;]*/numpy==$(NUMPY_FOR_JAX)/' constraints.txt
 # Python compiles a module when it is first imported, and keeps that: of most modules that are installed, none is.
-$(READY) $(TOOLS) $(SPHINX) $(CU112)/ready $(JAX)/ready: setup.cfg pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
-	  { $(SAY) '$(PYTHON) is not Python 3.11, which MXNet 1.9.1 needs: make PYTHON=/path/to/python3.11'; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+$(READY) $(TOOLS) $(SPHINX) $(CU112)/ready $(JAX)/ready $(MXNET)/ready: setup.cfg pyproject.toml constraints.txt
+	@$(WITH) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { $(SAY) '$(WITH) is not Python 3.11 or later: make PYTHON=/path/to/python3'; exit 1; }
+	@$(WITH) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { $(SAY) 'Python lacks its venv module: apt-get install python3-venv'; exit 1; }
 	@$(SAY) 'installing $(EXTRAS) into $(@D), once (the log is $@.log)'
-	@$(@D)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip --version >/dev/null 2>&1 || $(WITH) -m venv $(@D)
 	@$(PINS) >$@.txt
 	@$(@D)/bin/python -m pip install --disable-pip-version-check --retries 2 --no-compile -c $@.txt \
 	  -e '.[$(EXTRAS)]' >$@.log 2>&1 || { \

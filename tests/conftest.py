@@ -29,7 +29,7 @@ from parallel_core.system.errors import DISTURBED
 from tests.tree import ROOT
 
 FRAMEWORKS = ("jax", "mxnet", "torch")
-"""All that queue work; one that is not installed is left out, and one test says so."""
+"""All that queue work; one that is not installed is left out, and a line at the end says so."""
 
 # Other tests' imports must not decide how many threads a framework takes.
 THREADS = 1
@@ -105,6 +105,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     for name in required(session.config):
         if reason := reason_against(name):
             pytest.exit(f"{name} is required and cannot be loaded: {reason}", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if absent := [name for name in FRAMEWORKS if find_spec(name) is None]:
+        terminalreporter.write_line(f"left out: {', '.join(absent)}, not installed in {sys.prefix}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -40,7 +40,7 @@ COMPILING = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compi
 """JAX's events of a program that is new: it is written down for XLA, and XLA compiles it."""
 COMPILED_SOONER: Mapping[str, bool | int | str] = {
     # Emitters that go through MLIR take half of the time to compile LeNet's gradient, which is as fast without.
-    "xla_cpu_use_fusion_emitters": False,
+    **({"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11, 1) else {}),
     # Parts that are compiled in parallel repeat work, and a device's programs compile on few cores anyway.
     "xla_cpu_parallel_codegen_split_count": 1,
 }

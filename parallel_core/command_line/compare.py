@@ -17,6 +17,7 @@ from backends.errors import unknown
 from parallel_core.command_line import options
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.environments import python_with
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.runner import run_comparison
 from parallel_core.comparison.storage import (
@@ -154,14 +155,14 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
 
 
 def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return each backend's Python, by default this one; fail if parallel-core is not installed there."""
+    """Return each backend's Python, as given or found; fail if parallel-core is not installed in one that is given."""
     for backend, path in given:
         if backend not in names:
             raise RequestError(f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})")
         reason = _why_it_cannot_run(path)
         if reason:
             raise RequestError(f"{path} cannot run parallel-core ({reason}): install it there with {backend}")
-    return dict.fromkeys(names, sys.executable) | dict(given)
+    return {name: python_with(name) for name in names} | dict(given)
 
 
 def _why_it_cannot_run(interpreter: str) -> str:

@@ -131,7 +131,7 @@ interpreters = click.option(
     "interpreters",
     type=Parsed(_interpreter, "name=path"),
     multiple=True,
-    help="The Python that runs a backend, if it needs an environment of its own.",
+    help="The Python that runs a backend. Default: this one, or that of an environment that make made for it.",
 )
 """Of commands that run several backends."""
 device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")

@@ -19,6 +19,7 @@ import msgspec
 from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
 from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
+from parallel_core.comparison.environments import CHECKOUT, python_with
 from parallel_core.doctor.finding import Finding
 from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise
@@ -163,13 +164,17 @@ def examine_kernels(
         yield Finding(name, "doubtful", text, known, figures)
 
 
-def examine_comparing(attempts: Sequence[Attempt], folder: Path) -> Iterator[Finding]:
+def examine_comparing(attempts: Sequence[Attempt], folder: Path, checkout: Path = CHECKOUT) -> Iterator[Finding]:
     """Report which frameworks and engines could be compared, and whether the results can be written to `folder`."""
     usable = {one.name: [probe.engine for probe in one.usable] for one in attempts if one.usable}
     usable.pop(REFERENCE, None)
     engines = {name: own for name, own in usable.items() if name in COMPARED_BACKENDS} or usable
-    left_out = [name for name in COMPARED_BACKENDS if name not in engines]
-    text = "; ".join(f"{name} ({listed(own)})" for name, own in engines.items())
+    pythons = {name: python_with(name, checkout) for name in COMPARED_BACKENDS if name not in engines}
+    left_out = [name for name, python in pythons.items() if python == sys.executable]
+    text = "; ".join(
+        [f"{name} ({listed(own)})" for name, own in engines.items()]
+        + [f"{name} by {python}" for name, python in pythons.items() if name not in left_out]
+    )
     if not engines:
         yield Finding("cells", "absent", "no framework can be used: nothing to compare", None, {"cells": {}})
     elif left_out:

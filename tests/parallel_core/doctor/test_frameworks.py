@@ -181,5 +181,5 @@ NUMPY = Attempt("numpy", (), (Probe("numpy", "sync", "2.0"),))
     ],
 )
 def test_what_could_be_compared(attempts: list[Attempt], cells: tuple[str, str | None], tmp_path: Path) -> None:
-    assert found(examine_comparing(attempts, tmp_path)) == {"cells": cells, "results": FINE}
-    assert found(examine_comparing(attempts, Path("/proc/nothing")))["results"][0] == "doubtful"
+    assert found(examine_comparing(attempts, tmp_path, tmp_path)) == {"cells": cells, "results": FINE}
+    assert found(examine_comparing(attempts, Path("/proc/nothing"), tmp_path))["results"][0] == "doubtful"
