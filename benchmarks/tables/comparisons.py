@@ -43,7 +43,11 @@ def comparison_answer(folder: Path) -> str:
     """Give the table of questions by frameworks."""
     measured = read_comparison(folder)
     screen = screen_of(analyse(measured))
-    rows = [[question, *figures] for question, figures in screen.rows]
+    # A narrow cell keeps `1.98 of 2` in one line.
+    rows = [
+        [question, *(figure.replace(" ", "\N{NO-BREAK SPACE}") for figure in figures)]
+        for question, figures in screen.rows
+    ]
     headings = ["", *(column.title for column in screen.columns)]
     return "\n".join([markdown_table(headings, rows), _source(folder, measured)])
 
