@@ -18,7 +18,7 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long conformance test-cu112 test-jax bench notebooks docs translations lint clean
+.PHONY: demo test test-long conformance test-cu112 test-jax bench gpu notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY)
@@ -58,6 +58,11 @@ test-jax: $(JAX)/ready
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
+
+# Ten minutes with one GPU, without .venv and MXNet: PYTHON names a Python with PyTorch. Results are in runs/gpu, and a second
+# call adds what is missing. OPTIONS=--rehearse tries it on CPUs.
+gpu:
+	@$(PYTHON) -m benchmarks.gpu $(OPTIONS)
 
 # The notebooks, run from top to bottom and stored with what they showed: on PyTorch where they are, and on MXNet.
 notebooks: $(TOOLS)
