@@ -59,8 +59,8 @@ test-jax: $(JAX)/ready
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
 
-# Ten minutes with one GPU, without .venv and MXNet: PYTHON names a Python with PyTorch. Results are in runs/gpu, and a second
-# call adds what is missing. OPTIONS=--rehearse tries it on CPUs.
+# All that ten minutes with one GPU can show, in runs/gpu; a second call adds what is missing. PYTHON names a Python with
+# PyTorch: .venv is not needed. OPTIONS=--rehearse tries it on CPUs.
 gpu:
 	@$(PYTHON) -m benchmarks.gpu $(OPTIONS)
 
