@@ -1,4 +1,4 @@
-# All targets install what they need in .venv; what does not fit in there has a separate environment, which
+# All targets but `gpu` install what they need in .venv; what does not fit in there has a separate environment, which
 # `parallel-core compare` finds. A second call starts at once.
 
 PYTHON ?= python3
@@ -34,7 +34,7 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-long conformance test-cu112 test-jax test-matrix bench notebooks docs translations lint clean
+.PHONY: demo test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.
 demo: $(READY) $(APART)
@@ -81,6 +81,11 @@ test-matrix: $(TOOLS)
 # All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
+
+# All that ten minutes with one GPU can show, in runs/gpu; a second call adds what is missing. PYTHON names a Python with
+# PyTorch: .venv is not needed. OPTIONS=--rehearse tries it on CPUs.
+gpu:
+	@$(PYTHON) -m benchmarks.gpu $(OPTIONS)
 
 # The notebooks, run from top to bottom and stored with what they showed: on PyTorch where they are, and on MXNet.
 notebooks: $(TOOLS)

@@ -4,8 +4,9 @@ python -m benchmarks.experiments.overlap
 """
 
 from benchmarks.harness.findings import Report, benchmark
-from benchmarks.harness.side_by_side import Variant, median_figure, parallel_core, take_turns
+from benchmarks.harness.side_by_side import Variant, figures_of, parallel_core, take_turns
 from benchmarks.harness.targets import Finding, Target
+from parallel_core.measurement.confidence_intervals import median_interval
 
 SHOWN = {"": Target("at least", 0.85), " of the book's version": None}
 
@@ -20,8 +21,8 @@ def main(rounds: int, quick: bool) -> Report:
     for name, measured in processes.items():
         for whose, target in SHOWN.items():
             figure = "book_overlap_efficiency" if whose else "overlap_efficiency"
-            if interval := median_figure(measured, figure):
-                findings.append(Finding(f"{name}: overlap_efficiency{whose}", interval, "", target))
+            if values := figures_of(measured, figure):
+                findings.append(Finding(f"{name}: overlap_efficiency{whose}", median_interval(values), "", target))
     return Report("Overlap of computing and copying", findings, processes)
 
 

@@ -257,12 +257,6 @@ def figures_of(processes: Iterable[Measured], name: str) -> list[float]:
     return [] if None in values else [value for value in values if value is not None]
 
 
-def median_figure(processes: Iterable[Measured], name: str) -> Interval | None:
-    """Return a figure's median over processes; None if one has none of this name."""
-    values = figures_of(processes, name)
-    return median_interval(values) if values else None
-
-
 def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:
     """Return the ratio of two cases' times that were taken in turn in the same processes.
 

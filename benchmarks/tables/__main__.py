@@ -20,13 +20,13 @@ import click
 from backends.errors import unknown
 from benchmarks import self_test
 from benchmarks.harness.findings import page, write_text
-from benchmarks.tables.benchmarks import environments, findings, gpu, how_fast, network, processes, variants
+from benchmarks.tables.benchmarks import environments, findings, how_fast, network, processes, variants
 from benchmarks.tables.comparisons import comparison, comparison_answer, planted_faults, wrong_verdicts
 from benchmarks.tables.exercises import answer, first_run, trace
 
 OF_EXERCISES = (first_run, answer, trace)
 OF_COMPARISONS = (comparison, comparison_answer, wrong_verdicts, planted_faults)
-OF_BENCHMARKS = (variants, findings, processes, network, how_fast, gpu, environments)
+OF_BENCHMARKS = (variants, findings, processes, network, how_fast, environments)
 TABLES: Mapping[str, Callable[..., str]] = {
     table.__name__.replace("_", "-"): table for table in (*OF_EXERCISES, *OF_COMPARISONS, *OF_BENCHMARKS)
 }

@@ -1,6 +1,5 @@
-"""What the benchmarks found: variants, jobs of processes, two hosts, a GPU, and the targets."""
+"""What the benchmarks found: variants, jobs of processes, two hosts, and the targets."""
 
-import errno
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -113,28 +112,6 @@ def _by_label(findings: Iterable[Finding], label: Callable[[Finding], str]) -> d
     for finding in findings:
         labelled.setdefault(label(finding), []).append(finding)
     return labelled
-
-
-GPU_ROWS = re.compile("overlap_efficiency|one of many|no longer by launching|two streams|batch 256|products of|the bus")
-"""Which findings of a GPU are shown; its page has all."""
-
-
-def gpu(folder: Path) -> str:
-    """Give a row to what bounds a GPU's work: copies beside products, launching, streams, replay, and the bus."""
-    path = min(folder.glob("gpu-*.json"), default=None)
-    if path is None:
-        raise FileNotFoundError(errno.ENOENT, "no file is called so", str(folder / "gpu-*.json"))
-    written = read_json(path)
-    measured = [Finding.from_json(one) for part in written["parts"].values() for one in part["findings"]]
-    rows = [
-        [one.name.removeprefix("torch: "), _with_unit(one), f"{one.target}: {one.verdict}" if one.target else ""]
-        for one in measured
-        if GPU_ROWS.search(one.name) and "batch 1024" not in one.name
-    ]
-    machine = written["machine"]
-    versions = f"torch {machine['torch']}, driver {machine['driver']}, commit {machine['commit']}"
-    source = f"\n[{machine['device']}]({path}): {versions}, {machine['utc'][:10]}."
-    return "\n".join([markdown_table(["", "measured", "target"], rows), source])
 
 
 BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")

@@ -1,111 +1,82 @@
-"""Time page-locked copies and matrix multiplications on a GPU, ours and plain PyTorch's in turn.
+"""Time page-locked copies beside plain PyTorch's, or small units on two streams of a GPU beside one.
 
-On CPU devices, the second of which stands for the host, it is a rehearsal with next to no work.
+On CPU devices, the second of which stands for the host or the other stream, it is a rehearsal with next to no work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from operator import truediv
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
 import backends
-from backends import HOST, Backend
+from backends import HOST, Array, Backend
 from backends.devices import DeviceKind
+from benchmarks.harness.targets import by_round
 from benchmarks.workers.answer import answer, compose
 from benchmarks.workers.sides import timed
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.works import chained
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.measurement.timing import measure as timed_on
 
+ROUNDS = {"gpu": 20, "cpu": 3}
+WARMUPS = 4
+"""A GPU's unit is issued twice before it is recorded, and then replayed."""
 BYTES = {"gpu": 2**30, "cpu": 2**16}
 """In a timing: of one plain copy, and of ours together."""
 COPIES = 4
-SIZES = {"gpu": 8192, "cpu": 32}
-PRECISIONS = ("float32", "TF32", "bfloat16")
-Timings = dict[str, Callable[[], Timing]]
+SIZES, CHAIN = {"gpu": 256, "cpu": 8}, {"gpu": 200, "cpu": 5}
+"""Of the matrices in a unit, and its multiplications, each of the result of the one before."""
+Pair: TypeAlias = tuple[str, Callable[[], Timing], Callable[[], Timing], Callable[[], bool]]
+"""The name of a ratio, what it is over, the other, and whether what that made is right."""
 
 
-def measure(kind: DeviceKind, rounds: int) -> dict[str, Any]:
-    """Time all; the cases are named `host to device, ours`, `bfloat16, plain torch` and so on.
-
-    The figures are the work in a timing: `gigabytes` that are copied, and `tera_operations` of a multiplication.
-    """
-    backend = backends.load("torch", 1 if kind == "gpu" else 2, kind, "async", 1)
-    copying, altered = copies(backend, kind)
-    cases = [case for timings in (copying, multiplications(backend, kind)) for case in interleave(timings, rounds)]
-    work = {"gigabytes": BYTES[kind] / 1e9, "tera_operations": 2 * SIZES[kind] ** 3 / 1e12}
-    versions = {"torch": backend.version}
-    if kind == "gpu":
-        versions["CUDA"] = f"{torch.version.cuda} on {torch.cuda.get_device_name(0)}"
-    return compose(cases, versions, altered(), work)
-
-
-def place_of(kind: DeviceKind) -> str:
-    """Return how PyTorch calls the device."""
-    return "cuda:0" if kind == "gpu" else "cpu"
+def measure(kind: DeviceKind, devices: str, what: str) -> dict[str, Any]:
+    """Time `copies` or `units`; the figures are speeds over those of plain PyTorch or of one stream."""
+    backend = backends.load("torch", devices, "auto", "async", 1)
+    pairs = list((copies if what == "copies" else units)(backend, kind))
+    timings = {f"{name}, {side}": take for name, *takes, _ in pairs for side, take in zip("ab", takes, strict=True)}
+    cases = interleave(timings, ROUNDS[kind], WARMUPS)
+    taken = {case.name: case.seconds for case in cases}
+    ratios = {name: by_round(truediv, taken[f"{name}, a"], taken[f"{name}, b"]) for name, *_ in pairs}
+    problems = [f"{name}: what was timed is wrong" for name, _, _, is_right in pairs if not is_right()]
+    figures = {name: ratio.estimate for name, ratio in ratios.items()}
+    intervals = {name: (ratio.low, ratio.high) for name, ratio in ratios.items()}
+    return {**compose(cases, {"torch": backend.version}, problems, figures), "metric_intervals": intervals}
 
 
-def synchronize(_: object) -> None:
-    """Wait for all of plain PyTorch's work."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def copies(backend: Backend, kind: DeviceKind) -> tuple[Timings, Callable[[], list[str]]]:
-    """Return what times copies in both directions, and what names those that arrived altered."""
+def copies(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
+    """Copy in both directions, plain PyTorch's way and ours."""
     device, host = backend.devices[0], HOST if kind == "gpu" else backend.devices[1]
     values = np.random.default_rng(0).integers(0, 256, BYTES[kind] // COPIES, dtype=np.uint8)
     here = torch.zeros(BYTES[kind], dtype=torch.uint8, pin_memory=kind == "gpu")
-    there = torch.zeros(BYTES[kind], dtype=torch.uint8, device=place_of(kind))
-    timings: Timings = {}
-    arrived = {}
-    for way, start, end, source, target in (
-        ("host to device", host, device, here, there),
-        ("device to host", device, host, there, here),
-    ):
+    there = torch.zeros(BYTES[kind], dtype=torch.uint8, device="cuda:0" if kind == "gpu" else "cpu")
+    ways = (("to_device", host, device, here, there), ("to_host", device, host, there, here))
+    for name, start, end, source, target in ways:
         x = backend.asarray(values, start)
-        arrived[way] = backend.copy_to(x, end)
+        arrived = [backend.copy_to(x, end)]
 
-        def copy(way: str = way, x: backends.Array = x, end: backends.Device = end) -> None:
+        def copy(x: Array = x, end: backends.Device = end, arrived: list[Array] = arrived) -> None:
             for _ in range(COPIES):
-                arrived[way] = backend.copy_to(x, end, out=arrived[way])
+                arrived[0] = backend.copy_to(x, end, out=arrived[0])
 
-        timings[f"{way}, ours"] = partial(timed_on, backend, copy)
-        timings[f"{way}, plain torch"] = partial(timed, partial(target.copy_, source, non_blocking=True), synchronize)
-
-    def altered() -> list[str]:
-        wrong = [way for way, copied in arrived.items() if not np.array_equal(backend.to_numpy(copied), values)]
-        return [f"what went from {way} arrived altered" for way in wrong]
-
-    return timings, altered
+        plain = partial(target.copy_, source, non_blocking=True)
+        plain_timed = partial(timed, plain, lambda _: kind == "gpu" and torch.cuda.synchronize())
+        is_right = partial(lambda arrived: np.array_equal(backend.to_numpy(arrived[0]), values), arrived)
+        yield name, plain_timed, partial(timed_on, backend, copy), is_right
 
 
-def multiplications(backend: Backend, kind: DeviceKind) -> Timings:
-    """Return what times a multiplication in each precision; of random numbers, for zeros draw less power."""
-    size = SIZES[kind]
-    timings: Timings = {}
-    for precision in PRECISIONS:
-        x, matrix = Trial(backend, {}).normal(size, backend.devices[0]), torch.randn(size, size, device=place_of(kind))
-        if precision == "bfloat16":
-            x, matrix = backend.launch(lambda tensor: tensor.bfloat16(), x), matrix.bfloat16()
-        rounded = "high" if precision == "TF32" else "highest"
-        ours = partial(backend.launch, backend.ops.matmul, x, x)
-        timings[f"{precision}, ours"] = partial(with_factors, rounded, partial(timed_on, backend, ours))
-        plain = partial(timed, partial(torch.mm, matrix, matrix), synchronize)
-        timings[f"{precision}, plain torch"] = partial(with_factors, rounded, plain)
-    return timings
-
-
-def with_factors(rounded: str, take: Callable[[], Timing]) -> Timing:
-    """Take a timing with factors of float32 rounded to TF32 (`high`) or not (`highest`)."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(rounded)
-    try:
-        return take()
-    finally:
-        torch.set_float32_matmul_precision(before)
+def units(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
+    """Launch two units on one stream, and one on each of two."""
+    # Powers of such a matrix are the matrix itself.
+    values = np.full((SIZES[kind], SIZES[kind]), 1 / SIZES[kind], np.float32)
+    loaded = (backend.asarray(values, device) for device in backend.devices)
+    pair = [chained(Trial(backend, {}), x, CHAIN[kind]).unit for x in loaded]
+    one, two = (partial(timed_on, backend, lambda other=other: (pair[0](), other())) for other in pair)
+    yield "small_units_speedup", one, two, lambda: all(np.allclose(backend.to_numpy(unit()), values) for unit in pair)
 
 
 if __name__ == "__main__":

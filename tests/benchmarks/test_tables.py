@@ -142,7 +142,6 @@ def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) ->
         ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
         ("<!-- table: processes -->", "a block of README.md is not of the form"),
         ("<!-- table: processes of what from nowhere -->", "'processes of what' has not the words that 'processes'"),
-        ("<!-- table: gpu from nowhere -->", "needs nowhere/gpu-*.json, which is not there: measure it"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
