@@ -15,6 +15,7 @@ extensions = [
     "docstrings",
     "formulas",
     "json_keys",
+    "lessons",
     "search_languages",
     "translations",
     "variants",
@@ -22,7 +23,8 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build"]
+# What lessons showed on MXNet stands in their pages.
+exclude_patterns = ["_build", "lessons/on-mxnet"]
 nitpicky = True
 highlight_language = "text"
 # Two dashes begin an option.
