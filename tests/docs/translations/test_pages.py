@@ -39,15 +39,14 @@ def test_the_languages_are_those_of_the_catalogues() -> None:
     assert {*translations.LANGUAGES} == {*LANGUAGES, translations.SOURCE}
 
 
-def test_each_guide_is_there_on_each_framework_in_its_language_and_what_is_not_translated_is_not_built(
+def test_each_lesson_is_there_in_its_language_and_what_is_not_translated_is_not_built(
     built: Path, language: str
 ) -> None:
     assert {page.language for _, page in pages(built)} == {tag_of(language)}
     assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
-    guides = {path.name for path in tracked("docs/lessons", suffix=".ipynb")}
-    assert guides
-    for folder in ("lessons", "lessons/on-mxnet"):
-        assert {path.with_suffix(".ipynb").name for path in (built / folder).glob("*.html")} >= guides
+    lessons = {path.stem for path in tracked("docs/lessons", suffix=".ipynb")}
+    assert lessons
+    assert {path.stem for path in (built / "lessons").glob("*.html")} == {*lessons, "index"}
 
 
 def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) -> None:
