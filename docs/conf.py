@@ -64,6 +64,7 @@ html_sidebars = {
         "sidebar/search.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
+        "sidebar/english.html",
         "sidebar/scroll-end.html",
     ]
 }
