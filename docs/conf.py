@@ -73,5 +73,5 @@ html_css_files = ["site.css", "languages.css"]
 html_copy_source = False
 html_show_sourcelink = False
 # A browser refuses to read the pages that were found, if they are opened from a folder.
-html_show_search_summary = False
+html_js_files = [(None, {"body": "DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = location.protocol !== 'file:'"})]
 html_math_renderer = "docutils"

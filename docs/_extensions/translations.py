@@ -116,8 +116,9 @@ class KeepWhatIsNoProse(SphinxTransform):
                 if not isinstance(node, nodes.Inline):
                     node["translatable"] = False
         for paragraph in self.document.findall(nodes.paragraph):
-            # An image's text is a message of its own; code that stands in a cell of a table is the same everywhere.
-            if all(isinstance(child, (nodes.image, nodes.literal)) or not child.astext() for child in paragraph.children):
+            # An image's text is a message of its own; code in a cell of a table is the same in every language.
+            said = [child for child in paragraph.children if child.astext()]
+            if all(isinstance(child, (nodes.image, nodes.literal)) for child in said):
                 paragraph["translatable"] = False
 
 
