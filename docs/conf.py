@@ -15,6 +15,7 @@ extensions = [
     "docstrings",
     "formulas",
     "json_keys",
+    "lessons",
     "search_languages",
     "translations",
     "variants",
@@ -22,7 +23,8 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build"]
+# What lessons showed on MXNet stands in their pages.
+exclude_patterns = ["_build", "lessons/on-mxnet"]
 nitpicky = True
 highlight_language = "text"
 # Two dashes begin an option.
@@ -62,6 +64,7 @@ html_sidebars = {
         "sidebar/search.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
+        "sidebar/english.html",
         "sidebar/scroll-end.html",
     ]
 }
@@ -70,5 +73,5 @@ html_css_files = ["site.css", "languages.css"]
 html_copy_source = False
 html_show_sourcelink = False
 # A browser refuses to read the pages that were found, if they are opened from a folder.
-html_show_search_summary = False
+html_js_files = [(None, {"body": "DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = location.protocol !== 'file:'"})]
 html_math_renderer = "docutils"

@@ -25,7 +25,7 @@ __all__ = ["LANGUAGES", "SOURCE", "setup"]
 LANGUAGES = {"en": "English", "ko": "한국어", "vi": "Tiếng Việt", "zh_CN": "简体中文"}
 """Each language by its own name; the first one is what the pages are written in."""
 SOURCE = "en"
-TRANSLATED = ("index", "lessons/**", "search")
+TRANSLATED = ("index", "lessons/**", "search", "start/**")
 """The pages that exist in every language."""
 ALSO_TRANSLATED = Matcher(TRANSLATED)
 
@@ -77,13 +77,18 @@ def way_to_root(page: str, language: str) -> str:
     return "../" * (page.count("/") + (language != SOURCE))
 
 
+def address_of(app: Sphinx, target: str, page: str, language: str = SOURCE) -> str:
+    """Return what leads from a page of the site that is built to one of a language's site."""
+    return way_to_root(page, app.config.language) + folder(language) + app.builder.get_target_uri(target)
+
+
 def choices(app: Sphinx, page: str) -> list[Choice]:
     """Return where the switch on a page leads to: the same page if the language has it, else its first one."""
     here = app.config.language
     listed = []
     for language, name in LANGUAGES.items():
         there = page if language in (here, SOURCE) or ALSO_TRANSLATED(page) else app.config.root_doc
-        address = way_to_root(page, here) + folder(language) + app.builder.get_target_uri(there)
+        address = address_of(app, there, page, language)
         listed.append(Choice(language.replace("_", "-"), name, address, language == here))
     return listed
 
@@ -91,6 +96,7 @@ def choices(app: Sphinx, page: str) -> list[Choice]:
 def add_switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None) -> None:
     """Give a page's templates the languages, and tell search engines where the page stands in each."""
     context["languages"] = choices(app, page)
+    context["english_page"] = lambda target: address_of(app, target, page)
     if ALSO_TRANSLATED(page):
         context["metatags"] = context.get("metatags", "") + "".join(
             f'\n<link rel="alternate" hreflang="{choice.tag}" href="{choice.address}">'
@@ -110,8 +116,9 @@ class KeepWhatIsNoProse(SphinxTransform):
                 if not isinstance(node, nodes.Inline):
                     node["translatable"] = False
         for paragraph in self.document.findall(nodes.paragraph):
-            # An image's text is a message of its own.
-            if all(isinstance(child, nodes.image) for child in paragraph.children):
+            # An image's text is a message of its own; code in a cell of a table is the same in every language.
+            said = [child for child in paragraph.children if child.astext()]
+            if all(isinstance(child, (nodes.image, nodes.literal)) for child in said):
                 paragraph["translatable"] = False
 
 
@@ -133,7 +140,7 @@ class LeadToEnglish(SphinxPostTransform):
         page: str = link["reftarget"]
         if any_suffix(page) not in self.config.exclude_patterns:
             return
-        address = way_to_root(self.env.docname, self.config.language) + self.app.builder.get_target_uri(page)
+        address = address_of(self.app, page, self.env.docname)
         section = link.get("reftargetid")
         address += f"#{section}" if section else ""
         text: Iterable[nodes.Node] = link.children or [nodes.Text(page)]

@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,6 +102,26 @@ def test_those_run_on_mxnet_are_the_same_notebooks() -> None:
         assert [cell.source for cell in read(stored).cells] == [cell.source for cell in read(path).cells]
         (loaded,) = code(read(stored))[0].outputs
         assert loaded.text == "mxnet\n"
+
+
+HEART = re.compile(r"^\*\*([\w-]+)\*\*\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HEARTS = [
+    pytest.param(name, code, id=f"{path.stem} {name.lower()}")
+    for path in NOTEBOOKS
+    for cell in read(path).cells
+    for name, code in HEART.findall(cell.source)
+]
+
+
+def test_each_lesson_has_the_heart_of_an_experiment_in_each_framework() -> None:
+    names = [name for name, _ in (heart.values for heart in HEARTS)]
+    assert names == ["MXNet", "PyTorch", "JAX", "parallel-core"] * len(NOTEBOOKS)
+
+
+@pytest.mark.parametrize(("name", "code"), HEARTS)
+def test_it_runs_as_it_stands_there(name: str, code: str, require: Callable[[str], None]) -> None:
+    require({"MXNet": "mxnet", "JAX": "jax"}.get(name, "torch"))
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=PATIENCE)
 
 
 def test_every_setting_that_is_made_smaller_stands_in_one() -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import nbformat
 import pytest
 
 import backends
@@ -24,9 +25,24 @@ def test_every_page_of_the_source_is_built(site: Path, root: Path) -> None:
         path.relative_to(root / "docs").with_suffix("")
         for suffix in (".md", ".ipynb")
         for path in tracked("docs", suffix=suffix)
+        if path.parent.name != "on-mxnet"  # they are read with the lessons that they are runs of
     ]
     assert len(sources) > 10
     assert [name for name in sources if not (site / name).with_suffix(".html").is_file()] == []
+
+
+def test_a_lesson_shows_both_frameworks_outputs_in_tabs_and_each_answer_under_its_guess(site: Path) -> None:
+    for path in tracked("docs/lessons/on-mxnet", suffix=".ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        page = (site / "lessons" / path.name).with_suffix(".html").read_text(encoding="utf-8")
+        with_outputs = [cell for cell in cells if cell.get("outputs")]
+        answers = sum("<details>" in cell.source for cell in cells)
+        assert answers > 3
+        for mark in ('<details class="answer">', "</details>", 'class="guess"'):
+            assert page.count(mark) == answers, mark
+        # The code of the main experiment has tabs, too: of these frameworks, of JAX, and ours.
+        for name, count in {"PyTorch": 1, "MXNet": 1, "JAX": 0, "parallel-core": 0}.items():
+            assert len(re.findall(rf"<label[^>]*>\s*{name}</label>", page)) == count * len(with_outputs) + 1
 
 
 def test_links_and_pictures_within_the_site_lead_somewhere(site: Path, pages: list[Path]) -> None:

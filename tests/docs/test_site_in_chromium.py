@@ -31,6 +31,21 @@ def test_no_page_scrolls_sideways(browser: "Browser", site: Path, width: int, sc
     visit = Visit(browser, pages[0], width, scheme)
     for path in pages:
         visit.page.goto(path.as_uri())
+        visit.page.evaluate("for (const fold of document.querySelectorAll('article details')) fold.open = true")
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path.name
         assert visit.page.evaluate(TOO_WIDE) == [], path.name
         assert visit.troubles == [], path.name
+
+
+def test_a_lesson_takes_a_guess_and_shows_its_answer_on_each_framework_without_scripts(
+    browser: "Browser", site: Path
+) -> None:
+    page = Visit(browser, site / "lessons" / "automatic-parallelism.html", 400, scripts=False).page
+    answer = page.locator("details.answer").first
+    page.locator(".guess input").first.fill("1.5")
+    on_torch, on_mxnet = answer.get_by_text("on torch"), answer.get_by_text("on mxnet")
+    assert not on_torch.is_visible()
+    answer.locator("summary").click()
+    assert on_torch.is_visible()
+    answer.locator("label", has_text="MXNet").click()
+    assert (on_torch.is_visible(), on_mxnet.is_visible()) == (False, True)

@@ -39,15 +39,14 @@ def test_the_languages_are_those_of_the_catalogues() -> None:
     assert {*translations.LANGUAGES} == {*LANGUAGES, translations.SOURCE}
 
 
-def test_each_guide_is_there_on_each_framework_in_its_language_and_what_is_not_translated_is_not_built(
+def test_each_lesson_is_there_in_its_language_and_what_is_not_translated_is_not_built(
     built: Path, language: str
 ) -> None:
     assert {page.language for _, page in pages(built)} == {tag_of(language)}
     assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
-    guides = {path.name for path in tracked("docs/lessons", suffix=".ipynb")}
-    assert guides
-    for folder in ("lessons", "lessons/on-mxnet"):
-        assert {path.with_suffix(".ipynb").name for path in (built / folder).glob("*.html")} >= guides
+    lessons = {path.stem for path in tracked("docs/lessons", suffix=".ipynb")}
+    assert lessons
+    assert {path.stem for path in (built / "lessons").glob("*.html")} == {*lessons, "index"}
 
 
 def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) -> None:
@@ -71,7 +70,9 @@ def test_english_pages_lead_to_the_same_page_or_to_the_first_one(site: Path) -> 
 
 def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
     page = read(built / "lessons" / "asynchronous-computation.html")
-    assert "../../exercises/barriers.html" in page.links
+    # The second one stands in the navigation.
+    assert {"../../exercises/barriers.html", "../../reference/index.html"} <= {*page.links}
+    assert "../reference/index.html" in read(built / "index.html").links
 
 
 def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: str) -> None:

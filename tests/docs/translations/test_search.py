@@ -1,6 +1,9 @@
 """The search of each site, opened from a folder, finds what its readers would look for, and nothing else."""
 
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +42,20 @@ def search(browser: "Browser", site: Path, query: str) -> Visit:
 def test_it_finds_words(browser: "Browser", site: Path, language: str, query: str) -> None:
     results = search(browser, site / language, query).page.locator("#search-results li a")
     results.nth(1).wait_for(timeout=20_000)
+
+
+def test_on_a_served_site_it_shows_what_it_found(browser: "Browser", site: Path) -> None:
+    class Files(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(site))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=overlap_efficiency")
+        page.locator("#search-results .context", has_text="overlap_efficiency").first.wait_for(timeout=20_000)
+        page.close()
+        server.shutdown()
 
 
 # The last one has the characters of a word, in another order.
