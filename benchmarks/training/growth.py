@@ -13,9 +13,9 @@ from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, refuse_disagreement, take_turns, worker
 from benchmarks.harness.targets import Finding, Target, scaled
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
-from parallel_core.plots.curves import Curve, CurvesChart, Panel
-from parallel_core.plots.scales import Axis, around, linear
-from parallel_core.plots.svg import titled
+from parallel_core.report.plots.curves import Curve, CurvesChart, Panel
+from parallel_core.report.plots.scales import Axis, around, linear
+from parallel_core.report.plots.svg import titled
 from parallel_core.system.formatting import figure
 
 BACKENDS = ("mxnet", "torch")

@@ -23,7 +23,7 @@ from parallel_core.own_program.running import (
     run_program,
     why_incomplete,
 )
-from parallel_core.plots import write_picture_file
+from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, percent

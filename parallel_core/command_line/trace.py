@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from parallel_core.command_line import options
-from parallel_core.plots import check_drawing, write_picture_file
+from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed

@@ -19,9 +19,9 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point
-from parallel_core.plots.bars import Bar, BarsChart
-from parallel_core.plots.curves import COLOURS, DOTTED, Curve, CurvesChart, exact, learning_chart, sweep_chart
-from parallel_core.plots.timeline import Panel, TimelinesChart
+from parallel_core.report.plots.bars import Bar, BarsChart
+from parallel_core.report.plots.curves import COLOURS, DOTTED, Curve, CurvesChart, exact, learning_chart, sweep_chart
+from parallel_core.report.plots.timeline import Panel, TimelinesChart
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, seconds
 from parallel_core.trace_analysis.case_spans import cases_of

@@ -6,7 +6,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled, write_point
-from parallel_core.plots import as_svg
+from parallel_core.report.plots import as_svg
 from parallel_core.system.formatting import engine_in_words, figure, quantity, seconds
 
 if TYPE_CHECKING:

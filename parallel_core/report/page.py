@@ -20,10 +20,10 @@ from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
-from parallel_core.plots.curves import exact
-from parallel_core.plots.svg import inline, style_sheet
-from parallel_core.plots.task_graph import TaskGraph
 from parallel_core.report import charts
+from parallel_core.report.plots.curves import exact
+from parallel_core.report.plots.svg import inline, style_sheet
+from parallel_core.report.plots.task_graph import TaskGraph
 from parallel_core.report.verbs import verbs
 from parallel_core.system.formatting import kernels_in_words, listed
 

@@ -21,7 +21,7 @@ from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
-from parallel_core.plots import check_drawing, write_picture_file
+from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console

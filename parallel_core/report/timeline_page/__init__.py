@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backends.profiling import Timeline
 from backends.profiling.timeline import KINDS
-from parallel_core.plots.timeline import LOOKS, key_case, message_of
+from parallel_core.report.plots.timeline import LOOKS, key_case, message_of
 from parallel_core.report.timeline_page.packing import MARK, MAX_NAME_CHARACTERS, first_time, pack
 from parallel_core.system import files
 from parallel_core.system.formatting import figure, percent, seconds

@@ -8,7 +8,7 @@ from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.report.page import render
 from tests.parallel_core.comparison.made_up import NASTY, every_chart
-from tests.parallel_core.plots.frameworks import mxnet_async, torch_async, torch_sync
+from tests.parallel_core.report.plots.frameworks import mxnet_async, torch_async, torch_sync
 from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
 
 __all__ = ["TIMELINES", "full_page", "page_of", "timeline_of", "with_bare_times"]

@@ -16,10 +16,10 @@ from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.storage import new_traces, saved_timelines, trace_path
 from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
-from parallel_core.plots.bars import Bar
-from parallel_core.plots.svg import inline
 from parallel_core.report import charts, write_report
 from parallel_core.report.page import render
+from parallel_core.report.plots.bars import Bar
+from parallel_core.report.plots.svg import inline
 from tests.parallel_core.comparison.made_up import (
     NASTY,
     TIMES,
@@ -31,9 +31,9 @@ from tests.parallel_core.comparison.made_up import (
     result,
 )
 from tests.parallel_core.comparison.test_account import made_of
-from tests.parallel_core.plots.drawn import Drawn
-from tests.parallel_core.plots.frameworks import many_small
 from tests.parallel_core.report.pages import TIMELINES, timeline_of
+from tests.parallel_core.report.plots.drawn import Drawn
+from tests.parallel_core.report.plots.frameworks import many_small
 
 Something = TypeVar("Something")
 ANALYSIS = cache(lambda: analyse(every_chart()))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from parallel_core.measurement.answer import Answer
 from parallel_core.report.notebook import as_html
 from tests.conftest import RunPython
-from tests.parallel_core.plots.synthetic_results import SWEPT, TIMED
+from tests.parallel_core.report.plots.synthetic_results import SWEPT, TIMED
 
 
 def test_a_notebook_gets_tables_and_sentences_as_text() -> None:
@@ -30,7 +30,7 @@ from IPython.testing.globalipapp import start_ipython
 shell = start_ipython()
 import parallel_core
 assert "parallel_core.report.page" not in sys.modules
-from tests.parallel_core.plots.synthetic_results import TIMED
+from tests.parallel_core.report.plots.synthetic_results import TIMED
 data, _ = shell.display_formatter.format(TIMED)
 assert data == {}
 from backends.profiling import Span, Timeline

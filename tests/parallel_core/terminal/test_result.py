@@ -11,7 +11,7 @@ from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.progress import tell
 from parallel_core.terminal import progress
 from parallel_core.terminal.result import show
-from tests.parallel_core.plots.synthetic_results import TIMED
+from tests.parallel_core.report.plots.synthetic_results import TIMED
 from tests.parallel_core.terminal.printed import printed
 
 

@@ -19,7 +19,7 @@ from parallel_core.trace_analysis.lanes import (
     shortened,
 )
 from tests.backends.profiling.events import ns
-from tests.parallel_core.plots.frameworks import many_small, mxnet_async
+from tests.parallel_core.report.plots.frameworks import many_small, mxnet_async
 
 PARTS = 50
 QUEUES: tuple[tuple[str, str], ...] = ((HOST_DEVICE, "Python"), ("cpu:1", "compute"), ("cpu:2", "compute"))

@@ -13,7 +13,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.system.machine_watch import MachineWatch
-from tests.parallel_core.plots.synthetic_results import TIMED
+from tests.parallel_core.report.plots.synthetic_results import TIMED
 
 ANY = (-math.inf, math.inf)
 NUMBERS = st.floats(-1e6, 1e6)

@@ -11,7 +11,7 @@ from parallel_core.report.timeline_page import packing
 from parallel_core.report.timeline_page.packing import first_time, pack
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.critical_path import Segment, critical_path
-from tests.parallel_core.plots.frameworks import mxnet_async, torch_sync
+from tests.parallel_core.report.plots.frameworks import mxnet_async, torch_sync
 from tests.parallel_core.report.timeline_page.made_up import NASTY, Unpacked, busy, plain, unpack
 
 QUEUES = ((HOST_DEVICE, "Python"), ("gpu:0", "stream 7"), ("gpu:10", "stream 7"))

@@ -12,7 +12,7 @@ from backends.profiling import Span, Timeline, Window
 from parallel_core.report.timeline_page import render, write_timeline_page
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.parallel_core.plots.frameworks import mxnet_async, torch_async
+from tests.parallel_core.report.plots.frameworks import mxnet_async, torch_async
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain, unpack
 from tests.parallel_core.trace_analysis.synthetic import overlap_timeline
 from tests.parallel_core.trace_analysis.test_ranks import GPUS

@@ -9,8 +9,8 @@ import pytest
 
 from backends.profiling import Span, Timeline
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.parallel_core.plots.frameworks import mxnet_async
 from tests.parallel_core.report.chromium import Visit
+from tests.parallel_core.report.plots.frameworks import mxnet_async
 from tests.parallel_core.report.test_page_in_chromium import PALE_TEXTS, TOO_WIDE
 from tests.parallel_core.report.timeline_page.made_up import NASTY, busy, page, plain
 from tests.parallel_core.trace_analysis.test_ranks import GPUS

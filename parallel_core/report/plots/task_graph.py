@@ -15,7 +15,7 @@ from parallel_core.measurement.task_graph import (
     without_loads,
     work_seconds,
 )
-from parallel_core.plots.svg import SMALL, WIDTH, Picture
+from parallel_core.report.plots.svg import SMALL, WIDTH, Picture
 from parallel_core.system.formatting import seconds
 
 COLUMN, ROW = 136.0, 56.0

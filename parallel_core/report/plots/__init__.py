@@ -22,8 +22,8 @@ def as_svg(shown: Result | Timeline) -> bytes:
     Raises RequestError for a timeline without spans.
     """
     # A command that draws nothing need not load what draws.
-    from parallel_core.plots.result import result_picture
-    from parallel_core.plots.timeline import timeline_picture
+    from parallel_core.report.plots.result import result_picture
+    from parallel_core.report.plots.timeline import timeline_picture
 
     return timeline_picture(shown) if isinstance(shown, Timeline) else result_picture(shown)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from parallel_core.plots.scales import Axis, around, from_zero, write_seconds
-from parallel_core.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, text_width
+from parallel_core.report.plots.scales import Axis, around, from_zero, write_seconds
+from parallel_core.report.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, text_width
 
 ROW, GAP = 24.0, 12.0
 WIDEST_WHISKER = 1.5

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from backends.profiling import Timeline
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.plots.scales import Axis, Scale, write_seconds
-from parallel_core.plots.svg import LETTER, MAX_NAME_LETTERS, SMALL, Picture, text_width, titled
+from parallel_core.report.plots.scales import Axis, Scale, write_seconds
+from parallel_core.report.plots.svg import LETTER, MAX_NAME_LETTERS, SMALL, Picture, text_width, titled
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis.case_spans import cases_of

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 
 from parallel_core.measurement.task_graph import Task, levels
-from parallel_core.plots.svg import titled
-from parallel_core.plots.task_graph import TaskGraph, rows_of
+from parallel_core.report.plots.svg import titled
+from parallel_core.report.plots.task_graph import TaskGraph, rows_of
 from tests.parallel_core.measurement.test_task_graph import graphs
-from tests.parallel_core.plots.drawn import SVG, Drawn
+from tests.parallel_core.report.plots.drawn import SVG, Drawn
 
 DIAMOND = (
     Task("x", "a", "load", (), 5.0),

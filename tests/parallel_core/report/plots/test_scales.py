@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.plots.scales import Axis, Scale, around, from_zero, write_seconds
+from parallel_core.report.plots.scales import Axis, Scale, around, from_zero, write_seconds
 
 VALUES = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=5)
 

@@ -7,12 +7,12 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core import RequestError
-from parallel_core.plots import as_svg
-from parallel_core.plots.timeline import MAX_PANELS
+from parallel_core.report.plots import as_svg
+from parallel_core.report.plots.timeline import MAX_PANELS
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.lanes import block_text, lanes
-from tests.parallel_core.plots.drawn import SVG, Drawn
-from tests.parallel_core.plots.frameworks import CASES, SECOND, many_small, mxnet_async, torch_async, torch_sync
+from tests.parallel_core.report.plots.drawn import SVG, Drawn
+from tests.parallel_core.report.plots.frameworks import CASES, SECOND, many_small, mxnet_async, torch_async, torch_sync
 from tests.parallel_core.report.timeline_page.made_up import busy
 
 

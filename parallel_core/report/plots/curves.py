@@ -9,8 +9,8 @@ from typing import NamedTuple
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves, write_point
-from parallel_core.plots.scales import Axis, Scale, around, linear
-from parallel_core.plots.svg import SMALL, SWATCH, WIDTH, Picture
+from parallel_core.report.plots.scales import Axis, Scale, around, linear
+from parallel_core.report.plots.svg import SMALL, SWATCH, WIDTH, Picture
 from parallel_core.system.formatting import figure
 
 COLOURS = 6

@@ -10,14 +10,14 @@ from parallel_core import RequestError
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
-from parallel_core.plots import as_svg, check_drawing, write_picture_file
-from parallel_core.plots.bars import Bar, BarsChart
-from parallel_core.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
-from parallel_core.plots.scales import Axis, Scale
-from parallel_core.plots.svg import inline, text_width, titled
+from parallel_core.report.plots import as_svg, check_drawing, write_picture_file
+from parallel_core.report.plots.bars import Bar, BarsChart
+from parallel_core.report.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
+from parallel_core.report.plots.scales import Axis, Scale
+from parallel_core.report.plots.svg import inline, text_width, titled
 from parallel_core.system.formatting import figure
-from tests.parallel_core.plots.drawn import SVG, Drawn
-from tests.parallel_core.plots.synthetic_results import NASTY, SWEPT, TIMED, TRAINED
+from tests.parallel_core.report.plots.drawn import SVG, Drawn
+from tests.parallel_core.report.plots.synthetic_results import NASTY, SWEPT, TIMED, TRAINED
 
 AXIS = Axis("an axis", Scale(0, 10), figure)
 

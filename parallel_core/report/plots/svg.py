@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from markupsafe import Markup
 
-from parallel_core.plots.scales import Axis
+from parallel_core.report.plots.scales import Axis
 from parallel_core.trace_analysis.lanes import shortened
 
 WIDTH = 860.0
@@ -146,7 +146,7 @@ class Picture:
 
 def style_sheet() -> str:
     """Return the rules that all pictures share."""
-    return resources.files("parallel_core.plots").joinpath("picture.css").read_text(encoding="utf-8")
+    return resources.files("parallel_core.report.plots").joinpath("picture.css").read_text(encoding="utf-8")
 
 
 def text_width(texts: Iterable[str], size: float = SIZE) -> float:

@@ -5,10 +5,10 @@ from math import inf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
-from parallel_core.plots.bars import Bar, BarsChart
-from parallel_core.plots.curves import Curve, exact, learning_chart, sweep_chart
-from parallel_core.plots.svg import Chart, titled
-from parallel_core.plots.task_graph import TaskGraph
+from parallel_core.report.plots.bars import Bar, BarsChart
+from parallel_core.report.plots.curves import Curve, exact, learning_chart, sweep_chart
+from parallel_core.report.plots.svg import Chart, titled
+from parallel_core.report.plots.task_graph import TaskGraph
 from parallel_core.system.formatting import engine_in_words, seconds
 
 
