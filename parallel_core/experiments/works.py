@@ -264,14 +264,7 @@ def note_issuing(trial: Trial, copies: str) -> None:
 def time_beside(trial: Trial, *works: Work) -> None:
     """Register how long the results of the first of some works take while the rest goes on; that needs a queue."""
     if trial.backend.engine == "async":
-        # A profiler replaces the verbs: they are looked up when they are called.
-        take = partial(
-            measure,
-            trial.backend,
-            lambda: [work.launch() for work in works],
-            lambda launched: [trial.backend.wait(y) for y in launched[0]],
-        )
-        trial.time(BESIDE, take=take, bare=())
+        trial.time(BESIDE, *works, until=lambda launched: [*map(trial.backend.wait, launched[0])], bare=())
 
 
 def price_of_overlap(together: str) -> Metric:

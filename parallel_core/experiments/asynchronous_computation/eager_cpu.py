@@ -8,7 +8,7 @@ control returns when the multiplication is done, whatever the size. If a framewo
 backend gives it worker threads, control returns as soon as the multiplication is queued. The time until all is done is
 about the same: asynchrony moves the work and does not shorten it.
 
-Method: The book's ten multiplications of 1000 × 1000 normal matrices (smaller ones if the budget of seconds is too
+Method: The book's ten multiplications of a normal 1000 × 1000 matrix (a smaller one if the budget of seconds is too
 short), on the first device. Every other framework and engine does the same in a separate process, one after the other,
 with as many threads and without variants, because a framework reads its engine once.
 

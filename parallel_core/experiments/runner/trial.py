@@ -116,6 +116,7 @@ class Trial:
         *works: Work,
         parts: Iterable[str] = (),
         take: Callable[[], Timing] | None = None,
+        until: Callable[[list[Any]], object] | None = None,
         before: Callable[[], object] | None = None,
         bare: Sequence[Work] | None = None,
         hides: str = "",
@@ -126,11 +127,11 @@ class Trial:
         """Register a case: works that are launched one after the other on idle devices, and waited for together.
 
         It contains the work of the cases `parts`, and so cannot be faster than any of them. `before` is called before
-        each timing and not timed; `take` times by itself. The case's bare time is that of the slowest of the works
-        `bare` as one unit, of all works unless they are given, and its overhead is that of the calls of all of them. Of
-        its part `hides`, a transfer, that is counted which the other parts do not hide. If doing it once is too short
-        to be timed, the works do it `repeats` times, and the case is of once. It is the point `at` of a curve, if it is
-        of one.
+        each timing and not timed; `take` times by itself; `until` waits for what the launches gave instead of for all.
+        The case's bare time is that of the slowest of the works `bare` as one unit, of all works unless they are given,
+        and its overhead is that of the calls of all of them. Of its part `hides`, a transfer, that is counted which the
+        other parts do not hide. If doing it once is too short to be timed, the works do it `repeats` times, and the
+        case is of once. It is the point `at` of a curve, if it is of one.
         """
 
         def launch() -> list[object]:
@@ -139,7 +140,7 @@ class Trial:
         def timing() -> Timing:
             if before is not None:
                 before()
-            dispatched, done = take() if take is not None else measure(self.backend, launch)
+            dispatched, done = take() if take is not None else measure(self.backend, launch, until)
             return dispatched / repeats, done / repeats
 
         components = tuple(works if bare is None else bare)

@@ -80,7 +80,7 @@ def test_a_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pyte
 @given(st.integers(1, 1000))
 def test_depths_are_powers_of_two_and_the_deepest_which_a_comparison_names(deepest: int) -> None:
     described = EXPERIMENTS["barriers"]
-    assert {described.case, described.dispatch_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
+    assert {described.case, described.queued_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
     assert all("deepest" not in options for options in described.options.values())
     found = depths(deepest)
     assert found[0] == 0
