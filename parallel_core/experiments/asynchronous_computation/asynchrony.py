@@ -114,7 +114,7 @@ def time_increments(trial: Trial, steps: int | None) -> None:
     """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
     backend, add = trial.backend, trial.backend.ops.add
     x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
-    matrix = trial.normal(works.largest_size(trial, 0.01, 1000), trial.devices[0])
+    matrix = trial.normal(works.size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
     if steps is None:
         # Once by launches, and twice within some: in one, and in units.

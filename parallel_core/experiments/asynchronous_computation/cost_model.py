@@ -41,7 +41,7 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import incremented, increments, largest_size, multiplied
+from parallel_core.experiments.works import incremented, increments, multiplied, size_up_to
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -57,7 +57,7 @@ def program(
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
     ones = {size: np.ones((1, size), dtype=np.float32) for size in sizes_up_to(largest)}
     vectors = {size: trial.backend.asarray(row, trial.devices[0]) for size, row in ones.items()}
-    matrix = trial.normal(largest_size(trial, 0.01, 1000), trial.devices[0])
+    matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     fitted: dict[int, tuple[int, CostModel]] = {}
     for place, (size, x) in enumerate(vectors.items()):
         tell(f"the cost model of {size:,} elements", place / len(vectors))

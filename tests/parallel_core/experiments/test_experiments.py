@@ -100,7 +100,7 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: flo
     with pytest.MonkeyPatch.context() as patched:
         # Five products of the size that is probed take a thousandth of a second each.
         patched.setattr(works, "measure", lambda *_: (0.005, 0.005))
-        size = works.largest_size(Trial(backends.load("numpy", 1), {}), seconds, wanted)
+        size = works.size_up_to(Trial(backends.load("numpy", 1), {}), seconds, wanted).value
     of_one = 0.001 / works.PROBED_SIZE**3
     assert size <= max(wanted, 8)
     assert size == wanted or (size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one))
