@@ -26,12 +26,12 @@ largest of several noisy figures is too large by some noise.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import exp, log
 from typing import Annotated
 
 import numpy as np
 
 from backends import Array
+from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
@@ -147,8 +147,7 @@ def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
     """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
 
-    It is interpolated linearly between the logarithms of the last size at which they are not and the next one. None if
-    there is none.
+    It lies between the last size at which they are not and the next one. None if there is none.
     """
     speedups = speedups_over(alone, spread)
     place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
@@ -156,11 +155,7 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
     faster = sum(decide(ratio, 1.0) == 0 for ratio in after)
     if not faster or 2 * faster < len(after):
         return None
-    if place == 0:
-        return float(sizes[0])
-    before, here = speedups[place - 1 : place + 1]
-    share = (1 - before) / (here - before)
-    return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
+    return passes_one(sizes, speedups) if place else float(sizes[0])
 
 
 SPEEDUP = Metric(
