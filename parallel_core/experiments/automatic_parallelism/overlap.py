@@ -40,6 +40,7 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.sweep import Curves
 
+ON_COMPUTE_QUEUE = COPY_ON_COMPUTE_QUEUE.name
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 
@@ -165,10 +166,8 @@ EXPERIMENT = Experiment(
     changes=(
         changes.equal_parts(RUN, COPY, "copies"),
         changes.with_queue("copies should hide under the computation"),
-        changes.without_variant(COPY_ON_COMPUTE_QUEUE.name, "A dedicated queue for copies"),
-        changes.with_variant(
-            COPY_ON_COMPUTE_QUEUE.name, "Copies on the queue that computes", OURS.name, "partly", "hidden"
-        ),
+        changes.without_variant(ON_COMPUTE_QUEUE, "A dedicated queue for copies"),
+        changes.with_variant(ON_COMPUTE_QUEUE, "Copies on the queue that computes", OURS.name, "partly", "hidden"),
         changes.without_queue(OURS.name, ("partly", "hidden"), "nothing should hide"),
         changes.LESS_NOISE,
         changes.MORE_CORES_OR_GPUS,
