@@ -12,6 +12,8 @@ import backends
 from backends import Backend
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments.automatic_parallelism import small_ops
+from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.progress import listening
 from tests.docs.metrics import unexplained
@@ -23,6 +25,13 @@ SIDE = "parallel_core.experiments.asynchronous_computation.asynchrony.SIDE"
 ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.program.__module__]
 MEASURING_A_SINGLE_DEVICE = {"async", "barriers", "cost-model", "eager-cpu", "independent-ops", "small-ops"}
 MEASURING_A_SINGLE_DEVICE |= {"dependencies", "data-parallel", "evaluate"}
+
+
+@pytest.fixture(autouse=True)
+def _no_other_process(load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let NumPy in this process stand for the processes that small-ops starts, and multiply twice instead of often."""
+    monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
+    monkeypatch.setattr(trials, "measure_elsewhere", lambda name, _: EXPERIMENTS[name].run(load(1), **small(name)))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
