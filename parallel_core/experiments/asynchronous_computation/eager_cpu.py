@@ -103,9 +103,9 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
         except (RequestError, MeasurementError) as reason:
             trial.notes.append(f"No contrast with {name} {engine}: {reason}")
             continue
-        case = replace(next(case for case in result.cases if case.name == TEN), name=f"{TEN}, {name} {engine}")
-        trial.cases[case.name] = case
-        trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case.name), is_ratio=False)
+        case = f"{TEN}, {name} {engine}"
+        trial.cases[case] = replace(next(one for one in result.cases if one.name == TEN), name=case)
+        trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False)
 
 
 ITSELF = replace(

@@ -200,7 +200,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)
-    scheduled = [scheduled_in(trial, name, runs) for name, runs in recorded.items()]
+    scheduled = [_scheduled(trial, name, runs) for name, runs in recorded.items()]
     first = next(iter(programs))
     trial.found_by(BOUND_FRACTION.name, scheduled[0].bound_fraction)
     trial.found_by(SPEEDUP.name, ratio(first + ONE_BY_ONE, first + FREE))
@@ -209,8 +209,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
     return scheduled
 
 
-def scheduled_in(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
-    """Return what a program's runs one by one give."""
+def _scheduled(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
     separate, free = name + ONE_BY_ONE, name + FREE
     # The first was the warm-up.
     same = zip(*runs[-len(trial.cases[separate].seconds) :], strict=True)

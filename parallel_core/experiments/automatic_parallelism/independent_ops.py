@@ -80,11 +80,9 @@ def program(
         tell("other workers and threads, in a separate process", place / len(others))
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.75, len(others) - place)}
         options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size, **timing}
-        found = trial.elsewhere("independent-ops", options)
-        trial.errors[f"products by {workers} × {each} threads"] = found.checks["max_relative_error"]
-        for case in found.cases:
-            name = case.name if each == threads else f"{case.name}, {each} threads each"
-            trial.cases[name] = replace(case, name=name)
+        suffix = "" if each == threads else f", {each} threads each"
+        by = f"products by {workers} × {each} threads"
+        trial.add_elsewhere(by, "independent-ops", options, lambda name, suffix=suffix: name + suffix)
     if others:
         time_here(0.95)
         trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}

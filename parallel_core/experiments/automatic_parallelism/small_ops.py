@@ -24,7 +24,6 @@ largest of several noisy figures is too large by some noise.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -75,11 +74,9 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
         tell("one device with the threads of all, in a separate process", 0.0)
         threads = len(devices) * trial.backend.threads_per_device
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.95)}
-        found = trial.elsewhere("small-ops", {"threads": threads, "sizes": written, **timing})
-        trial.errors["products by the threads of all"] = found.checks["max_relative_error"]
-        for case in found.cases:
-            name = case.name.replace(ONE, THREADS)
-            trial.cases[name] = replace(case, name=name)
+        options = {"threads": threads, "sizes": written, **timing}
+        of_all = "products by the threads of all"
+        trial.add_elsewhere(of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS))
     find_figures(trial, tuple(counts))
 
 

@@ -202,6 +202,18 @@ class Trial:
         same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
         return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
 
+    def add_elsewhere(
+        self,
+        what: str,
+        experiment: str,
+        options: Mapping[str, str | float | Sequence[str]],
+        named: Callable[[str], str],
+    ) -> None:
+        """Run an experiment in a fresh process, and keep its cases under other names, and the error of what it did."""
+        found = self.elsewhere(experiment, options)
+        self.errors[what] = found.checks["max_relative_error"]
+        self.cases |= {named(case.name): replace(case, name=named(case.name)) for case in found.cases}
+
     def left_elsewhere(self, share: float, processes: int = 1) -> float:
         """Return the budget of each of several fresh processes that end when a share of this one's is spent."""
         return max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
