@@ -24,7 +24,7 @@ because nothing is compared. Chain and independent multiplications are timed alt
 `chain_speedup` is not about 1, the figures that compare processes are doubtful.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -80,9 +80,8 @@ def program(
         tell("other workers and threads, in a separate process", place / len(others))
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.75, len(others) - place)}
         options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size, **timing}
-        suffix = "" if each == threads else f", {each} threads each"
-        by = f"products by {workers} × {each} threads"
-        trial.add_elsewhere(by, "independent-ops", options, lambda name, suffix=suffix: name + suffix)
+        kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
+        trial.add_elsewhere(f"products by {workers} × {each} threads", "independent-ops", options, kept)
     if others:
         time_here(0.95)
         trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}

@@ -35,7 +35,7 @@ from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Cha
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
 from parallel_core.experiments.runner.parameters import Chosen
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
@@ -74,7 +74,7 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
         tell("one device with the threads of all, in a separate process", 0.0)
         threads = len(devices) * trial.backend.threads_per_device
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.95)}
-        options = {"threads": threads, "sizes": written, **timing}
+        options: Options = {"threads": threads, "sizes": written, **timing}
         of_all = "products by the threads of all"
         trial.add_elsewhere(of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS))
     find_figures(trial, tuple(counts))

@@ -38,6 +38,7 @@ LEAST_BUDGET = 0.01
 
 
 Launch: TypeAlias = Callable[[], object]
+Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -197,18 +198,12 @@ class Trial:
         errors = [relative_error(self._on_host(made), right) for made, right in zip(found, expected, strict=True)]
         self.errors[what] = largest_of([*errors, self.errors.get(what, 0.0)])
 
-    def elsewhere(self, experiment: str, options: Mapping[str, str | float | Sequence[str]]) -> Result:
+    def elsewhere(self, experiment: str, options: Options) -> Result:
         """Run an experiment in a fresh process, on one CPU device of this backend unless the options say otherwise."""
         same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
         return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
 
-    def add_elsewhere(
-        self,
-        what: str,
-        experiment: str,
-        options: Mapping[str, str | float | Sequence[str]],
-        named: Callable[[str], str],
-    ) -> None:
+    def add_elsewhere(self, what: str, experiment: str, options: Options, named: Callable[..., str]) -> None:
         """Run an experiment in a fresh process, and keep its cases under other names, and the error of what it did."""
         found = self.elsewhere(experiment, options)
         self.errors[what] = found.checks["max_relative_error"]
