@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ import backends
 from backends import Backend
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS, works
-from parallel_core.experiments.automatic_parallelism import small_ops
+from parallel_core.experiments.asynchronous_computation import barriers
+from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.progress import listening
@@ -78,15 +80,27 @@ def test_a_single_device_is_measured_or_refused(
         EXPERIMENTS[name].run(load(1), **small(name))
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way"])
-def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "RUN_SECONDS", 0.002)
-    monkeypatch.setattr(works, "COPYING_SECONDS", 0.002)
-    options = {"workers_compared": (1,)} if name == "independent-ops" else {}
-    parameters = EXPERIMENTS[name].run(backend, **options, rounds=1).parameters
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("parallel", {}),
+        ("overlap", {}),
+        ("independent-ops", {"workers_compared": (1,)}),
+        ("three-way", {}),
+        ("barriers", {"deepest": 1}),
+        ("dependencies", {}),
+    ],
+)
+def test_sizes_are_chosen_when_none_is_given(
+    backend: Backend, name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {works: ("RUN_SECONDS", "COPYING_SECONDS"), barriers: ("TARGET_SECONDS",)}
+    for module, names in (times | {dependencies: ("MULTIPLICATION_SECONDS",)}).items():
+        for one in names:
+            monkeypatch.setattr(module, one, 1e-3)
+    parameters = EXPERIMENTS[name].run(backend, **options, rounds=1, budget=600.0).parameters
     assert parameters["size"] % 8 == 0
-    assert parameters["size"] > 0
-    assert name in ("parallel", "independent-ops") or parameters["copies"] >= 1
+    assert all(parameters[one] > 0 for one in EXPERIMENTS[name].calibrated)
 
 
 @pytest.mark.parametrize("name", ON_A_BUDGET)

@@ -72,11 +72,6 @@ def test_a_single_device_has_one_place(load: Callable[[int], Backend]) -> None:
     assert "other_device_added_wait_fraction" not in result.metrics
 
 
-def test_a_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barriers, "TARGET_SECONDS", 0.001)
-    assert parallel_core.run_barriers(backend, deepest=1, rounds=1, budget=600.0).parameters["size"] % 8 == 0
-
-
 @given(st.integers(1, 1000))
 def test_depths_are_powers_of_two_and_the_deepest_which_a_comparison_names(deepest: int) -> None:
     described = EXPERIMENTS["barriers"]
