@@ -76,7 +76,7 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     found = dependencies.time_programs(trial, {"": dependencies.program_of(diamond(len(backend.devices)), SIZE)})[0]
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
-    assert len(separate.seconds) == len(free.seconds) == 3
+    assert [len(seconds) for one in (separate, free) for seconds in (one.seconds, one.bare_seconds)] == [3] * 4
     assert sum(task.seconds for task in found.tasks) == pytest.approx(separate.median, rel=0.9)
     assert all(task.seconds > 0 and task.kind != "load" for task in found.tasks)
     fraction = found.bound_fraction(Times(lambda case, _: trial.cases[case].median, trial.cases))

@@ -16,13 +16,18 @@ from tests.parallel_core.experiments.runner.pretended import case
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_two_devices_compute_and_copy(load: Callable[[int], Backend], count: int) -> None:
+def test_two_devices_compute_and_copy(
+    load: Callable[[int], Backend], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went, right = [], works.copies_of
+    monkeypatch.setattr(works, "copies_of", lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args))
     result = parallel_core.run_three_way(load(count), size=32, products=5, copies=2, rounds=2, budget=600.0)
     *parts, together = result.cases
     assert [part.name for part in parts] == ["products on cpu:1", "products on cpu:2", "copies both ways"]
     assert together.parts == tuple(part.name for part in parts)
     added = sum(part.median for part in parts)
     assert result.metrics["saved_fraction"] == pytest.approx((added - together.median) / added)
+    assert went == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
     assert result.metrics["possible_on_cores_fraction"] <= result.metrics["possible_fraction"]
 
 
