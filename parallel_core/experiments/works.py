@@ -63,10 +63,7 @@ def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS, device
     def some(length: int) -> Callable[[Array], Array]:
         return lambda matrix: tuple(matmul(matrix, matrix) for _ in range(length))
 
-    def of(x: Array, calls: Work | None = None) -> Work:
-        return Work(partial(multiplied, trial, x, count), in_units(trial, x, count, some), calls=calls)
-
-    return of(x, None if device is None else of(one_element(trial, device)))
+    return _repeated(trial, multiplied, some, x, count, device)
 
 
 def one_element(trial: Trial, device: Device) -> Array:
@@ -74,13 +71,28 @@ def one_element(trial: Trial, device: Device) -> Array:
     return trial.backend.asarray(np.ones((1, 1), dtype=np.float32), device)
 
 
-def in_units(
-    trial: Trial, x: Array, count: int, some: Callable[[int], Callable[[Array], Array]]
-) -> Callable[[], list[Array]]:
-    """Return what launches `count` operations on a value with nothing queued between them, many as several units."""
-    lengths = [min(MOST_IN_UNIT, count - first) for first in range(0, count, MOST_IN_UNIT)]
-    units = {length: trial.backend.ops.as_unit(some(length)) for length in set(lengths)}
-    return lambda: [trial.backend.launch(units[length], x) for length in lengths]
+def _repeated(
+    trial: Trial,
+    launched: Callable[[Trial, Array, int], object],
+    some: Callable[[int], Callable[[Array], Array]],
+    x: Array,
+    count: int,
+    device: Device | None,
+) -> Work:
+    """Launch `count` operations on a value, and as units of `some`; with a device, their calls on one element too."""
+
+    def of(x: Array, count: int) -> Work:
+        lengths = [min(MOST_IN_UNIT, count - first) for first in range(0, count, MOST_IN_UNIT)]
+        units = {length: trial.backend.ops.as_unit(some(length)) for length in set(lengths)}
+        return Work(
+            partial(launched, trial, x, count),
+            lambda: [trial.backend.launch(units[length], x) for length in lengths],
+        )
+
+    if device is None:
+        return of(x, count)
+    few = min(count, MOST_CALLS)
+    return replace(of(x, count), calls=replace(of(one_element(trial, device), few), times=count / few))
 
 
 def copy_into(trial: Trial, buffer: Array, result: Array, device: Device, copies: int) -> Array:
@@ -88,6 +100,12 @@ def copy_into(trial: Trial, buffer: Array, result: Array, device: Device, copies
     for _ in range(copies):
         buffer = trial.backend.copy_to(result, device, out=buffer)
     return buffer
+
+
+def buffers_for(trial: Trial, size: int, device: Device, count: int) -> list[Array]:
+    """Load buffers of zeros on a device: those that are timed hold the right values before any timed copy."""
+    zeros = np.zeros((size, size), dtype=np.float32)
+    return [trial.backend.asarray(zeros, device) for _ in range(count)]
 
 
 def copies_of(
@@ -174,18 +192,12 @@ def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
 
 
 def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
-    """Choose the size that is wanted, or what `largest_size` allows."""
-    size = largest_size(trial, seconds, wanted)
-    return Choice(size, "largest" if size == wanted else "budget")
-
-
-def largest_size(trial: Trial, seconds: float, wanted: int) -> int:
-    """Return the size that is wanted, or the largest multiple of 8 below whose multiplication takes no longer."""
+    """Choose the size that is wanted, or the largest multiple of 8 below whose multiplication takes no longer."""
     tell("choosing a size", 0.0)
     # Larger multiplications use a device better than these, so they take rather less than is foreseen.
     foreseen = seconds_of_one(trial, PROBED_SIZE) / PROBED_SIZE**3
     largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
-    return wanted if wanted <= largest else max(8, largest // 8 * 8)
+    return Choice(wanted, "largest") if wanted <= largest else Choice(max(8, largest // 8 * 8), "budget")
 
 
 def chosen_to_copy(destination: Callable[[Trial], Device], timings: float) -> tuple[Chosen, Chosen, Chosen]:
@@ -193,14 +205,12 @@ def chosen_to_copy(destination: Callable[[Trial], Device], timings: float) -> tu
 
     A round takes so many times as long as the multiplications.
     """
-    multiplied = "Multiplications on a device. Default: chosen, 25 at most."
+    chosen = partial(Chosen, maximum=1000)
     more = "Copies of each result. Default: so many that copying takes as long as computing."
     return (
         Chosen("Side of the matrices. Default: chosen.", how=partial(_size_to_copy, destination, timings)),
-        Chosen(multiplied, maximum=1000, how=partial(_multiplications_to_copy, timings)),
-        Chosen(
-            more, maximum=1000, how=lambda trial: copies_to_hide(trial, destination(trial), trial.parameters["size"])
-        ),
+        chosen("Multiplications on a device. Default: chosen, 25 at most.", how=partial(_count_to_copy, timings)),
+        chosen(more, how=lambda trial: copies_to_hide(trial, destination(trial), trial.parameters["size"])),
     )
 
 
@@ -225,7 +235,7 @@ def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial:
     return Choice(size, rule) if size < LARGEST_SIZE else Choice(LARGEST_SIZE, "largest")
 
 
-def _multiplications_to_copy(timings: float, trial: Trial) -> Choice:
+def _count_to_copy(timings: float, trial: Trial) -> Choice:
     """Choose how many multiplications of the size fill the time, within what is few enough and hides enough."""
     seconds = _time_of(trial, COPYING_SECONDS, timings)
     filling = round(seconds.value / seconds_of_one(trial, trial.parameters["size"], 1))
@@ -264,14 +274,7 @@ def note_issuing(trial: Trial, copies: str) -> None:
 def time_beside(trial: Trial, *works: Work) -> None:
     """Register how long the results of the first of some works take while the rest goes on; that needs a queue."""
     if trial.backend.engine == "async":
-        # A profiler replaces the verbs: they are looked up when they are called.
-        take = partial(
-            measure,
-            trial.backend,
-            lambda: [work.launch() for work in works],
-            lambda launched: [trial.backend.wait(y) for y in launched[0]],
-        )
-        trial.time(BESIDE, take=take, bare=())
+        trial.time(BESIDE, *works, until=lambda launched: [*map(trial.backend.wait, launched[0])], bare=())
 
 
 def price_of_overlap(together: str) -> Metric:
@@ -319,13 +322,7 @@ def increments(trial: Trial, x: Array, count: int, device: Device) -> Work:
 
         return increment
 
-    few = min(count, MOST_CALLS)
-
-    def of(x: Array, count: int) -> Work:
-        return Work(partial(incremented, trial, x, count), in_units(trial, x, count, chain))
-
-    calls = replace(of(one_element(trial, device), few), times=count / few)
-    return replace(of(x, count), calls=calls)
+    return _repeated(trial, incremented, chain, x, count, device)
 
 
 def dense(ops: Ops, parameters: Array, x: Array) -> Array:

@@ -118,7 +118,7 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     groups: dict[str, list[Bar]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
-        cases = analysed.results.cases(EXPERIMENTS[cell.experiment].dispatch_case)
+        cases = analysed.results.cases(EXPERIMENTS[cell.experiment].queued_case)
         if cases:
             returned, done = median(case.dispatch_median for case in cases), median(case.median for case in cases)
             bar = Bar(cell.side, f"{seconds(returned)} of {seconds(done)}", returned, done, _style_of(cell))
@@ -190,7 +190,7 @@ def timelines_chart(
     panels: list[Panel] = []
     without: dict[str, str] = {}
     max_blocks = min(MAX_BLOCKS, MAX_BLOCKS_OF_PAGE // experiments)
-    usual = experiment.experiment.timeline_case
+    usual = experiment.experiment.drawn_case
     for analysed in experiment.believed:
         side = analysed.cell.side
         try:

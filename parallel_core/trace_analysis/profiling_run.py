@@ -72,7 +72,7 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     if len(repeatable) <= MAX_PROFILED_CASES:
         return repeatable, ()
     experiment = EXPERIMENTS[result.experiment]
-    shown = {experiment.case, experiment.dispatch_case, experiment.timeline_case}
+    shown = {experiment.case, experiment.queued_case, experiment.drawn_case}
     shown |= {part for case in repeatable if case.name in shown for part in case.parts}
     some = [case for case in repeatable if case.name in shown] or repeatable[-MAX_PROFILED_CASES:]
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)

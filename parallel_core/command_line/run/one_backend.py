@@ -147,7 +147,7 @@ def profile_and_show(
         write_picture_file(timeline, picture_path)
     figures = timeline_figures(timeline)
     experiment = EXPERIMENTS[result.experiment]
-    main = shown_case([case.case for case in figures], experiment.timeline_case)
+    main = shown_case([case.case for case in figures], experiment.drawn_case)
     show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)

@@ -21,8 +21,6 @@ what a call costs, and not how fast a framework computes. `predicted_once_second
 dropped results take it too.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -37,13 +35,12 @@ from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, multiplications, multiplied
 from parallel_core.measurement.timing import measure
 from parallel_core.system.machine import peak_memory_growth
 
 TEN = "10 products"
-ONE, ALL = "wait for one result", "waitall"
 COUNT = 10
+ONE, ALL = "wait for one result", "waitall"
 SIDE_OF_MATRICES = "Side of the matrices. Default: 1000, or what the budget allows."
 IN_NUMPY = "10 products in NumPy"
 EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
@@ -52,41 +49,47 @@ SIDE = 1024
 SIZE = Chosen(
     SIDE_OF_MATRICES,
     # About 75 multiplications are timed in a round, with its share of those that are checked.
-    how=lambda trial: works.size_up_to(trial, trial.left(0.55) / 75 / FEWEST_TIMINGS, 1000),
+    how=lambda trial: works.size_up_to(trial, trial.left(0.55) / 75 / works.FEWEST_TIMINGS, 1000),
 )
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
 
 def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None) -> None:
     """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments with their model."""
-    x = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
+    zeros = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
     for what in ("kept", "dropped"):
         for every in (1, 10, 100):
-            grown = peak_memory_growth(partial(fill_queue, trial, x, what == "kept", every))
+            grown = peak_memory_growth(partial(fill_queue, trial, zeros, what == "kept", every))
             if grown is not None:
                 trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
     numpy = Trial(backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {})
-    trial.time(IN_NUMPY, take=partial(measure, numpy.backend, ten_multiplications(numpy, size)[0].launch))
+    launch = partial(works.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
+    trial.time(IN_NUMPY, take=partial(measure, numpy.backend, launch))
     time_ten(trial, size)
     time_waiting(trial, size)
     trial.run(0.75)
     time_increments(trial, steps)
 
 
-def ten_multiplications(trial: Trial, size: int) -> tuple[Work, np.ndarray]:
-    """Draw ten normal float32 matrices, the same for every framework; load them and multiply each with itself."""
-    drawn = np.random.default_rng(0).standard_normal((COUNT, size, size), dtype=np.float32)
-    backend, matmul = trial.backend, trial.backend.ops.matmul
-    loaded = [backend.asarray(matrix, trial.devices[0]) for matrix in drawn]
-    unit = backend.ops.as_unit(lambda *matrices: tuple(matmul(a, a) for a in matrices))
-    return Work(lambda: [backend.launch(matmul, a, a) for a in loaded], lambda: backend.launch(unit, *loaded)), drawn
+def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
+    """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
+    kept = []
+    for step in range(1, 101):
+        y = works.incremented(trial, x, 1)
+        if keep:
+            kept.append(y)
+        if step % every == 0:
+            trial.backend.wait(y)
+    trial.backend.waitall()
 
 
 def time_ten(trial: Trial, size: int) -> None:
-    """Time the section's ten multiplications, without loading their matrices, and compare their values with NumPy's."""
-    ten, drawn = ten_multiplications(trial, size)
+    """Time the section's ten multiplications, without loading their matrix, and compare their values with NumPy's."""
+    x = trial.normal(size, trial.devices[0])
+    ten = works.multiplications(trial, x, COUNT)
     trial.time(TEN, ten)
-    trial.check("products", ten.launch(), (a @ a for a in drawn))
+    a = trial.backend.to_numpy(x)
+    trial.check("products", ten.launch(), [a @ a] * COUNT)
 
 
 def time_waiting(trial: Trial, size: int) -> None:
@@ -96,53 +99,29 @@ def time_waiting(trial: Trial, size: int) -> None:
     """
     backend = trial.backend
     x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
-    one = multiplications(trial, x, 1)
-    on_two = (one, multiplications(trial, other, COUNT))
-    everything = on_two if len(trial.devices) > 1 else (multiplications(trial, x, 1 + COUNT),)
-
-    def time(name: str, beside: int, wait: Callable[[Array], object], *bare: Work) -> None:
-        def launch() -> list[Array]:
-            return [*multiplied(trial, other, beside), *multiplied(trial, x)]
-
-        trial.time(name, take=partial(measure, backend, launch, lambda made: wait(made[-1])), bare=bare)
-
+    one, ten = works.multiplications(trial, x, 1), works.multiplications(trial, other, COUNT)
+    everything = (one, ten) if len(trial.devices) > 1 else (works.multiplications(trial, x, 1 + COUNT),)
     # A profiler replaces the verbs: they are looked up when they are called.
-    time(ONE, COUNT, lambda y: backend.wait(y), one)
-    time(ALL, COUNT, lambda _: backend.waitall(), *everything)
-    time("product, to NumPy", 0, lambda y: backend.to_numpy(y), one)
-    time("product, to a number", 0, lambda y: float(backend.to_numpy(backend.launch(backend.ops.total, y))), one)
-    time("product, to text", 0, lambda y: str(backend.to_numpy(y)), one)
-
-
-def dispatch_fraction(case: str) -> Formula:
-    """Return the share of a case's time after which control returned."""
-    return lambda times: times.dispatch(case) / times[case]
-
-
-def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
-    """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
-    kept = []
-    for step in range(1, 101):
-        y = incremented(trial, x, 1)
-        if keep:
-            kept.append(y)
-        if step % every == 0:
-            trial.backend.wait(y)
-    trial.backend.waitall()
+    trial.time(ONE, ten, one, until=lambda made: backend.wait(made[1][0]), bare=(one,))
+    trial.time(ALL, ten, one, until=lambda _: backend.waitall(), bare=everything)
+    trial.time("product, to NumPy", one, until=lambda made: backend.to_numpy(made[0][0]))
+    total = partial(backend.launch, backend.ops.total)
+    trial.time("product, to a number", one, until=lambda made: float(backend.to_numpy(total(made[0][0]))))
+    trial.time("product, to text", one, until=lambda made: str(backend.to_numpy(made[0][0])))
 
 
 def time_increments(trial: Trial, steps: int | None) -> None:
     """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
     backend, add = trial.backend, trial.backend.ops.add
     x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
-    matrix = trial.normal(works.largest_size(trial, 0.01, 1000), trial.devices[0])
+    matrix = trial.normal(works.size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
     if steps is None:
         # Once by launches, and twice within some: in one, and in units.
         of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
-        allowed = round(trial.left(0.95) / FEWEST_TIMINGS / of_a_step / 100) * 100
+        allowed = round(trial.left(0.95) / works.FEWEST_TIMINGS / of_a_step / 100) * 100
         steps = trial.parameters["steps"] = max(100, min(10_000, allowed))
-    once = increments(trial, x, steps, trial.devices[0])
+    once = works.increments(trial, x, steps, trial.devices[0])
 
     def waiting_each_time() -> Array:
         for _ in range(steps):
@@ -156,24 +135,24 @@ def time_increments(trial: Trial, steps: int | None) -> None:
 
     trial.time(EACH, Work(waiting_each_time), bare=(once,))
     trial.time(ONCE, once)
-    trial.time(SINGLE, Work(lambda: backend.launch(in_one_launch, x)), bare=(replace(once, calls=None),))
-    trial.check("increments", [incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
+    trial.time(SINGLE, Work(lambda: backend.launch(in_one_launch, x), once.unit, once.times))
+    trial.check("increments", [works.incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
     cases = trial.run(0.95)
     # Beyond a single launch, the rest is the framework's own cost.
     trial.found_by("launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False)
     trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
     trial.found(T2_OVER_T1.name, model.t2_over_t1)
-    for name, found in {
-        "t1": model.t1,
-        "t2": model.t2,
-        "t3": model.t3,
-        "measured_once": cases[ONCE].median,
-        "predicted_once": model.waiting_once(steps),
-        "book_predicted_once": model.waiting_once_by_the_book(steps),
-        "measured_each": cases[EACH].median,
-        "predicted_each": model.waiting_each(steps),
-    }.items():
+    seconds = {"t1": model.t1, "t2": model.t2, "t3": model.t3}
+    seconds |= {"measured_once": cases[ONCE].median, "predicted_once": model.waiting_once(steps)}
+    seconds |= {"book_predicted_once": model.waiting_once_by_the_book(steps)}
+    seconds |= {"measured_each": cases[EACH].median, "predicted_each": model.waiting_each(steps)}
+    for name, found in seconds.items():
         trial.found(f"{name}_seconds", found)
+
+
+def dispatch_fraction(case: str) -> Formula:
+    """Return the share of a case's time after which control returned."""
+    return lambda times: times.dispatch(case) / times[case]
 
 
 DISPATCH_FRACTION = Metric(

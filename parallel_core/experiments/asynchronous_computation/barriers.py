@@ -29,16 +29,14 @@ from typing import Annotated
 
 import numpy as np
 
-from backends import Array
 from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, dispatch_fraction
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import measure
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
@@ -55,22 +53,20 @@ def program(trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DE
     """Time both waits with up to `deepest` multiplications queued behind the first, in powers of two, in each place."""
     x, *others = (trial.normal(size, device) for device in trial.devices[:2])
 
-    def launch(other: Array, count: int) -> list[Array]:
-        return [*multiplied(trial, x), *multiplied(trial, other, count)]
-
-    untils = {WAIT: lambda made: trial.backend.wait(made[0]), WAITALL: lambda _: trial.backend.waitall()}
+    # A profiler replaces the verbs: they are looked up when they are called.
+    untils = {WAIT: lambda made: trial.backend.wait(made[0][0]), WAITALL: lambda _: trial.backend.waitall()}
     one, places = multiplications(trial, x, 1), dict(zip((SAME, OTHER), (x, *others), strict=False))
     for place, other in places.items():
         behind = multiplications(trial, other, deepest + (place == SAME))
         for count in depths(deepest):
             # The bare time of a wait is that of what it is for, and is measured with the most multiplications behind.
             bare = {WAIT: (one,), WAITALL: (one, behind)} if count == deepest else {}
+            more = Work(partial(multiplied, trial, other, count))
             for wait, until in untils.items():
-                take = partial(measure, trial.backend, partial(launch, other, count), until)
-                label = f"{wait}, {place}"
-                trial.time(named(wait, count, place), take=take, bare=bare.get(wait, ()), curve=label, at=count)
-        awaited, *_, last_queued = launch(other, deepest)
-        trial.check("products", [awaited, last_queued], [a @ a for a in map(trial.backend.to_numpy, (x, other))])
+                name, curve, of = named(wait, count, place), f"{wait}, {place}", bare.get(wait, ())
+                trial.time(name, one, more, until=until, bare=of, curve=curve, at=count)
+        made = [*one.launch(), multiplied(trial, other, deepest)[-1]]
+        trial.check("products", made, [a @ a for a in map(trial.backend.to_numpy, (x, other))])
     trial.run()
     for place in places:
         trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)

@@ -25,10 +25,10 @@ which it is off by more than the noise, and `sizes_missed_with_disturbance` thos
 disturb each other by as much as at the other sizes with the same slower side.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, inf, log
+from math import inf, log
 from statistics import median
 from time import perf_counter
 from typing import Annotated
@@ -41,7 +41,7 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import incremented, increments, largest_size, multiplied
+from parallel_core.experiments.works import incremented, increments, multiplied, size_up_to
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -57,20 +57,15 @@ def program(
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
     ones = {size: np.ones((1, size), dtype=np.float32) for size in sizes_up_to(largest)}
     vectors = {size: trial.backend.asarray(row, trial.devices[0]) for size, row in ones.items()}
-    matrix = trial.normal(largest_size(trial, 0.01, 1000), trial.devices[0])
+    matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     fitted: dict[int, tuple[int, CostModel]] = {}
     for place, (size, x) in enumerate(vectors.items()):
         tell(f"the cost model of {size:,} elements", place / len(vectors))
         steps = enough_steps(trial, x)
         of_this = trial.left(0.6) / (len(vectors) - place)
         fitted[size] = steps, fit_cost_model(trial, x, matrix, steps, trial.rounds, of_this)
-        trial.time(
-            f"increment of {size} elements",
-            increments(trial, x, steps, trial.devices[0]),
-            repeats=steps,
-            curve="measured",
-            at=size,
-        )
+        increment = increments(trial, x, steps, trial.devices[0])
+        trial.time(f"increment of {size} elements", increment, repeats=steps, curve="measured", at=size)
     once = [incremented(trial, x, 1) for x in vectors.values()]
     trial.check("increments", once, [np.full((1, size), 2.0) for size in vectors])
     cases = trial.run(0.95)
@@ -214,27 +209,27 @@ class Point:
         return decide(replace(found, low=found.low + low, high=found.high - high), 0.0) is not None
 
 
-def passes_one(points: Sequence[Point], ratio: Callable[[Point], float]) -> float | None:
-    """Return from how many elements on a ratio is above 1, between logarithms; None if always, or not at the last."""
-    last = max((index for index, point in enumerate(points) if ratio(point) <= 1), default=None)
-    if last is None or last == len(points) - 1:
+def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
+    """Return from which size on a ratio is above 1, between logarithms; None if at all sizes, or not at the last."""
+    last = max((index for index, ratio in enumerate(ratios) if ratio <= 1), default=None)
+    if last is None or last == len(sizes) - 1:
         return None
-    before, after = points[last : last + 2]
+    before, after = sizes[last : last + 2]
     # A fit can give no time at all for what is done already.
-    low, high = (log(max(ratio(point), 1e-9)) for point in (before, after))
-    return before.elements * exp(log(after.elements / before.elements) * -low / (high - low))
+    low, high = (log(max(ratio, 1e-9)) for ratio in ratios[last : last + 2])
+    return before * (after / before) ** (-low / (high - low))
 
 
 def crossing(points: Sequence[Point]) -> float | None:
     """Return the number of elements from which on computing takes longer than issuing; None without such a change."""
-    change = passes_one(points, lambda point: point.model.t2 / point.model.t1)
+    change = passes_one([point.elements for point in points], [point.model.t2 / point.model.t1 for point in points])
     return change if points[0].model.python_is_slower else None
 
 
 def floor_left(points: Sequence[Point]) -> float | None:
     """Return the number of elements at which the measured time is a quarter above its lowest; None if it is never."""
-    floor = min(point.case.median for point in points)
-    return passes_one(points, lambda point: point.case.median / floor / 1.25)
+    seconds = [point.case.median for point in points]
+    return passes_one([point.elements for point in points], [one / min(seconds) / 1.25 for one in seconds])
 
 
 def disturbance(points: Sequence[Point], at: Point) -> float:

@@ -8,7 +8,7 @@ control returns when the multiplication is done, whatever the size. If a framewo
 backend gives it worker threads, control returns as soon as the multiplication is queued. The time until all is done is
 about the same: asynchrony moves the work and does not shorten it.
 
-Method: The book's ten multiplications of 1000 × 1000 normal matrices (smaller ones if the budget of seconds is too
+Method: The book's ten multiplications of a normal 1000 × 1000 matrix (a smaller one if the budget of seconds is too
 short), on the first device. Every other framework and engine does the same in a separate process, one after the other,
 with as many threads and without variants, because a framework reads its engine once.
 
@@ -103,9 +103,9 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
         except (RequestError, MeasurementError) as reason:
             trial.notes.append(f"No contrast with {name} {engine}: {reason}")
             continue
-        case = replace(next(case for case in result.cases if case.name == TEN), name=f"{TEN}, {name} {engine}")
-        trial.cases[case.name] = case
-        trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case.name), is_ratio=False)
+        case = f"{TEN}, {name} {engine}"
+        trial.cases[case] = replace(next(one for one in result.cases if one.name == TEN), name=case)
+        trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False)
 
 
 ITSELF = replace(

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,8 @@ from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, 
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
 from parallel_core.experiments.works import size_for
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
@@ -65,16 +66,11 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
         trial.check("results", values, expected(nodes, device_matrices(size, count)))
 
 
-@dataclass(frozen=True)
-class Program:
-    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them.
-
-    `units` returns what launches each device's computations as one unit, on values such as they are given.
-    """
+class Program(NamedTuple):
+    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them."""
 
     inputs: Callable[[Backend], Any]
     run: Callable[[Backend, Any], Array]
-    units: Callable[[Backend], Sequence[Callable[[], object]]]
 
 
 @dataclass(frozen=True)
@@ -143,19 +139,7 @@ def program_of(nodes: tuple[Node, ...], size: int) -> Program:
         matrices = device_matrices(size, len(backend.devices))
         return [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
 
-    def units(backend: Backend) -> list[Callable[[], Array]]:
-        # A device's matrix stands for the values that its nodes depend on.
-        def compute_all(own: Sequence[Node], matrix: Array) -> Array:
-            return tuple(compute(backend.ops, node.products, matrix, *[matrix] * len(node.after)) for node in own)
-
-        shares = [[node for node in nodes if node.device == number] for number in range(len(backend.devices))]
-        return [
-            partial(backend.launch, backend.ops.as_unit(partial(compute_all, own)), matrix)
-            for own, matrix in zip(shares, inputs(backend), strict=True)
-            if own
-        ]
-
-    return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices), units)
+    return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices))
 
 
 def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
@@ -211,11 +195,12 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
         return measure(trial.backend, partial(programs[name].run, trial.backend, inputs))
 
     for name, program in programs.items():
-        units = [Work(launch, launch) for launch in program.units(trial.backend)]
+        step = partial(lambda program, backend: program.run(backend, program.inputs(backend)), program)
+        units = works_of_step(trial.backend, step, as_unit=trial.backend.ops.as_unit)
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)
-    scheduled = [scheduled_in(trial, name, runs) for name, runs in recorded.items()]
+    scheduled = [_scheduled(trial, name, runs) for name, runs in recorded.items()]
     first = next(iter(programs))
     trial.found_by(BOUND_FRACTION.name, scheduled[0].bound_fraction)
     trial.found_by(SPEEDUP.name, ratio(first + ONE_BY_ONE, first + FREE))
@@ -224,8 +209,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
     return scheduled
 
 
-def scheduled_in(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
-    """Return what a program's runs one by one give."""
+def _scheduled(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
     separate, free = name + ONE_BY_ONE, name + FREE
     # The first was the warm-up.
     same = zip(*runs[-len(trial.cases[separate].seconds) :], strict=True)

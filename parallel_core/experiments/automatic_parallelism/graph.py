@@ -22,9 +22,8 @@ computes the layer again, since that is what the backends' gradients are of: rea
 With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial, reduce
-from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -89,12 +88,7 @@ def xy(size: int) -> Program:
         product = labelled("x · y", backend.launch(backend.ops.multiply, *values))
         return labelled("z = … + 2", backend.launch(backend.ops.add, product, 2.0))
 
-    def units(backend: Backend) -> list[Callable[[], Array]]:
-        ops = backend.ops
-        both = ops.as_unit(lambda x, y: ops.add(ops.multiply(x, y), 2.0))
-        return [partial(backend.launch, both, *inputs(backend))]
-
-    return Program(inputs, run, units)
+    return Program(inputs, run)
 
 
 def mlp(batch: int) -> Program:
@@ -108,15 +102,7 @@ def mlp(batch: int) -> Program:
         shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in images_and_labels]
         return layers, list(zip(*shards, strict=True)), batch
 
-    def units(backend: Backend) -> list[Callable[[], Array]]:
-        (_, *replicas), shards, _ = inputs(backend)
-        both_ways = backend.ops.as_unit(partial(both_passes, backend.ops))
-        return [
-            partial(backend.launch, both_ways, tuple(layers), backend.copy_to(shard, device))
-            for layers, shard, device in zip(replicas, shards, backend.devices[1:], strict=True)
-        ]
-
-    return Program(inputs, train_step, units)
+    return Program(inputs, train_step)
 
 
 def train_step(backend: Backend, inputs: Any) -> Array:
@@ -159,13 +145,6 @@ def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[
     back = pull_back(ops, partial(hidden, ops))
     by = labelled("layer 1 back", backend.launch(back, layers[0], by[2], images))
     yield by[0], by[1]
-
-
-def both_passes(ops: Ops, layers: Array, shard: Array) -> Array:
-    """Compute the gradients by both layers with nothing launched in between: a device's share of the step."""
-    at_once: Any = SimpleNamespace(ops=ops, launch=lambda fn, *args: fn(*args))
-    _, *gradients = passes(at_once, layers, shard)
-    return tuple(gradients)
 
 
 def add_up(ops: Ops, *gradients: Array) -> Array:

@@ -24,7 +24,7 @@ because nothing is compared. Chain and independent multiplications are timed alt
 `chain_speedup` is not about 1, the figures that compare processes are doubtful.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -80,11 +80,8 @@ def program(
         tell("other workers and threads, in a separate process", place / len(others))
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.75, len(others) - place)}
         options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size, **timing}
-        found = trial.elsewhere("independent-ops", options)
-        trial.errors[f"products by {workers} × {each} threads"] = found.checks["max_relative_error"]
-        for case in found.cases:
-            name = case.name if each == threads else f"{case.name}, {each} threads each"
-            trial.cases[name] = replace(case, name=name)
+        kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
+        trial.add_elsewhere(f"products by {workers} × {each} threads", "independent-ops", options, kept)
     if others:
         time_here(0.95)
         trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}

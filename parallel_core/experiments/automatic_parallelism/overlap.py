@@ -32,32 +32,15 @@ import numpy as np
 
 from backends import HOST, Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from parallel_core.experiments.runner.changes import (
-    LESS_NOISE,
-    MORE_CORES_OR_GPUS,
-    equal_parts,
-    with_queue,
-    with_variant,
-    without_queue,
-    without_variant,
-)
+from parallel_core.experiments import works
+from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
-    chosen_to_copy,
-    copies_of,
-    copies_to_hide,
-    copy_into,
-    multiplications,
-    multiplied,
-    note_issuing,
-    price_of_overlap,
-    time_beside,
-)
 from parallel_core.measurement.sweep import Curves
 
+ON_COMPUTE_QUEUE = COPY_ON_COMPUTE_QUEUE.name
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 
@@ -71,7 +54,7 @@ def destination(trial: Trial) -> Device:
 
 
 # If nothing hides, both ways take as long as their parts; the parts are timed as one unit too.
-SIZE, PRODUCTS, COPIES = chosen_to_copy(destination, 9)
+SIZE, PRODUCTS, COPIES = works.chosen_to_copy(destination, 9)
 SIZES = Parameter("Several sides, each with copies of its own, for a table; --size is the largest.", sweeps="size")
 
 
@@ -84,13 +67,13 @@ def program(
 ) -> None:
     """Time matrix multiplications, the copying of their results to another device, and both together."""
     smaller = sorted({*sizes} - {size}) if sizes else []
-    counts = {side: copies_to_hide(trial, destination(trial), side).value for side in smaller} | {size: copies}
+    counts = {side: works.copies_to_hide(trial, destination(trial), side).value for side in smaller} | {size: copies}
     trial.parameters["sizes"] = ",".join(map(str, counts)) if sizes else None
     time_parts(trial, size, products, copies)
     for side in smaller:
         time_parts(trial, side, products, counts[side], f", size {side}")
     trial.run()
-    note_issuing(trial, COPY)
+    works.note_issuing(trial, COPY)
     if sizes:
         trial.described["series"] = {"copies": (*map(float, counts.values()),)}
         for side in counts:
@@ -106,20 +89,21 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
     """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`, only ours."""
     there = destination(trial)
     x = trial.normal(size, trial.devices[0])
-    # The timed buffers hold the right values before any timed copy.
-    fresh = [trial.backend.asarray(np.zeros((size, size), dtype=np.float32), there) for _ in range(products)]
+    fresh = works.buffers_for(trial, size, there, products)
     run_and_copy(trial, x, there, fresh, 1)
     a = trial.backend.to_numpy(x)
     trial.check("copied products", fresh, [a @ a] * products)
-    run = multiplications(trial, x, products, trial.devices[0])
+    run = works.multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
     buffers = [trial.backend.copy_to(result, there) for result in results]
-    copy, read = (copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
+    copy, read = (works.copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
+    both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
     trial.time(RUN + at, run, bare=() if at else (run,))
     trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
-    both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
     bare = () if at else (run, copy)
     trial.time(TOGETHER + at, both, parts=(RUN + at, COPY + at), bare=bare, hides=COPY + at)
+    if at:
+        return
 
     def to_host(made: list[Array]) -> list[Array]:
         # The book's way, on the queue that computes. Its copies are dropped at once, which those of one unit would not
@@ -129,20 +113,19 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
                 trial.backend.launch(trial.backend.ops.to_host, result)
         return made
 
-    if not at:
-        time_beside(trial, both)
-        trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
-        trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
+    works.time_beside(trial, both)
+    trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
+    trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
 
 
 def run_and_copy(trial: Trial, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
     """Launch a multiplication for each buffer, and copies of each result when the next multiplication is launched."""
     # Not all multiplications first: a copy from a GPU waits for all that was launched there before it.
-    made = multiplied(trial, x)
-    for index in range(len(buffers)):
+    made = works.multiplied(trial, x)
+    for index, buffer in enumerate(buffers):
         if len(made) < len(buffers):
-            made += multiplied(trial, x)
-        buffers[index] = copy_into(trial, buffers[index], made[index], device, copies)
+            made += works.multiplied(trial, x)
+        buffers[index] = works.copy_into(trial, buffer, made[index], device, copies)
     return made
 
 
@@ -179,15 +162,15 @@ EXPERIMENT = Experiment(
     position=2,
     program=program,
     case=TOGETHER,
-    metrics=(OURS, THE_BOOK_S, price_of_overlap(TOGETHER)),
+    metrics=(OURS, THE_BOOK_S, works.price_of_overlap(TOGETHER)),
     changes=(
-        equal_parts(RUN, COPY, "copies"),
-        with_queue("copies should hide under the computation"),
-        without_variant(COPY_ON_COMPUTE_QUEUE.name, "A dedicated queue for copies"),
-        with_variant(COPY_ON_COMPUTE_QUEUE.name, "Copies on the queue that computes", OURS.name, "partly", "hidden"),
-        without_queue(OURS.name, ("partly", "hidden"), "nothing should hide"),
-        LESS_NOISE,
-        MORE_CORES_OR_GPUS,
+        changes.equal_parts(RUN, COPY, "copies"),
+        changes.with_queue("copies should hide under the computation"),
+        changes.without_variant(ON_COMPUTE_QUEUE, "A dedicated queue for copies"),
+        changes.with_variant(ON_COMPUTE_QUEUE, "Copies on the queue that computes", OURS.name, "partly", "hidden"),
+        changes.without_queue(OURS.name, ("partly", "hidden"), "nothing should hide"),
+        changes.LESS_NOISE,
+        changes.MORE_CORES_OR_GPUS,
     ),
     settings=OF_COPIES,
     queued_case=RUN,

@@ -24,19 +24,18 @@ largest of several noisy figures is too large by some noise.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from math import exp, log
 from typing import Annotated
 
 import numpy as np
 
 from backends import Array
+from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
 from parallel_core.experiments.runner.parameters import Chosen
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
@@ -75,11 +74,9 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
         tell("one device with the threads of all, in a separate process", 0.0)
         threads = len(devices) * trial.backend.threads_per_device
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.95)}
-        found = trial.elsewhere("small-ops", {"threads": threads, "sizes": written, **timing})
-        trial.errors["products by the threads of all"] = found.checks["max_relative_error"]
-        for case in found.cases:
-            name = case.name.replace(ONE, THREADS)
-            trial.cases[name] = replace(case, name=name)
+        options: Options = {"threads": threads, "sizes": written, **timing}
+        of_all = "products by the threads of all"
+        trial.add_elsewhere(of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS))
     find_figures(trial, tuple(counts))
 
 
@@ -147,8 +144,7 @@ def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:
 def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
     """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
 
-    It is interpolated linearly between the logarithms of the last size at which they are not and the next one. None if
-    there is none.
+    It lies between the last size at which they are not and the next one. None if there is none.
     """
     speedups = speedups_over(alone, spread)
     place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
@@ -156,11 +152,7 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
     faster = sum(decide(ratio, 1.0) == 0 for ratio in after)
     if not faster or 2 * faster < len(after):
         return None
-    if place == 0:
-        return float(sizes[0])
-    before, here = speedups[place - 1 : place + 1]
-    share = (1 - before) / (here - before)
-    return exp(log(sizes[place - 1]) + share * log(sizes[place] / sizes[place - 1]))
+    return passes_one(sizes, speedups) if place else float(sizes[0])
 
 
 SPEEDUP = Metric(

@@ -30,18 +30,11 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Device
+from parallel_core.experiments import works
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES_OR_GPUS, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
-    chosen_to_copy,
-    copies_of,
-    copy_into,
-    multiplications,
-    multiplied,
-    note_issuing,
-)
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.machine_watch import usable_cores
 
@@ -57,7 +50,7 @@ def other_device(trial: Trial) -> Device:
 
 
 # Three parts, all at once in turn if nothing overlaps, and four works as one unit.
-SIZE, PRODUCTS, COPIES = chosen_to_copy(other_device, 11)
+SIZE, PRODUCTS, COPIES = works.chosen_to_copy(other_device, 11)
 
 
 def program(
@@ -65,12 +58,13 @@ def program(
 ) -> None:
     """Time multiplications on each of two devices, the copying of earlier results both ways, and all at once."""
     first, second = trial.devices[0], other_device(trial)
-    matrices = [trial.normal(size, device, seed) for seed, device in enumerate((first, second))]
-    results = [multiplied(trial, x, products) for x in matrices]
-    buffers = [[trial.backend.copy_to(x, to) for x in made] for made, to in zip(results, (second, first), strict=True)]
-    computing = [multiplications(trial, x, products, d) for x, d in zip(matrices, (first, second), strict=True)]
-    ways = zip(results, (second, first), buffers, (first, second), strict=True)
-    copying = [copies_of(trial, made, to, into, copies, source) for made, to, into, source in ways]
+    matrices, computing, copying, results, buffers = [], [], [], [], []
+    for seed, (device, there) in enumerate(((first, second), (second, first))):
+        matrices.append(trial.normal(size, device, seed))
+        computing.append(works.multiplications(trial, matrices[-1], products, device))
+        results.append(computing[-1].launch())
+        buffers.append([trial.backend.copy_to(x, there) for x in results[-1]])
+        copying.append(works.copies_of(trial, results[-1], there, buffers[-1], copies, device))
     parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: copying}
     worked: dict[str, list[float]] = {name: [] for name in parts}
 
@@ -80,19 +74,17 @@ def program(
         worked[name].append(process_time() - before)
         return timing
 
-    for name, works in parts.items():
-        trial.time(name, *works, take=partial(take, name))
+    for name, own in parts.items():
+        trial.time(name, *own, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying), hides=BOTH_WAYS)
     cases = trial.run()
-    note_issuing(trial, BOTH_WAYS)
+    works.note_issuing(trial, BOTH_WAYS)
     # The first of each was a warm-up. GPUs work without the cores.
     seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
     share = seconds / usable_cores() / sum(cases[name].median for name in parts)
     trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
-    # The timed buffers hold the right values before any timed copy.
-    zeros = np.zeros((size, size), dtype=np.float32)
-    fresh = [[trial.backend.asarray(zeros, device) for _ in range(products)] for device in (second, first)]
+    fresh = [works.buffers_for(trial, size, there, products) for there in (second, first)]
     made = all_at_once(trial, matrices, results, fresh, 1)
     for number, a in enumerate(map(trial.backend.to_numpy, matrices)):
         trial.check("products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products)
@@ -105,8 +97,8 @@ def all_at_once(
     made = []
     for index in range(len(results[0])):
         for x, device, earlier, there in zip(matrices, trial.devices[1::-1], results, buffers, strict=True):
-            made += multiplied(trial, x)
-            there[index] = copy_into(trial, there[index], earlier[index], device, copies)
+            made += works.multiplied(trial, x)
+            there[index] = works.copy_into(trial, there[index], earlier[index], device, copies)
     return made
 
 

@@ -109,14 +109,6 @@ def without_variant(variant: str, what: str) -> Change:
     )
 
 
-def _threads(found: Found) -> int:
-    backend, on_cpus = found.result.backend, sum(device.startswith("cpu") for device in found.devices)
-    return on_cpus * int(backend.get("workers_per_device", 1)) * int(backend["threads_per_device"])
-
-
-MORE_ROUNDS = "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question open."
-
-
 def in_a_quiet_moment(result: Result) -> str:
     """Say what helps against other work: not more rounds, but fewer seconds, if the experiment has a budget of them."""
     return f"A short run in a quiet moment{' (--budget 5)' if 'budget' in result.parameters else ''}."
@@ -124,7 +116,11 @@ def in_a_quiet_moment(result: Result) -> str:
 
 LESS_NOISE = Change(
     lambda found: found.is_open,
-    lambda found: MORE_ROUNDS if found.result.is_undisturbed else in_a_quiet_moment(found.result),
+    lambda found: (
+        "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question open."
+        if found.result.is_undisturbed
+        else in_a_quiet_moment(found.result)
+    ),
 )
 
 
@@ -134,6 +130,11 @@ def more_cores(threads: Callable[[Found], int]) -> Change:
         lambda found: threads(found) > usable_cores(),
         lambda found: f"More cores than {figure(usable_cores())}: {threads(found)} threads of devices share them.",
     )
+
+
+def _threads(found: Found) -> int:
+    backend, on_cpus = found.result.backend, sum(device.startswith("cpu") for device in found.devices)
+    return on_cpus * int(backend.get("workers_per_device", 1)) * int(backend["threads_per_device"])
 
 
 MORE_CORES = more_cores(_threads)

@@ -56,7 +56,7 @@ def conclude(
         },
         checks={"max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0, **trial.checks},
         explanation="",
-        series={**(_series(curves, trial) if curves is not None else {}), **described.pop("series", {})},
+        series={**_series(curves, trial), **described.pop("series", {})},
         # Cases of one interleaving share a watch.
         machine_watch=joined_watches(tuple({id(case.watch): case.watch for case in cases if case.watch}.values())),
         **described,
@@ -98,14 +98,16 @@ def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Resu
     return Answer(tuple(sentences), changed_by(changes, Found(result, bands)))
 
 
-def _series(curves: Curves, trial: Trial) -> Mapping[str, Any]:
+def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
     """Return the points of the curves, and the values at them; NaN where a curve has none."""
+    if curves is None or not trial.points:
+        return {}
     points = sorted({at for curve in trial.points.values() for at in curve})
     values = {
         f"{curves.quantity} {label}".rstrip(): tuple(curve.get(at, math.nan) for at in points)
         for label, curve in trial.points.items()
     }
-    return {curves.over: tuple(points), **values} if points else {}
+    return {curves.over: tuple(points), **values}
 
 
 def _excesses(

@@ -112,6 +112,10 @@ class Experiment:
     extent: Callable[..., tuple[int, int]] | None = None
     """For a training: a function of the backend and the program's arguments: the epochs, and the images of each."""
 
+    def __post_init__(self) -> None:
+        for name in ("queued_case", "drawn_case"):
+            object.__setattr__(self, name, getattr(self, name) or self.case)
+
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What its command has options for: the program's parameters, and the runner's."""
@@ -139,16 +143,6 @@ class Experiment:
         """Return one of the metrics; of a figure that is none of them nothing is known but its name."""
         unknown = Metric(name, limits=(-math.inf, math.inf))
         return next((metric for metric in self.metrics if metric.name == name), unknown)
-
-    @property
-    def dispatch_case(self) -> str:
-        """The case that shows best how long before the end of the work control returns."""
-        return self.queued_case or self.case
-
-    @property
-    def timeline_case(self) -> str:
-        """The case whose timeline is drawn."""
-        return self.drawn_case or self.case
 
     @property
     def chapter(self) -> str:
@@ -184,31 +178,38 @@ class Experiment:
         is_chosen = bool(self.calibrated) and all(given[name] is None for name in self.calibrated)
         is_kept, place = is_chosen and work != "own", place_of(backend, given.get("budget"))
         kept = kept_sizes(self.name, place, self.calibrated) if is_kept and work == "kept" else None
-        given |= kept.values if kept else {}
-        try:
-            shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
-            timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
-            trial = Trial(backend, shown, **timing)
-            wanted = [one for one in self.parameters if isinstance(one, Chosen) and given[one.name] is None]
-            chosen, is_quiet = choose(trial, wanted)
-            self.program_on(backend)(trial, **given | chosen)
-            trial.run()
-        except (RequestError, ComputationError, MemoryError) as error:
-            if kept is None:
-                raise
-            # If the sizes were not the reason, this fails alike.
-            again = self.run(backend, work="new", **options)
-            return replace(again, sizes=f"new, for those kept for this machine cannot be taken: {error}")
-        if kept:
-            trial.described["chosen_by"] = dict.fromkeys(kept.values, "kept")
+        new, smaller = "", dict[str, int]()
+        while True:
+            try:
+                trial, is_quiet = self._attempt(backend, {**given, **(kept.values if kept else smaller)})
+            except (RequestError, ComputationError, MemoryError) as error:
+                # If the sizes were not the reason, the next attempt fails alike.
+                if kept is None:
+                    raise
+                kept, new = None, f"new, for those kept for this machine cannot be taken: {error}"
+                continue
+            if smaller or not is_chosen or "size" not in self.calibrated:
+                break
+            if (size := _size_for_rounds(trial)) >= trial.parameters["size"]:
+                break
+            kept, smaller = None, {"size": size}
+        trial.described["chosen_by"] |= dict.fromkeys(kept.values, "kept") if kept else dict.fromkeys(smaller, "rounds")
         result = conclude(self.name, trial, self.metrics, self.changes, self.curves)
-        if is_chosen and "size" in self.calibrated and (size := _size_for_rounds(trial)) < trial.parameters["size"]:
-            again = self.run(backend, **{**options, "size": size})
-            kept, result = None, replace(again, chosen_by={**again.chosen_by, "size": "rounds"})
         if is_kept and kept is None and is_quiet and not result.problems and result.is_undisturbed:
             values = {name: result.parameters[name] for name in self.calibrated}
             keep_sizes(self.name, place, values, f"{backend.name} {backend.engine}")
-        return replace(result, sizes=str(kept) if kept else "")
+        return replace(result, sizes=str(kept) if kept else new)
+
+    def _attempt(self, backend: Backend, given: dict[str, Any]) -> tuple[Trial, bool]:
+        """Choose what is not given and run the program; return whether others left the machine alone meanwhile, too."""
+        shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
+        timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
+        trial = Trial(backend, shown, **timing)
+        wanted = [one for one in self.parameters if isinstance(one, Chosen) and given[one.name] is None]
+        chosen, is_quiet = choose(trial, wanted)
+        self.program_on(backend)(trial, **given | chosen)
+        trial.run()
+        return trial, is_quiet
 
 
 def _size_for_rounds(trial: Trial) -> int:

@@ -29,8 +29,6 @@ class Guess:
 
     metric: str
     value: float
-    measured: Interval
-    """The figure with its interval, unbounded if none was found; NaN if it was not measured."""
     judgement: Judgement
     reason: str
     """How the guess compares with what was measured, or why that stays open, without a full stop."""
@@ -66,10 +64,19 @@ def judge(value: float, metric: Metric, result: Result) -> Guess:
     interval = result.interval(metric.name)
     if interval is None:
         raise RequestError(unknown(f"metric of {result.experiment}", metric.name, result.metrics))
-    reason = _why_open(interval, result)
-    judgement = "open" if reason else _compared(value, metric, interval, result)
-    measured = "nothing" if math.isnan(interval.estimate) else metric.write(interval, result)
-    return Guess(metric.name, value, interval, judgement, reason or REASONS[judgement], metric.brief(value), measured)
+    is_missing, unbounded = math.isnan(interval.estimate), not math.isfinite(interval.low + interval.high)
+    judgement: Judgement = "open"
+    if result.problems:
+        reason = f"the result is invalid, so nothing is said of your guess ({result.problems[0]})"
+    elif is_missing:
+        reason = "the run did not find this figure, so whether your guess is right stays open"
+    elif unbounded:
+        reason = "one run does not say how well this is known, so whether your guess is right stays open"
+    else:
+        judgement = _compared(value, metric, interval, result)
+        reason = REASONS[judgement]
+    measured = "nothing" if is_missing else metric.write(interval, result)
+    return Guess(metric.name, value, judgement, reason, metric.brief(value), measured)
 
 
 REASONS: Mapping[Judgement, str] = {
@@ -81,27 +88,14 @@ REASONS: Mapping[Judgement, str] = {
 
 
 def _compared(value: float, metric: Metric, interval: Interval, result: Result) -> Judgement:
+    low, high = interval.low, interval.high
     if metric.bands:
         measured, guessed = metric.place(interval, result), metric.place(Interval(value, value, value), result)
         if measured is None or measured == guessed:
             return "open" if measured is None else "within"
         return "too low" if value < interval.estimate else "too high"
-    if not interval.low <= value <= interval.high:
-        return "too low" if value < interval.low else "too high"
-    return "open" if interval.low < interval.high and _is_wide(interval) else "within"
-
-
-def _is_wide(interval: Interval) -> bool:
-    least, most = sorted((abs(interval.low), abs(interval.high)))
-    return interval.low <= 0 <= interval.high or most / least > WIDEST_FACTOR
-
-
-def _why_open(interval: Interval, result: Result) -> str:
-    """Say why nothing can be said of any guess; empty if something can."""
-    if result.problems:
-        return f"the result is invalid, so nothing is said of your guess ({result.problems[0]})"
-    if math.isnan(interval.estimate):
-        return "the run did not find this figure, so whether your guess is right stays open"
-    if not math.isfinite(interval.low + interval.high):
-        return "one run does not say how well this is known, so whether your guess is right stays open"
-    return ""
+    if not low <= value <= high:
+        return "too low" if value < low else "too high"
+    least, most = sorted((abs(low), abs(high)))
+    is_wide = low < high and (low <= 0 <= high or most / least > WIDEST_FACTOR)
+    return "open" if is_wide else "within"

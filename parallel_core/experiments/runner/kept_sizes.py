@@ -94,7 +94,9 @@ def _machine() -> dict[str, Any]:
 
 
 def _size_of(value: Any) -> int | tuple[int, ...] | None:
-    """Return a size, or several; None for what is none."""
+    """Return a size, or several, which a result writes with commas; None for what is none."""
+    if isinstance(value, str) and all(map(str.isdecimal, value.split(","))):
+        value = [int(one) for one in value.split(",")]
     if isinstance(value, list):
         return tuple(value) if value and all(_size_of(one) == one for one in value) else None
     return value if type(value) is int and value > 0 else None

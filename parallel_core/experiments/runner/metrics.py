@@ -141,11 +141,8 @@ def _under_load(
                 return sign * best
             lost, best = tried[values.argmax()], float(values.max())
 
-    return Interval(
-        found.estimate,
-        found.low + farthest(-1) - found.estimate,
-        found.high + farthest(1) - found.estimate,
-    )
+    low, high = (farthest(sign) - found.estimate for sign in (-1, 1))
+    return Interval(found.estimate, found.low + low, found.high + high)
 
 
 @dataclass(frozen=True)
@@ -216,22 +213,23 @@ class Metric:
 
     def write(self, interval: Interval, result: Result) -> str:
         """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
-        most = self.at_most(result)
-        possible = f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
         # A count is known exactly.
         if interval.low == interval.high:
-            return self.brief(interval.estimate) + possible
+            return self.in_short(interval.estimate, result)
         if self.in_percent:
             return in_percent(interval)
         if quantity(self.name, interval.estimate) == figure(interval.estimate):
-            return with_bounds(interval) + possible
+            return with_bounds(interval) + self._possible(result)
         bounds = f" ({self.brief(interval.low)} … {self.brief(interval.high)})" if math.isfinite(interval.high) else ""
         return self.brief(interval.estimate) + bounds
 
     def in_short(self, value: float, result: Result) -> str:
         """Write a value with the most that is possible: `1.97 of 2`."""
+        return self.brief(value) + self._possible(result)
+
+    def _possible(self, result: Result) -> str:
         most = self.at_most(result)
-        return self.brief(value) + (f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else "")
+        return f" of {figure(most)}" if math.isfinite(most) and not self.in_percent else ""
 
     def brief(self, value: float) -> str:
         """Write a value in the metric's unit."""

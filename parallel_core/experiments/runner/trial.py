@@ -38,6 +38,7 @@ LEAST_BUDGET = 0.01
 
 
 Launch: TypeAlias = Callable[[], object]
+Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Trial:
         *works: Work,
         parts: Iterable[str] = (),
         take: Callable[[], Timing] | None = None,
+        until: Callable[[list[Any]], object] | None = None,
         before: Callable[[], object] | None = None,
         bare: Sequence[Work] | None = None,
         hides: str = "",
@@ -126,11 +128,11 @@ class Trial:
         """Register a case: works that are launched one after the other on idle devices, and waited for together.
 
         It contains the work of the cases `parts`, and so cannot be faster than any of them. `before` is called before
-        each timing and not timed; `take` times by itself. The case's bare time is that of the slowest of the works
-        `bare` as one unit, of all works unless they are given, and its overhead is that of the calls of all of them. Of
-        its part `hides`, a transfer, that is counted which the other parts do not hide. If doing it once is too short
-        to be timed, the works do it `repeats` times, and the case is of once. It is the point `at` of a curve, if it is
-        of one.
+        each timing and not timed; `take` times by itself; `until` waits for what the launches gave instead of for all.
+        The case's bare time is that of the slowest of the works `bare` as one unit, of all works unless they are given,
+        and its overhead is that of the calls of all of them. Of its part `hides`, a transfer, that is counted which the
+        other parts do not hide. If doing it once is too short to be timed, the works do it `repeats` times, and the
+        case is of once. It is the point `at` of a curve, if it is of one.
         """
 
         def launch() -> list[object]:
@@ -139,7 +141,7 @@ class Trial:
         def timing() -> Timing:
             if before is not None:
                 before()
-            dispatched, done = take() if take is not None else measure(self.backend, launch)
+            dispatched, done = take() if take is not None else measure(self.backend, launch, until)
             return dispatched / repeats, done / repeats
 
         components = tuple(works if bare is None else bare)
@@ -196,10 +198,16 @@ class Trial:
         errors = [relative_error(self._on_host(made), right) for made, right in zip(found, expected, strict=True)]
         self.errors[what] = largest_of([*errors, self.errors.get(what, 0.0)])
 
-    def elsewhere(self, experiment: str, options: Mapping[str, str | float | Sequence[str]]) -> Result:
+    def elsewhere(self, experiment: str, options: Options) -> Result:
         """Run an experiment in a fresh process, on one CPU device of this backend unless the options say otherwise."""
         same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
         return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
+
+    def add_elsewhere(self, what: str, experiment: str, options: Options, named: Callable[..., str]) -> None:
+        """Run an experiment in a fresh process, and keep its cases under other names, and the error of what it did."""
+        found = self.elsewhere(experiment, options)
+        self.errors[what] = found.checks["max_relative_error"]
+        self.cases |= {named(case.name): replace(case, name=named(case.name)) for case in found.cases}
 
     def left_elsewhere(self, share: float, processes: int = 1) -> float:
         """Return the budget of each of several fresh processes that end when a share of this one's is spent."""

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -43,13 +44,19 @@ Step: TypeAlias = Callable[[Backend], object]
 Point = TypeVar("Point")
 
 
-def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:
+def works_of_step(
+    backend: Backend,
+    step: Step,
+    times: int = 1,
+    as_unit: Callable[[Callable[..., Array]], Callable[..., Array]] = lambda compute: compute,
+) -> list[Work]:
     """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times.
 
     It is taken on a recording, and a unit launches all that the step launched on a device again, as one function with
     the same arguments. Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
     unit returns all that was launched, because a framework that compiles it leaves out what nobody can see; what two
-    launches have in common may be merged. MXNet has no graph of gradients, and queues a unit's operators one by one.
+    launches have in common may be merged, unless `ops.as_unit` is given. MXNet has no graph of gradients, and queues a
+    unit's operators one by one.
     """
     launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
     step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
@@ -57,10 +64,13 @@ def works_of_step(backend: Backend, step: Step, times: int = 1) -> list[Work]:
     backend.waitall()
 
     def as_one(functions: Sequence[Callable[..., Array]], arguments: Sequence[Array]) -> Work:
-        def compute(each: Array) -> Array:
-            return tuple(fn(*args) for fn, args in zip(functions, each, strict=True))
+        def compute(*arrays: Array) -> Array:
+            given = iter(arrays)
+            fill = [tuple(one if isinstance(one, Real) else next(given) for one in args) for args in arguments]
+            return tuple(fn(*args) for fn, args in zip(functions, fill, strict=True))
 
-        launch = partial(backend.launch, compute, arguments)
+        arrays = [one for args in arguments for one in args if not isinstance(one, Real)]
+        launch = partial(backend.launch, as_unit(compute), *arrays)
         return Work(launch, launch, times)
 
     return [as_one(*zip(*calls, strict=True)) for calls in launched.values()]

@@ -175,7 +175,7 @@ def timeline_picture(timeline: Timeline) -> bytes:
 
 def key_case(figures: Sequence[CaseFigures], experiment: str = "") -> CaseFigures | None:
     """Return an experiment's main case, else that in which most queues worked at once, the first of several."""
-    shown = EXPERIMENTS[experiment].timeline_case if experiment in EXPERIMENTS else ""
+    shown = EXPERIMENTS[experiment].drawn_case if experiment in EXPERIMENTS else ""
     return max(figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None)
 
 

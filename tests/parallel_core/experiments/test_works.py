@@ -71,6 +71,16 @@ def test_three_rounds_of_parallel_fit_the_budget(
     assert of_all == pytest.approx(min(0.2, 0.6 * budget / 24), rel=0.05)
 
 
+@pytest.mark.parametrize(("count", "times"), [(25, 1.0), (3000, 3.0)])
+def test_calls_are_those_of_a_thousand_operations_at_the_most(backend: Backend, count: int, times: float) -> None:
+    (device, *_), made = backend.devices, Trial(backend, {})
+    for work in (
+        works.multiplications(made, made.normal(2, device), count, device),
+        works.increments(made, made.normal(2, device), count, device),
+    ):
+        assert (work.times, work.calls and work.calls.times) == (1, times)
+
+
 @pytest.mark.parametrize(("issued", "is_noted"), [(0.4, False), (0.6, True)])
 def test_a_copy_that_is_bound_by_issuing_is_said_not_to_be_a_copy_s_time(
     queueing: Backend, issued: float, is_noted: bool

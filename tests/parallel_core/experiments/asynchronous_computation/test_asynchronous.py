@@ -8,9 +8,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
 from parallel_core.experiments.runner import trial as trials
-from parallel_core.measurement.confidence_intervals import Interval
 from tests.parallel_core.experiments.runner.pretended import case
-from tests.parallel_core.experiments.runner.test_metrics import on
 from tests.parallel_core.experiments.small import small
 
 
@@ -54,10 +52,3 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 + 2
     assert device_bound.waiting_each(10) == python_bound.waiting_each(10) == 60
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
-
-
-@pytest.mark.parametrize(("fraction", "code"), [(0.1, "selective"), (1.0, "not-selective")])
-def test_waiting_for_one_is_shorter_than_for_all_or_not(fraction: float, code: str) -> None:
-    band = asynchrony.WAIT_FRACTION.place(Interval(fraction, 0.95 * fraction, 1.05 * fraction), on())
-    assert band is not None
-    assert band.code == code

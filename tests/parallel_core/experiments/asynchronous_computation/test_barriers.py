@@ -11,9 +11,11 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import barriers
+from parallel_core.experiments.asynchronous_computation.asynchrony import time_waiting
 from parallel_core.experiments.asynchronous_computation.barriers import OTHER, SAME, added_by, added_fraction, depths
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.metrics import interval_of
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.timing import Timing
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
@@ -34,36 +36,61 @@ def test_each_wait_has_a_curve_for_each_place(backend: Backend) -> None:
     }
 
 
-def test_each_case_waits_as_its_name_says(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
+Verbs = Callable[[Callable[[Any], object]], dict[str, list[str]]]
 
-    class Recorded:
-        def __getattr__(self, name: str) -> Any:
-            verb = getattr(backend, name)
-            if name not in ("launch", "wait", "waitall"):
-                return verb
 
-            def recorded(*args: Any) -> Any:
-                calls.append(name)
-                return verb(*args)
+class Recorded:
+    """A backend that writes down the verbs that launch and wait."""
 
-            return recorded
+    def __init__(self, backend: Backend) -> None:
+        self.inner, self.calls = backend, list[str]()
 
-    def once(takes: Mapping[str, Callable[[], Timing]], *_: Any, **__: Any) -> Any:
-        for name, take in takes.items():
-            calls.clear()
-            take()
-            found[name] = tuple(calls)
-        return [case(name, 1.0 + index) for index, name in enumerate(takes)]
+    def __getattr__(self, name: str) -> Any:
+        if name in ("launch", "wait", "waitall"):
+            self.calls.append(name)
+        return getattr(self.inner, name)
 
-    found: dict[str, tuple[str, ...]] = {}
-    monkeypatch.setattr(trials, "interleave", once)
-    parallel_core.run_barriers(Recorded(), size=8, deepest=2, rounds=1, budget=600.0)
-    waits = {name: verbs for name, verbs in found.items() if "as one unit" not in name}
+
+@pytest.fixture
+def verbs(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Verbs:
+    """Run a program that times each case once; return the verbs of each."""
+
+    def found(run: Callable[[Any], object]) -> dict[str, list[str]]:
+        recorded, called = Recorded(backend), dict[str, list[str]]()
+
+        def once(takes: Mapping[str, Callable[[], Timing]], *_: Any, **__: Any) -> Any:
+            for name, take in takes.items():
+                recorded.calls.clear()
+                take()
+                called[name] = list(recorded.calls)
+            return [case(name, 1.0 + index) for index, name in enumerate(takes)]
+
+        monkeypatch.setattr(trials, "interleave", once)
+        run(recorded)
+        return {name: calls for name, calls in called.items() if "as one unit" not in name}
+
+    return found
+
+
+def test_each_case_waits_as_its_name_says(verbs: Verbs) -> None:
+    waits = verbs(lambda backend: parallel_core.run_barriers(backend, size=8, deepest=2, rounds=1, budget=600.0))
     assert len(waits) == 3 * 2 * 2
-    for name, verbs in waits.items():
+    for name, called in waits.items():
         wait, behind = name.split(", ")
-        assert verbs == ("waitall", *("launch",) * (1 + int(behind.split()[0])), wait, "waitall"), name
+        assert called == ["waitall", *["launch"] * (1 + int(behind.split()[0])), wait, "waitall"], name
+
+
+def test_async_waits_for_one_result_or_for_all(verbs: Verbs) -> None:
+    def run(backend: Any) -> None:
+        trial = Trial(backend, {})
+        time_waiting(trial, 8)
+        trial.run()
+
+    waits = verbs(run)
+    assert waits.pop("wait for one result") == ["waitall", *["launch"] * 11, "wait", "waitall"]
+    assert waits.pop("waitall") == ["waitall", *["launch"] * 11, "waitall", "waitall"]
+    # One multiplication, which a conversion waits for.
+    assert [called[:2] for called in waits.values()] == [["waitall", "launch"]] * 3
 
 
 def test_a_single_device_has_one_place(load: Callable[[int], Backend]) -> None:
@@ -72,15 +99,10 @@ def test_a_single_device_has_one_place(load: Callable[[int], Backend]) -> None:
     assert "other_device_added_wait_fraction" not in result.metrics
 
 
-def test_a_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barriers, "TARGET_SECONDS", 0.001)
-    assert parallel_core.run_barriers(backend, deepest=1, rounds=1, budget=600.0).parameters["size"] % 8 == 0
-
-
 @given(st.integers(1, 1000))
 def test_depths_are_powers_of_two_and_the_deepest_which_a_comparison_names(deepest: int) -> None:
     described = EXPERIMENTS["barriers"]
-    assert {described.case, described.dispatch_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
+    assert {described.case, described.queued_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
     assert all("deepest" not in options for options in described.options.values())
     found = depths(deepest)
     assert found[0] == 0

@@ -76,11 +76,12 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     found = dependencies.time_programs(trial, {"": dependencies.program_of(diamond(len(backend.devices)), SIZE)})[0]
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
-    assert len(separate.seconds) == len(free.seconds) == 3
+    assert [len(seconds) for one in (separate, free) for seconds in (one.seconds, one.bare_seconds)] == [3] * 4
     assert sum(task.seconds for task in found.tasks) == pytest.approx(separate.median, rel=0.9)
     assert all(task.seconds > 0 and task.kind != "load" for task in found.tasks)
     fraction = found.bound_fraction(Times(lambda case, _: trial.cases[case].median, trial.cases))
     assert fraction == pytest.approx(found.bounds.seconds / free.median)
+    assert {"bound_fraction", *dependencies.LOWER_BOUND} < trial.figures.keys()
 
 
 def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,13 +91,6 @@ def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: py
     monkeypatch.setattr(dependencies, "launch_graph", without_the_last_operand)
     (problem,) = parallel_core.run_dependencies(backend, size=SIZE, rounds=1, budget=600.0).problems
     assert problem.startswith("results differ from NumPy's by ")
-
-
-def test_the_size_is_chosen_when_none_is_given(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependencies, "MULTIPLICATION_SECONDS", 1e-5)
-    result = parallel_core.run_dependencies(backend, rounds=1, budget=600.0)
-    assert result.parameters["size"] % 8 == 0
-    assert {"bound_fraction", *dependencies.LOWER_BOUND} < set(result.metrics)
 
 
 @pytest.mark.parametrize(

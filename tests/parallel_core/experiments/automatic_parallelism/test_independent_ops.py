@@ -73,7 +73,7 @@ def test_wrong_products_make_the_result_invalid(backend: Backend, monkeypatch: p
     assert problem.startswith("products differ from NumPy's by ")
 
 
-@pytest.mark.parametrize("name", ["torch", "numpy"])
+@pytest.mark.parametrize("name", [pytest.param("torch", marks=pytest.mark.long), "numpy"])
 def test_the_other_workers_really_run_in_fresh_processes(require: Callable[[str], None], name: str) -> None:
     require(name)
     result = run(backends.load(name, 2, "cpu", None, 1), rounds=2)

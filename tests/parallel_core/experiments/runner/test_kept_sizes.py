@@ -15,12 +15,14 @@ from backends import Backend
 from parallel_core import run_parallel
 from parallel_core.command_line.run import run
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner.kept_sizes import keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine_watch import MachineWatch
+from tests.parallel_core.experiments.small import small
 
 
 @pytest.fixture
@@ -147,24 +149,19 @@ def test_nothing_is_kept_if_the_variable_is_empty(monkeypatch: pytest.MonkeyPatc
     assert kept(numpy) is None
 
 
-CALIBRATED = [name for name, one in EXPERIMENTS.items() if one.calibrated]
-
-
-# The sizes of one are a list, and it takes a second; all take a minute.
-@pytest.mark.parametrize(
-    "name", [name if name == "small-ops" else pytest.param(name, marks=pytest.mark.long) for name in CALIBRATED]
-)
-def test_what_a_run_chose_the_next_one_takes_of_every_experiment(file: Path, name: str) -> None:
-    file.parent.mkdir()
-
-    def sizes(*more: str) -> dict[str, object]:
-        _, result = run_command(file, name, "--rounds", "1", *more)
-        return {one: result["parameters"][one] for one in EXPERIMENTS[name].calibrated}
-
-    chosen = sizes("--work", "own")
-    keep_sizes(name, place_of(backends.load("numpy", EXPERIMENTS[name].devices), 0.5), chosen, "numpy sync")
-    assert sizes() == chosen
-    assert json.loads(file.read_text())["sizes"].keys() == {name}
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if one.calibrated])
+def test_what_a_run_wrote_the_next_one_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asynchrony, "SIDE", 8)
+    # On one device small-ops needs no other process.
+    backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
+    experiment, options = EXPERIMENTS[name], small(name)
+    written = experiment.run(backend, **options).parameters
+    sizes = {one: written[one] for one in experiment.calibrated}
+    keep_sizes(name, place_of(backend, options.get("budget")), sizes, "numpy sync")
+    again = experiment.run(backend, work="kept", **{one: options[one] for one in options if one not in sizes})
+    assert {one: again.parameters[one] for one in sizes} == sizes
+    assert again.chosen_by == dict.fromkeys(sizes, "kept")
 
 
 def test_a_run_says_that_its_sizes_were_kept(file: Path, numpy: Backend) -> None:
@@ -186,7 +183,7 @@ NEAR = st.fixed_dictionaries(
 
 
 @given(document=JSON, places=JSON, entry=ENTRIES | NEAR, level=st.sampled_from(["sizes", "places", "entry"]))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_whatever_stands_in_the_file_a_run_has_right_sizes_or_none(
     file: Path, numpy: Backend, document: object, places: object, entry: object, level: str
 ) -> None:

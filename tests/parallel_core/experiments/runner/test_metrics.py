@@ -105,6 +105,7 @@ MEANINGS = [
     ("batch-norm per_device_difference_fraction", "async", 2, {0.15: "different"}),
     ("async", "async", 2, {0.01: "queued", 0.5: "partly"}),
     ("async", "sync", 2, {0.99: "not-queued"}),
+    ("async wait_fraction", "async", 2, {0.1: "selective", 1.0: "not-selective"}),
     ("eager-cpu", "sync", 2, {0.99: "not-queued"}),
     ("barriers", "async", 2, {-0.05: "selective", 0.5: "partly"}),
     ("barriers", "sync", 2, {1.0: "not-selective"}),

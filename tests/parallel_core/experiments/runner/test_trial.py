@@ -16,7 +16,7 @@ from parallel_core.experiments.runner.trial import Trial, Work
 def trial(monkeypatch: pytest.MonkeyPatch) -> Trial:
     """A trial whose works return how long they took."""
 
-    def taken(_: object, launch: Callable[[], object]) -> tuple[float, float]:
+    def taken(_: object, launch: Callable[[], object], __: object = None) -> tuple[float, float]:
         result = launch()
         seconds = sum(result) if isinstance(result, list) else result
         return seconds / 2, seconds  # type: ignore[operator]

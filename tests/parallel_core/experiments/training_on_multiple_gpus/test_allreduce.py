@@ -43,7 +43,7 @@ def test_a_comparison_times_the_allreduce_that_it_names() -> None:
     described = EXPERIMENTS["allreduce"]
     for options in described.options.values():
         timed = {f"native, {write_size(size)}" for size in parse_sizes(str(options["sizes"]))}
-        assert {described.case, described.dispatch_case} <= timed
+        assert {described.case, described.queued_case} <= timed
 
 
 def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend) -> None:
