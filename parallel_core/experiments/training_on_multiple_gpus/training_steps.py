@@ -6,7 +6,7 @@ it. The first losses equal NumPy's either way.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 import backends
-from backends import Array, Backend, Device
+from backends import Array, Backend, Device, Ops
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
 from parallel_core.measurement.progress import part
@@ -27,17 +27,21 @@ from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore, train_epoch
-from parallel_core.training.step import get_params, guards, train_batch
+from parallel_core.training.step import get_params, guards, split_batch, train_batch
 
 FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
 """NumPy takes seconds for a large batch, or for a wide network."""
 
-Parameters = tuple[np.ndarray, ...]
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.5
 
+Parameters: TypeAlias = "tuple[np.ndarray, ...]"
+Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
+"""Inputs (n, …) and their labels (n,)."""
+Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Sequence[Array]]
+"""(backend, every device's parameters, its (x, labels)) -> every device's gradients."""
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
 Point = TypeVar("Point")
@@ -72,6 +76,72 @@ class Steps(NamedTuple):
     load: Callable[[Backend], tuple[Any, Any]]
     take: Callable[[Backend, Any, Any], Any]
     """(backend, parameters, batch) -> parameters."""
+
+
+def _load_on_each(backend: Backend, parameters: Parameters) -> Array:
+    return [backend.asarray(parameters, device) for device in backend.devices]
+
+
+def _divide_rows(backend: Backend, x: np.ndarray, labels: np.ndarray) -> Array:
+    return split_batch(backend, x, labels, backend.devices)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to divide a step over devices; unless it says otherwise, each has all parameters and a share of the rows.
+
+    What is placed and loaded is the strategy's own affair.
+    """
+
+    step: Callable[[Backend, Array, Array, float], Array]
+    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
+    place: Callable[[Backend, Parameters], Array] = _load_on_each
+    """Load the parameters, or each device's part of them."""
+    load: Callable[[Backend, np.ndarray, np.ndarray], Array] = _divide_rows
+    """Load inputs and labels to where they are needed."""
+    # The last device's parameters are like all others'.
+    gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(backend.to_numpy(placed[-1]))
+    """Wait for the parameters and put them together."""
+
+    def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Steps:
+        """Return what loads parameters and a batch in float32, and what takes a step from there."""
+        *single, x = (array.astype(np.float32) for array in (*parameters, batch[0]))
+        return Steps(
+            lambda backend: (self.place(backend, tuple(single)), self.load(backend, x, batch[1])),
+            lambda backend, placed, loaded: self.step(backend, placed, loaded, rate),
+        )
+
+    def changes(
+        self, backend: Backend, parameters: Parameters, batch: Batch, rate: float, steps: int = 1
+    ) -> list[np.ndarray]:
+        """Take some steps on a batch, in its dtype, and return by how much each parameter changes."""
+        placed, loaded = self.place(backend, parameters), self.load(backend, *batch)
+        for _ in range(steps):
+            placed = self.step(backend, placed, loaded, rate)
+        return [new - old for new, old in zip(self.gather(backend, placed), parameters, strict=True)]
+
+
+def step_by(gradients: Gradients) -> Callable[[Backend, Sequence[Array], Sequence[Array], float], Array]:
+    """Make the step that adds up every device's gradients and updates the parameters of each."""
+
+    def step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
+        sums: Sequence[Array] = gradients(backend, replicas, shards)
+        if len(sums) > 1:
+            sums = backend.allreduce(sums)
+        return [backend.launch(backend.ops.sgd, own, total, rate) for own, total in zip(replicas, sums, strict=True)]
+
+    return step
+
+
+def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
+    """Make what launches each device's gradients of the function that `loss` makes: (parameters, x, labels) -> loss."""
+
+    def gradients(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]) -> list[Array]:
+        differentiate = backend.ops.value_and_grad(loss(backend.ops))
+        computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
+        return [of_device[1] for of_device in computed]
+
+    return gradients
 
 
 def recorded_step(backend: Backend, steps: Steps) -> tuple[Task, ...]:

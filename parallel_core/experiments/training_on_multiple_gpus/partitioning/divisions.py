@@ -22,7 +22,7 @@ meet once a step, to add up their gradients. What travels is as large as the par
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial, reduce
 from typing import TypeAlias
 
@@ -30,11 +30,15 @@ import numpy as np
 
 from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    Batch,
+    Parameters,
+    Strategy,
+    of_own_rows,
+    step_by,
+)
 from parallel_core.experiments.works import dense, hidden, pull_back
 
-Parameters: TypeAlias = "tuple[np.ndarray, ...]"
-Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
-"""Images (n, 1, 28, 28) and their labels (n,)."""
 Layers: TypeAlias = Sequence[Callable[[Ops, Array, Array], Array]]
 """Each a function (ops, (weight, bias), x) -> its result."""
 
@@ -42,20 +46,6 @@ SIDE, KERNEL, POOL, CLASSES = 28, 5, 2, 10
 FEATURES_PER_CHANNEL = ((SIDE - KERNEL + 1) // POOL) ** 2
 CHANNELS, UNITS = 8, 32
 """Of a network of width 1."""
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """Four functions; what is placed and loaded is the strategy's own affair."""
-
-    place: Callable[[Backend, Parameters], Array]
-    """Load the parameters, or each device's part of them."""
-    load: Callable[[Backend, np.ndarray, np.ndarray], Array]
-    """Load images (n, 1, 28, 28) and labels (n,) to where they are needed."""
-    step: Callable[[Backend, Array, Array, float], Array]
-    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
-    gather: Callable[[Backend, Array], Parameters]
-    """Wait for the parameters and put them together."""
 
 
 def initial_parameters(width: int, seed: int = 0) -> Parameters:
@@ -94,10 +84,10 @@ def _forward(ops: Ops, layers: Layers) -> Callable[[Array, Array], Array]:
     return apply
 
 
-def _differentiated(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, images, labels) -> the sum of the rows' losses, and its gradients."""
+def _loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
+    """Make the function (parameters, images, labels) -> the sum of the rows' losses."""
     scores = _forward(ops, LAYERS)
-    return ops.value_and_grad(lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels))
+    return lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels)
 
 
 def _descend(ops: Ops, rate: float) -> Callable[..., Array]:
@@ -111,36 +101,11 @@ def _descend(ops: Ops, rate: float) -> Callable[..., Array]:
     return descend
 
 
-def _take_one_step(backend: Backend, placed: Array, batch: Array, rate: float) -> Array:
-    computed = backend.launch(_differentiated(backend.ops), placed, *batch)
-    return backend.launch(_descend(backend.ops, rate), placed, computed[1])
-
-
-ONE_DEVICE = Strategy(
-    place=lambda backend, parameters: backend.asarray(parameters, backend.devices[0]),
-    load=lambda backend, images, labels: backend.asarray((images, labels), backend.devices[0]),
-    step=_take_one_step,
-    gather=lambda backend, placed: tuple(backend.to_numpy(placed)),
-)
-
-
-def _divide_rows(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    return list(zip(*(backend.split_and_load(x, backend.devices) for x in (images, labels)), strict=True))
-
-
-def _step_together(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
-    differentiate, descend = _differentiated(backend.ops), _descend(backend.ops, rate)
-    computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
-    sums = backend.allreduce([of_device[1] for of_device in computed])
-    return [backend.launch(descend, own, total) for own, total in zip(replicas, sums, strict=True)]
-
-
-DATA_PARALLELISM = Strategy(
-    place=lambda backend, parameters: [backend.asarray(parameters, device) for device in backend.devices],
-    load=_divide_rows,
-    step=_step_together,
-    # The last device's parameters are like all others'.
-    gather=lambda backend, replicas: tuple(backend.to_numpy(replicas[-1])),
+DATA_PARALLELISM = Strategy(step_by(of_own_rows(_loss)))
+ONE_DEVICE = replace(
+    DATA_PARALLELISM,
+    place=lambda backend, parameters: [backend.asarray(parameters, backend.devices[0])],
+    load=lambda backend, images, labels: [backend.asarray((images, labels), backend.devices[0])],
 )
 
 

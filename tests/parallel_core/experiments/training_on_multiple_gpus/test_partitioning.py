@@ -21,11 +21,9 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     WHOLE,
     check_steps,
     divisions,
-    in_single_precision,
     strategies,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Strategy
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import recorded_step
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import Batch, Strategy, recorded_step
 from parallel_core.measurement.task_graph import Task, crossings
 
 NAMES = list(strategies(2))
@@ -74,9 +72,8 @@ def test_each_device_holds_its_part(backend: Backend, load: Callable[[int], Back
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
     way = strategies(micro_batches)[name]
-    return recorded_step(
-        backend, in_single_precision(way, divisions.initial_parameters(1), divisions.synthetic_batch(rows))
-    )
+    drawn = divisions.initial_parameters(1), divisions.synthetic_batch(rows)
+    return recorded_step(backend, way.in_single_precision(*drawn, rate=0.1))
 
 
 def test_bytes_are_those_of_activations_or_of_gradients_and_devices_wait_as_layers_and_pieces_say(
