@@ -86,13 +86,15 @@ def program(
     rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 3,
     budget: Annotated[float, BUDGET] = 180,
     on_batch: Callable[[int, int], object] = ignore,
+    on_training: Callable[[str], object] = ignore,
 ) -> None:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
 
     `settings.limit` is in batches of that size, and all see as many images; if it is None, as many are chosen as the
     budget allows all trainings. The learning rate of the settings is not used. Round `n`, from 0, has the seed
     `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings' epochs counted
-    through. Raises RequestError for a backend with a single device, and MeasurementError if no loss stays finite.
+    through, and `on_training(name)` before each. Raises RequestError for a backend with a single device, and
+    MeasurementError if no loss stays finite.
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
@@ -115,6 +117,7 @@ def program(
         times = count if kind == SCALED else 1
         own = with_batch(settings, times, learning_rate=rate, seed=settings.seed + seed)
         counted = partial(report, place * settings.epochs)
+        on_training(f"training {place + 1} of {len(points)}: rate {rate:g}, {case_name(kind, count, total)}")
         trained[kind, count].append((own, train_once(backend, count, data, own, initial_scale, counted)))
     watch = watched(before, sample_machine())
     for (kind, count), trainings in trained.items():
