@@ -90,17 +90,6 @@ def _loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
     return lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels)
 
 
-def _descend(ops: Ops, rate: float) -> Callable[..., Array]:
-    """Make the function (parameters, gradients, more gradients …) -> parameters - rate · the sum of the gradients."""
-
-    def descend(parameters: Array, gradients: Array, *more: Array) -> Array:
-        for others in more:
-            gradients = tuple(ops.add(sum_, other) for sum_, other in zip(gradients, others, strict=True))
-        return ops.sgd(parameters, gradients, rate)
-
-    return descend
-
-
 DATA_PARALLELISM = Strategy(step_by(of_own_rows(_loss)))
 ONE_DEVICE = replace(
     DATA_PARALLELISM,
@@ -141,8 +130,10 @@ def _cut(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.nd
 
 def _pass_through(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
-    *computed, last = (_forward(backend.ops, LAYERS[own]) for _, own in _stages(backend))
-    turn = _turning(backend.ops, last)
+    ops = backend.ops
+    *computed, last = (_forward(ops, LAYERS[own]) for _, own in _stages(backend))
+    differentiate = ops.value_and_grad(lambda leaves, labels: ops.cross_entropy(last(leaves[:-1], leaves[-1]), labels))
+    turn = _also_by_x(lambda leaves, labels: differentiate(leaves, labels)[1])
     inputs, turned, passed = [], [], []
     for images, labels in batch:
         xs = [images]
@@ -155,41 +146,36 @@ def _pass_through(backend: Backend, placed: Sequence[Array], batch: Sequence[Arr
         gradients = [behind[0]]
         for number in reversed(range(len(computed))):
             upstream = backend.copy_to(behind[1], backend.devices[number])
-            back = _going_back(backend.ops, computed[number], to_images=number == 0)
-            behind = backend.launch(back, placed[number], upstream, xs[number])
+            back = _going_back(ops, computed[number], to_images=number == 0)
+            behind = backend.launch(back, placed[number], xs[number], upstream)
             gradients.insert(0, behind[0])
         passed.append(gradients)
-    descend = _descend(backend.ops, rate)
-    return [backend.launch(descend, own, *sums) for own, sums in zip(placed, zip(*passed, strict=True), strict=True)]
+
+    def descend(parameters: Array, *gradients: Array) -> Array:
+        return ops.sgd(parameters, tuple(reduce(ops.add, own) for own in zip(*gradients, strict=True)), rate)
+
+    return [backend.launch(descend, own, *each) for own, each in zip(placed, zip(*passed, strict=True), strict=True)]
 
 
-def _turning(ops: Ops, compute: Callable[..., Array]) -> Callable[[Array, Array, Array], Array]:
-    """Make the last stage's function (parameters, x, labels) -> (gradients by the parameters, gradient by x)."""
-    differentiate = ops.value_and_grad(
-        lambda leaves, labels: ops.cross_entropy(compute(leaves[:-1], leaves[-1]), labels)
-    )
+def _also_by_x(differentiate: Callable[..., Array]) -> Callable[..., Array]:
+    """Make the function (parameters, x, *rest) -> (gradients by the parameters, gradient by x).
 
-    def turn(parameters: Array, x: Array, labels: Array) -> Array:
-        *gradients, by_x = differentiate((*parameters, x), labels)[1]
-        return tuple(gradients), by_x
-
-    return turn
-
-
-def _going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, upstream, x) -> (gradients by the parameters, gradient by x).
-
-    Nobody needs the gradient by the images.
+    `differentiate` has one argument for both: ((*parameters, x), *rest).
     """
 
-    def back(parameters: Array, upstream: Array, x: Array) -> Array:
-        if to_images:
-            return (pull_back(ops, compute)(parameters, upstream, x),)
-        pull = pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
-        *gradients, by_x = pull((*parameters, x), upstream)
+    def back(parameters: Array, x: Array, *rest: Array) -> Array:
+        *gradients, by_x = differentiate((*parameters, x), *rest)
         return tuple(gradients), by_x
 
     return back
+
+
+def _going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[..., Array]:
+    """Make the function (parameters, x, upstream) -> (gradients by the parameters, gradient by x)."""
+    if to_images:
+        # Nobody needs the gradient by the images.
+        return lambda parameters, x, upstream: (pull_back(ops, compute)(parameters, upstream, x),)
+    return _also_by_x(pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1])))
 
 
 def _place_blocks(backend: Backend, parameters: Parameters) -> Array:
