@@ -32,7 +32,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from statistics import NormalDist, fmean
-from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
@@ -48,6 +47,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import F
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import measure
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
@@ -177,13 +177,10 @@ def train_once(
 
 def steps_that_fit(backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float) -> int:
     """Return how many steps one device's training may have, so that it takes so many seconds."""
-
-    def taken(limit: int) -> float:
-        started = perf_counter()
-        train_once(backend, 1, data, replace(settings, limit=limit), scale)
-        return perf_counter() - started
-
-    _, single, several = taken(1), taken(1), taken(1 + PROBED_STEPS)
+    _, single, several = (
+        measure(backend, partial(train_once, backend, 1, data, replace(settings, limit=limit), scale))[1]
+        for limit in (1, 1, 1 + PROBED_STEPS)
+    )
     step = max(several - single, 1e-6) / PROBED_STEPS
     return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / (settings.epochs * step))))
 

@@ -78,14 +78,6 @@ class Steps(NamedTuple):
     """(backend, parameters, batch) -> parameters."""
 
 
-def _load_on_each(backend: Backend, parameters: Parameters) -> Array:
-    return [backend.asarray(parameters, device) for device in backend.devices]
-
-
-def _divide_rows(backend: Backend, x: np.ndarray, labels: np.ndarray) -> Array:
-    return split_batch(backend, x, labels, backend.devices)
-
-
 @dataclass(frozen=True)
 class Strategy:
     """A way to divide a step over devices; unless it says otherwise, each has all parameters and a share of the rows.
@@ -95,9 +87,11 @@ class Strategy:
 
     step: Callable[[Backend, Array, Array, float], Array]
     """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
-    place: Callable[[Backend, Parameters], Array] = _load_on_each
+    place: Callable[[Backend, Parameters], Array] = lambda backend, parameters: placed(backend, parameters)
     """Load the parameters, or each device's part of them."""
-    load: Callable[[Backend, np.ndarray, np.ndarray], Array] = _divide_rows
+    load: Callable[[Backend, np.ndarray, np.ndarray], Array] = lambda backend, x, labels: split_batch(
+        backend, x, labels, backend.devices
+    )
     """Load inputs and labels to where they are needed."""
     # The last device's parameters are like all others'.
     gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(backend.to_numpy(placed[-1]))
@@ -195,17 +189,15 @@ def case_of_epochs(
 ) -> Case:
     """Return the case of some epochs of a training on the first devices, with the bare time of the first one of them.
 
-    That is timed on a step's gradients and updates on each device. Neither loading and exchange nor the test set, which
-    the epochs' seconds do not include, are part of it. If cases are to keep what repeats them, it is some steps, which
-    are all alike, from the parameters that `place` gives: one value per device, which is kept up to date.
+    That is timed on a step's gradients and updates on each device, without loading and exchange. What repeats the case
+    takes some steps from the parameters that `place` gives.
     """
     first = epochs[0]
     steps = min(REPEATED_STEPS, len(first.losses))
     few = replace(settings, limit=steps)
     works = works_of_step(backend, one_step(devices, data, settings))
     takes = {
-        f"a step on {device}, as one unit": partial(measure, backend, work.launch)
-        for device, work in zip(backend.devices, works, strict=False)
+        f"device {number}, as one unit": partial(measure, backend, work.launch) for number, work in enumerate(works)
     }
     # Taking the step once was their warm-up.
     units = interleave(takes, BARE_ROUNDS, warmups=0, budget=BARE_SECONDS)
@@ -230,9 +222,7 @@ def doublings(first: int, last: int) -> Iterator[int]:
         first *= 2
 
 
-def swept(
-    trial: Trial, points: Sequence[Point], weights: Sequence[float], share: float = TIMED_SHARE
-) -> Iterator[Point]:
+def swept(trial: Trial, points: Sequence[Point], weights: Sequence[float]) -> Iterator[Point]:
     """Iterate over the points; what a loop's body registers is timed when it ends.
 
     Their shares are as the weights, one a point; what one leaves over is the next one's. What is told of the progress
@@ -243,7 +233,7 @@ def swept(
         before, done = done, done + weight
         with part(before / total, done / total):
             yield point
-            trial.run(share * done / total)
+            trial.run(TIMED_SHARE * done / total)
 
 
 def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
@@ -312,8 +302,8 @@ def first_losses(
     return losses
 
 
-def placed(backend: Backend, parameters: Parameters, count: int) -> list[Array]:
-    """Load a network on each of so many first devices."""
+def placed(backend: Backend, parameters: Parameters, count: int | None = None) -> list[Array]:
+    """Load a network on each of so many first devices, or on all."""
     return [backend.asarray(parameters, device) for device in backend.devices[:count]]
 
 

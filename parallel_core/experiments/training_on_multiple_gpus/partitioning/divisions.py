@@ -35,6 +35,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
     Parameters,
     Strategy,
     of_own_rows,
+    placed,
     step_by,
 )
 from parallel_core.experiments.works import dense, hidden, pull_back
@@ -85,7 +86,6 @@ def _forward(ops: Ops, layers: Layers) -> Callable[[Array, Array], Array]:
 
 
 def _loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, images, labels) -> the sum of the rows' losses."""
     scores = _forward(ops, LAYERS)
     return lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels)
 
@@ -93,7 +93,7 @@ def _loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
 DATA_PARALLELISM = Strategy(step_by(of_own_rows(_loss)))
 ONE_DEVICE = replace(
     DATA_PARALLELISM,
-    place=lambda backend, parameters: [backend.asarray(parameters, backend.devices[0])],
+    place=lambda backend, parameters: placed(backend, parameters, 1),
     load=lambda backend, images, labels: [backend.asarray((images, labels), backend.devices[0])],
 )
 
