@@ -36,6 +36,9 @@ def test_every_number_of_devices_counts_the_same_images(backend: Backend) -> Non
     assert result.parameters["train_steps"] == 12
     assert [case.name for case in result.cases] == ["1 device", "2 devices", "3 devices"]
     assert all(len(case.bare_seconds) == 2 for case in result.cases)
+    assert all(
+        sent < done for one in result.cases for sent, done in zip(one.dispatch_seconds, one.seconds, strict=True)
+    )
     medians = [case.median for case in result.cases]
     assert result.metrics["evaluation_speedup"] == pytest.approx(medians[0] / medians[2])
     assert result.metrics["images_per_second"] == pytest.approx(7 / medians[2])

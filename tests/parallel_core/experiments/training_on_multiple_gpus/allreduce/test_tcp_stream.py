@@ -1,4 +1,4 @@
-"""One TCP connection between two processes: who may take part."""
+"""One TCP connection between two processes: who may take part, and that bytes arrive in both directions."""
 
 import socket
 from collections.abc import Iterator
@@ -23,6 +23,24 @@ def listener() -> Iterator[socket.socket]:
 
 def connect(listener: socket.socket, secret: bytes = SECRET) -> socket.socket:
     return connected(LOOPBACK, listener.getsockname()[1], secret, 10)
+
+
+@pytest.mark.parametrize(("there", "back"), [(5, 5), (3_000_001, 1), (1, 3_000_001), (0, 7)])
+def test_all_bytes_arrive_both_ways(listener: socket.socket, there: int, back: int) -> None:
+    sent, answer = bytearray(b"\1" * there), bytearray(b"\2" * back)
+    received, answered = bytearray(there), bytearray(back)
+
+    def take_part() -> None:
+        with connect(listener) as other:
+            tcp_stream.answer_round_trip(other, memoryview(received), memoryview(answer))
+
+    with ThreadPoolExecutor(1) as other:
+        taking_part = other.submit(take_part)
+        with accepted(listener, SECRET, 10) as connection:
+            assert tcp_stream.round_trip(connection, memoryview(sent), memoryview(answered)) > 0
+        taking_part.result()
+    assert received == sent
+    assert answered == answer
 
 
 def test_strangers_are_turned_away_and_the_right_one_gets_in(
@@ -61,6 +79,15 @@ def test_nobody_is_waited_for_longer_than_was_said(listener: socket.socket) -> N
         with pytest.raises(TimeoutError):
             accepted(listener, SECRET, 0.2)
     assert monotonic() - start < 5
+
+
+def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> None:
+    with ThreadPoolExecutor(1) as other:
+        left = other.submit(lambda: connect(listener).close())
+        with accepted(listener, SECRET, 10) as connection:
+            left.result()
+            with pytest.raises(ConnectionError):
+                tcp_stream.round_trip(connection, memoryview(b"12"), memoryview(bytearray(2)))
 
 
 def test_the_own_address_is_on_the_way_to_the_other() -> None:
