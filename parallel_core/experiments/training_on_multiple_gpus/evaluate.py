@@ -180,6 +180,7 @@ def compare(
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, len(unequal))
+    # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
         margin = f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the largest apart"
