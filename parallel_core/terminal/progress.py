@@ -67,6 +67,11 @@ class TrainingProgress:
         """Advance by a batch's images."""
         self._progress.update(self._task, advance=images, description=f"epoch {epoch} of {self._epochs}")
 
+    def on_training(self, name: str) -> None:
+        """Print which of several trainings begins, where no bar shows that it goes on."""
+        if not self._progress.console.is_interactive:
+            self._progress.console.print(name)
+
     def on_epoch(self, epoch: Epoch) -> None:
         """Print an epoch's numbers above the bar."""
         self._progress.console.print(epoch_line(epoch))

@@ -34,7 +34,7 @@ from parallel_core.training.checkpoints import (
 )
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 
-PROGRESS = ("on_batch", "on_epoch")
+PROGRESS = ("on_batch", "on_epoch", "on_training")
 """The arguments of a run that it calls as its training goes on."""
 
 

@@ -25,11 +25,11 @@ of rows and so weigh less the more there are. The synchronous engine waits for n
 operations cost time. Rows that are sorted before they are divided would differ by far more.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import starmap
 from statistics import mean
-from types import MappingProxyType
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
 
@@ -41,9 +41,13 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    Parameters,
     Steps,
+    Strategy,
     doublings,
+    of_own_rows,
     recorded_step,
+    step_by,
     swept,
     time_steps_in_a_row,
 )
@@ -52,7 +56,7 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.errors import RequestError
 
-PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
+NAMES = PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8
 """Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
 ROWS_WORTH_A_CALL = 64
@@ -63,14 +67,10 @@ STEPS = 5
 """Steps in one timing."""
 RATE = 0.1
 INPUTS, UNITS, CLASSES = 64, 128, 10
+"""The first weight, the normalised units' scale and shift, the second weight and bias; shift is the first bias, too."""
 EPSILON = 1e-5
 ROUNDING = 1e-5
 """A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
-
-Parameters: TypeAlias = "tuple[np.ndarray, ...]"
-"""The first weight, the normalised units' scale and shift, the second weight and bias; shift is the first bias, too."""
-Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array], int], Sequence[Array]]
-"""(backend, every device's parameters, its (x, labels), rows over all devices) -> every device's gradients."""
 
 
 def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device.")] = 256) -> None:
@@ -84,53 +84,30 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
         raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
     numbers = tuple(doublings(MIN_ROWS, rows))
     most = numbers[-1]
-    differences: dict[str, list[float]] = {name: [] for name in WAYS}
+    differences: dict[str, list[float]] = {name: [] for name in NAMES}
     for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
-        for name, way in WAYS.items():
-            differences[name].append(difference(backend, way, count * some))
-            time_steps_in_a_row(trial, f"{name}, {some} rows", in_single_precision(way, count * some), STEPS)
+        for name in NAMES:
+            differences[name].append(difference(backend, name, count * some))
+            time_steps_in_a_row(trial, f"{name}, {some} rows", in_single_precision(name, count * some), STEPS)
     # Shards of unequal length: every row must weigh alike.
-    uneven = difference(backend, synchronised, count * MIN_ROWS + count - 1)
-    by_device = difference(backend, per_device, count * MIN_ROWS, devices=count)
+    uneven = difference(backend, SYNCHRONISED, count * MIN_ROWS + count - 1)
+    by_device = difference(backend, PER_DEVICE, count * MIN_ROWS, devices=count)
     trial.errors["changes of the parameters"] = largest_of([uneven, by_device, *differences[SYNCHRONISED]])
 
     trial.found_by("synchronising_cost", ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows"))
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
         last = differences[name][-1]
         trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
-    fewer, more = (recorded_step(backend, in_single_precision(way, count * most)) for way in WAYS.values())
+    fewer, more = (recorded_step(backend, in_single_precision(name, count * most)) for name in NAMES)
     for kind, counted in (("allreduces", lambda task: task.kind == "allreduce"), ("bytes", lambda task: task.bytes)):
         trial.found(f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer))))
     trial.points[""] = dict(zip(numbers, differences[PER_DEVICE], strict=True))
     trial.described["series"] = {
-        f"seconds {name}": tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in WAYS
+        f"seconds {name}": tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in NAMES
     }
 
 
-def in_single_precision(gradients: Gradients, rows: int) -> Steps:
-    """Return what loads parameters and a batch of so many rows in float32, and what takes a step from there."""
-    x, labels = synthetic_batch(rows)
-    single = tuple(parameter.astype(np.float32) for parameter in initial_parameters())
-    return Steps(
-        lambda backend: loaded(backend, single, x.astype(np.float32), labels),
-        lambda backend, own, shards: step(backend, own, gradients(backend, own, shards, rows), RATE / rows),
-    )
-
-
-def step(backend: Backend, replicas: Sequence[Array], gradients: Sequence[Array], rate: float) -> list[Array]:
-    """Launch a step by every device's gradients. The parameters are consumed."""
-    sums = backend.allreduce(gradients)
-    return [backend.launch(backend.ops.sgd, own, total, rate) for own, total in zip(replicas, sums, strict=True)]
-
-
-def per_device(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], _: int) -> list[Array]:
-    """Launch every device's gradients, its rows normalised by their own mean and variance."""
-    differentiate = backend.ops.value_and_grad(loss(backend.ops))
-    computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
-    return [of_device[1] for of_device in computed]
-
-
-def synchronised(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rows: int) -> list[Array]:
+def synchronised(rows: int, backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]) -> list[Array]:
     """Launch every device's gradients, all rows normalised by the mean and variance of the global batch.
 
     The sums behind them are exchanged, and so are the gradients by these sums, for every device's loss depends on every
@@ -151,36 +128,19 @@ def synchronised(backend: Backend, replicas: Sequence[Array], shards: Sequence[A
     return [(weight, *(of_device[0][k] for k in range(4))) for weight, of_device in zip(first, rest, strict=True)]
 
 
-WAYS: Mapping[str, Gradients] = MappingProxyType({PER_DEVICE: per_device, SYNCHRONISED: synchronised})
-
-
-def difference(backend: Backend, gradients: Gradients, rows: int, devices: int = 1) -> float:
+def difference(backend: Backend, name: str, rows: int, devices: int = 1) -> float:
     """Return by how much a step differs from NumPy's with statistics per device, averaged over a few batches.
 
     NumPy has so many devices; `rows` are over all. The largest difference is a share of the parameter's largest change.
     """
     reference = backends.load("numpy", devices=devices, threads_per_device=backend.threads_per_device)
+    way, known, parameters = ways(rows)[name], ways(rows)[PER_DEVICE], initial_parameters()
     errors = []
     for seed in range(1, DRAWS + 1):
-        drawn = (initial_parameters(), *synthetic_batch(rows, seed))
-        pairs = zip(change(backend, gradients, *drawn), change(reference, per_device, *drawn), strict=True)
+        drawn = (parameters, synthetic_batch(rows, seed), 1 / rows)
+        pairs = zip(way.changes(backend, *drawn), known.changes(reference, *drawn), strict=True)
         errors.append(largest_of(starmap(relative_error, pairs)))
     return mean(errors)
-
-
-def change(
-    backend: Backend, gradients: Gradients, parameters: Parameters, x: np.ndarray, labels: np.ndarray
-) -> list[np.ndarray]:
-    """Take one step at rate 1 and return by how much each parameter changes, on the last device."""
-    replicas, shards = loaded(backend, parameters, x, labels)
-    *_, updated = step(backend, replicas, gradients(backend, replicas, shards, len(x)), 1 / len(x))
-    return [new - old for new, old in zip(backend.to_numpy(updated), parameters, strict=True)]
-
-
-def loaded(backend: Backend, parameters: Parameters, x: np.ndarray, labels: np.ndarray) -> tuple[list[Array], Array]:
-    """Load the parameters on every device, and divide the rows over the devices: (replicas, shards)."""
-    replicas = [backend.asarray(parameters, device) for device in backend.devices]
-    return replicas, list(zip(*(backend.split_and_load(part, backend.devices) for part in (x, labels)), strict=True))
 
 
 def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
@@ -244,6 +204,18 @@ def by_first_weight(ops: Ops) -> Callable[..., Array]:
 
     differentiate = ops.value_and_grad(weighted)
     return lambda parameters, x, by_z, by_sums: differentiate(parameters[:1], x, by_z, *by_sums)[1][0]
+
+
+def ways(rows: int) -> dict[str, Strategy]:
+    """Return the ways to take a step of so many rows over all devices, by name."""
+    return {
+        PER_DEVICE: Strategy(step_by(of_own_rows(loss))),
+        SYNCHRONISED: Strategy(step_by(partial(synchronised, rows))),
+    }
+
+
+def in_single_precision(name: str, rows: int) -> Steps:
+    return ways(rows)[name].in_single_precision(initial_parameters(), synthetic_batch(rows), RATE / rows)
 
 
 def initial_parameters(seed: int = 0) -> Parameters:

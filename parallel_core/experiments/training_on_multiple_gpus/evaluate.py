@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated
 
 import numpy as np
@@ -38,12 +37,18 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import counted_devices, placed, tested_on
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    counted_devices,
+    device_counts,
+    enlarged_start,
+    placed,
+    tested_on,
+    works_of_step,
+)
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Timing
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import Timing, measure
 from parallel_core.training.batches import Settings, as_input, steps_of
 from parallel_core.training.checkpoints import Checkpoint, read_checkpoint
 from parallel_core.training.dataset import Dataset
@@ -78,7 +83,7 @@ def program(
     else:
         parameters = checkpoint.parameters
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
-    params = {count: placed(backend, parameters, count) for count in training_steps.device_counts(len(backend.devices))}
+    params = {count: placed(backend, parameters, count) for count in device_counts(len(backend.devices))}
     last = max(params)
     scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     counted = {
@@ -101,12 +106,8 @@ def program(
         return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
 
     for count, own in params.items():
-        take = partial(evaluated, backend, own, timed, batch_size)
-        trial.time(
-            counted_devices(count),
-            take=take,
-            bare=training_steps.works_of_step(backend, partial(launched, count)),
-        )
+        bare = works_of_step(backend, partial(launched, count))
+        trial.time(counted_devices(count), take=partial(evaluated, backend, own, timed, batch_size), bare=bare)
     cases = trial.run(TIMED_SHARE)
 
     one, every = counted_devices(1), counted_devices(last)
@@ -129,7 +130,7 @@ def program(
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
     # From the book's own weights so short a training would stay at chance.
-    params = placed(trial.backend, training_steps.enlarged_start(settings.seed, 8.0), len(trial.devices))
+    params = placed(trial.backend, enlarged_start(settings.seed, 8.0), len(trial.devices))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
     for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=10):
@@ -194,12 +195,8 @@ def compare(
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:
     """Evaluate on idle devices; return the seconds until all was launched and until all was added up."""
-    backend.waitall()
-    start = perf_counter()
-    counts = launch_counts(backend, params, data, len(params) * batch_size)
-    dispatched = perf_counter() - start
-    add_counts(backend, params, counts)
-    return dispatched, perf_counter() - start
+    launch = partial(launch_counts, backend, params, data, len(params) * batch_size)
+    return measure(backend, launch, partial(add_counts, backend, params))
 
 
 SPEEDUP = Metric(

@@ -32,7 +32,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from statistics import NormalDist, fmean
-from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
@@ -48,6 +47,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import F
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import measure
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
@@ -86,13 +86,15 @@ def program(
     rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 3,
     budget: Annotated[float, BUDGET] = 180,
     on_batch: Callable[[int, int], object] = ignore,
+    on_training: Callable[[str], object] = ignore,
 ) -> None:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
 
     `settings.limit` is in batches of that size, and all see as many images; if it is None, as many are chosen as the
     budget allows all trainings. The learning rate of the settings is not used. Round `n`, from 0, has the seed
     `settings.seed + n`. `on_batch(epoch, images)` is called as work is done, with all trainings' epochs counted
-    through. Raises RequestError for a backend with a single device, and MeasurementError if no loss stays finite.
+    through, and `on_training(name)` before each. Raises RequestError for a backend with a single device, and
+    MeasurementError if no loss stays finite.
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
@@ -115,6 +117,7 @@ def program(
         times = count if kind == SCALED else 1
         own = with_batch(settings, times, learning_rate=rate, seed=settings.seed + seed)
         counted = partial(report, place * settings.epochs)
+        on_training(f"training {place + 1} of {len(points)}: rate {rate:g}, {case_name(kind, count, total)}")
         trained[kind, count].append((own, train_once(backend, count, data, own, initial_scale, counted)))
     watch = watched(before, sample_machine())
     for (kind, count), trainings in trained.items():
@@ -174,13 +177,10 @@ def train_once(
 
 def steps_that_fit(backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float) -> int:
     """Return how many steps one device's training may have, so that it takes so many seconds."""
-
-    def taken(limit: int) -> float:
-        started = perf_counter()
-        train_once(backend, 1, data, replace(settings, limit=limit), scale)
-        return perf_counter() - started
-
-    _, single, several = taken(1), taken(1), taken(1 + PROBED_STEPS)
+    _, single, several = (
+        measure(backend, partial(train_once, backend, 1, data, replace(settings, limit=limit), scale))[1]
+        for limit in (1, 1, 1 + PROBED_STEPS)
+    )
     step = max(several - single, 1e-6) / PROBED_STEPS
     return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / (settings.epochs * step))))
 

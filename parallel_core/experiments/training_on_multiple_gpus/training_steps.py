@@ -6,7 +6,7 @@ it. The first losses equal NumPy's either way.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from time import perf_counter
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 import backends
-from backends import Array, Backend, Device
+from backends import Array, Backend, Device, Ops
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
 from parallel_core.measurement.progress import part
@@ -28,17 +28,21 @@ from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import continue_training, ignore, train_epoch
-from parallel_core.training.step import get_params, guards, train_batch
+from parallel_core.training.step import get_params, guards, split_batch, train_batch
 
 FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
 """NumPy takes seconds for a large batch, or for a wide network."""
 
-Parameters = tuple[np.ndarray, ...]
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.5
 
+Parameters: TypeAlias = "tuple[np.ndarray, ...]"
+Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
+"""Inputs (n, …) and their labels (n,)."""
+Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Sequence[Array]]
+"""(backend, every device's parameters, its (x, labels)) -> every device's gradients."""
 Step: TypeAlias = Callable[[Backend], object]
 """A function of a backend that loads what it needs and launches one step on it."""
 Point = TypeVar("Point")
@@ -82,6 +86,66 @@ class Steps(NamedTuple):
     load: Callable[[Backend], tuple[Any, Any]]
     take: Callable[[Backend, Any, Any], Any]
     """(backend, parameters, batch) -> parameters."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to divide a step over devices; unless it says otherwise, each has all parameters and a share of the rows.
+
+    What is placed and loaded is the strategy's own affair.
+    """
+
+    step: Callable[[Backend, Array, Array, float], Array]
+    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
+    place: Callable[[Backend, Parameters], Array] = lambda backend, parameters: placed(backend, parameters)
+    """Load the parameters, or each device's part of them."""
+    load: Callable[[Backend, np.ndarray, np.ndarray], Array] = lambda backend, x, labels: split_batch(
+        backend, x, labels, backend.devices
+    )
+    """Load inputs and labels to where they are needed."""
+    # The last device's parameters are like all others'.
+    gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(backend.to_numpy(placed[-1]))
+    """Wait for the parameters and put them together."""
+
+    def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Steps:
+        """Return what loads parameters and a batch in float32, and what takes a step from there."""
+        *single, x = (array.astype(np.float32) for array in (*parameters, batch[0]))
+        return Steps(
+            lambda backend: (self.place(backend, tuple(single)), self.load(backend, x, batch[1])),
+            lambda backend, placed, loaded: self.step(backend, placed, loaded, rate),
+        )
+
+    def changes(
+        self, backend: Backend, parameters: Parameters, batch: Batch, rate: float, steps: int = 1
+    ) -> list[np.ndarray]:
+        """Take some steps on a batch, in its dtype, and return by how much each parameter changes."""
+        placed, loaded = self.place(backend, parameters), self.load(backend, *batch)
+        for _ in range(steps):
+            placed = self.step(backend, placed, loaded, rate)
+        return [new - old for new, old in zip(self.gather(backend, placed), parameters, strict=True)]
+
+
+def step_by(gradients: Gradients) -> Callable[[Backend, Sequence[Array], Sequence[Array], float], Array]:
+    """Make the step that adds up every device's gradients and updates the parameters of each."""
+
+    def step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
+        sums: Sequence[Array] = gradients(backend, replicas, shards)
+        if len(sums) > 1:
+            sums = backend.allreduce(sums)
+        return [backend.launch(backend.ops.sgd, own, total, rate) for own, total in zip(replicas, sums, strict=True)]
+
+    return step
+
+
+def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
+    """Make what launches each device's gradients of the function that `loss` makes: (parameters, x, labels) -> loss."""
+
+    def gradients(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]) -> list[Array]:
+        differentiate = backend.ops.value_and_grad(loss(backend.ops))
+        computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
+        return [of_device[1] for of_device in computed]
+
+    return gradients
 
 
 def recorded_step(backend: Backend, steps: Steps) -> tuple[Task, ...]:
@@ -135,17 +199,15 @@ def case_of_epochs(
 ) -> Case:
     """Return the case of some epochs of a training on the first devices, with the bare time of the first one of them.
 
-    That is timed on a step's gradients and updates on each device. Neither loading and exchange nor the test set, which
-    the epochs' seconds do not include, are part of it. If cases are to keep what repeats them, it is some steps, which
-    are all alike, from the parameters that `place` gives: one value per device, which is kept up to date.
+    That is timed on a step's gradients and updates on each device, without loading and exchange. What repeats the case
+    takes some steps from the parameters that `place` gives.
     """
     first = epochs[0]
     steps = min(REPEATED_STEPS, len(first.losses))
     few = replace(settings, limit=steps)
     works = works_of_step(backend, one_step(devices, data, settings))
     takes = {
-        f"a step on {device}, as one unit": partial(measure, backend, work.launch)
-        for device, work in zip(backend.devices, works, strict=False)
+        f"device {number}, as one unit": partial(measure, backend, work.launch) for number, work in enumerate(works)
     }
     # Taking the step once was their warm-up.
     units = interleave(takes, BARE_ROUNDS, warmups=0, budget=BARE_SECONDS)
@@ -170,9 +232,7 @@ def doublings(first: int, last: int) -> Iterator[int]:
         first *= 2
 
 
-def swept(
-    trial: Trial, points: Sequence[Point], weights: Sequence[float], share: float = TIMED_SHARE
-) -> Iterator[Point]:
+def swept(trial: Trial, points: Sequence[Point], weights: Sequence[float]) -> Iterator[Point]:
     """Iterate over the points; what a loop's body registers is timed when it ends.
 
     Their shares are as the weights, one a point; what one leaves over is the next one's. What is told of the progress
@@ -183,7 +243,7 @@ def swept(
         before, done = done, done + weight
         with part(before / total, done / total):
             yield point
-            trial.run(share * done / total)
+            trial.run(TIMED_SHARE * done / total)
 
 
 def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
@@ -252,8 +312,8 @@ def first_losses(
     return losses
 
 
-def placed(backend: Backend, parameters: Parameters, count: int) -> list[Array]:
-    """Load a network on each of so many first devices."""
+def placed(backend: Backend, parameters: Parameters, count: int | None = None) -> list[Array]:
+    """Load a network on each of so many first devices, or on all."""
     return [backend.asarray(parameters, device) for device in backend.devices[:count]]
 
 

@@ -27,6 +27,17 @@ def test_the_answer_comes_last_and_says_nothing_twice() -> None:
     assert "Answer" not in told
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bool) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
+    with progress.training_progress(console, epochs=2, images=8) as shown:
+        for name in ("training 1 of 2", "training 2 of 2"):
+            shown.on_training(name)
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("training ")]
+    assert lines == ([] if terminal else ["training 1 of 2", "training 2 of 2"])
+
+
 @pytest.mark.parametrize(("terminal", "from_second", "seen"), [(True, 0, True), (False, 0, False), (True, 60, False)])
 def test_what_is_measured_is_shown_on_a_terminal_if_it_takes_long(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, from_second: float, seen: bool

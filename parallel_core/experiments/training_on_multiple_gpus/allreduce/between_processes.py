@@ -8,7 +8,6 @@ import ipaddress
 import json
 import secrets
 import socket
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -23,7 +22,6 @@ from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
 from parallel_core.system.errors import MeasurementError, RequestError
 
-PAIR = struct.Struct("!dd")
 NATIVE = "native"
 
 Carry: TypeAlias = Callable[[memoryview, int], float]
@@ -97,7 +95,7 @@ def program(
 
 
 def _gathered(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
-    return [cast(Timing, PAIR.unpack(sent)) for sent in gather(group, PAIR.pack(*numbers))]
+    return [json.loads(sent) for sent in gather(group, json.dumps(numbers).encode())]
 
 
 def other_end(hosts: Sequence[str]) -> int:

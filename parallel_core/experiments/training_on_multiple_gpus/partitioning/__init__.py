@@ -27,19 +27,17 @@ fast link; what is seen there is mostly what it costs to launch and to wait.
 from collections.abc import Mapping
 from typing import Annotated
 
-import numpy as np
-
 import backends
-from backends import Backend
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
-from parallel_core.experiments.training_on_multiple_gpus.partitioning.divisions import Batch, Parameters, Strategy
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    Steps,
+    Batch,
+    Parameters,
+    Strategy,
     doublings,
     recorded_step,
     swept,
@@ -99,7 +97,7 @@ def program(
     for width in swept(trial, widths, widths):
         initial = divisions.initial_parameters(width)
         check_steps(trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1))
-        steps = {name: in_single_precision(way, initial, rows) for name, way in ways.items()}
+        steps = {name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()}
         recorded = {name: recorded_step(backend, steps[name]) for name in ways if name != UNDIVIDED}
         for name, tasks in recorded.items():
             moved[f"bytes {name}"] += (float(sum(task.bytes for task in tasks)),)
@@ -119,32 +117,16 @@ def program(
         trial.found(f"{plain}_waits", float(crossings(tasks)))
 
 
-def in_single_precision(way: Strategy, parameters: Parameters, batch: Batch) -> Steps:
-    """Return what loads parameters and a batch in float32, and what takes a step from there."""
-    images, labels = batch
-    single = tuple(x.astype(np.float32) for x in (*parameters, images))
-    return Steps(
-        lambda backend: (way.place(backend, single[:-1]), way.load(backend, single[-1], labels)),
-        lambda backend, placed, loaded: way.step(backend, placed, loaded, RATE / len(labels)),
-    )
-
-
 def check_steps(trial: Trial, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> None:
     """Take steps from these parameters by each strategy; compare the change of the parameters with NumPy's.
 
     Errors are shares of the parameter's largest change. Parameters and batch keep their dtype.
     """
     numpy = backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device)
-    expected = changes_by(numpy, divisions.ONE_DEVICE, parameters, batch)
+    taken = (parameters, batch, RATE, CHECKED_STEPS)
+    expected = divisions.ONE_DEVICE.changes(numpy, *taken)
     for way in ways.values():
-        trial.check("changes of the parameters", changes_by(trial.backend, way, parameters, batch), expected)
-
-
-def changes_by(backend: Backend, way: Strategy, parameters: Parameters, batch: Batch) -> list[np.ndarray]:
-    placed, loaded = way.place(backend, parameters), way.load(backend, *batch)
-    for _ in range(CHECKED_STEPS):
-        placed = way.step(backend, placed, loaded, RATE)
-    return [new - old for new, old in zip(way.gather(backend, placed), parameters, strict=True)]
+        trial.check("changes of the parameters", way.changes(trial.backend, *taken), expected)
 
 
 EXPERIMENT = Experiment(

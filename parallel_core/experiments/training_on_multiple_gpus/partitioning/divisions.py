@@ -22,7 +22,7 @@ meet once a step, to add up their gradients. What travels is as large as the par
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial, reduce
 from typing import TypeAlias
 
@@ -30,11 +30,16 @@ import numpy as np
 
 from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    Batch,
+    Parameters,
+    Strategy,
+    of_own_rows,
+    placed,
+    step_by,
+)
 from parallel_core.experiments.works import dense, hidden, pull_back
 
-Parameters: TypeAlias = "tuple[np.ndarray, ...]"
-Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
-"""Images (n, 1, 28, 28) and their labels (n,)."""
 Layers: TypeAlias = Sequence[Callable[[Ops, Array, Array], Array]]
 """Each a function (ops, (weight, bias), x) -> its result."""
 
@@ -42,20 +47,6 @@ SIDE, KERNEL, POOL, CLASSES = 28, 5, 2, 10
 FEATURES_PER_CHANNEL = ((SIDE - KERNEL + 1) // POOL) ** 2
 CHANNELS, UNITS = 8, 32
 """Of a network of width 1."""
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """Four functions; what is placed and loaded is the strategy's own affair."""
-
-    place: Callable[[Backend, Parameters], Array]
-    """Load the parameters, or each device's part of them."""
-    load: Callable[[Backend, np.ndarray, np.ndarray], Array]
-    """Load images (n, 1, 28, 28) and labels (n,) to where they are needed."""
-    step: Callable[[Backend, Array, Array, float], Array]
-    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
-    gather: Callable[[Backend, Array], Parameters]
-    """Wait for the parameters and put them together."""
 
 
 def initial_parameters(width: int, seed: int = 0) -> Parameters:
@@ -94,53 +85,16 @@ def _forward(ops: Ops, layers: Layers) -> Callable[[Array, Array], Array]:
     return apply
 
 
-def _differentiated(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, images, labels) -> the sum of the rows' losses, and its gradients."""
+def _loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
     scores = _forward(ops, LAYERS)
-    return ops.value_and_grad(lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels))
+    return lambda parameters, x, labels: ops.cross_entropy(scores(parameters, x), labels)
 
 
-def _descend(ops: Ops, rate: float) -> Callable[..., Array]:
-    """Make the function (parameters, gradients, more gradients …) -> parameters - rate · the sum of the gradients."""
-
-    def descend(parameters: Array, gradients: Array, *more: Array) -> Array:
-        for others in more:
-            gradients = tuple(ops.add(sum_, other) for sum_, other in zip(gradients, others, strict=True))
-        return ops.sgd(parameters, gradients, rate)
-
-    return descend
-
-
-def _take_one_step(backend: Backend, placed: Array, batch: Array, rate: float) -> Array:
-    computed = backend.launch(_differentiated(backend.ops), placed, *batch)
-    return backend.launch(_descend(backend.ops, rate), placed, computed[1])
-
-
-ONE_DEVICE = Strategy(
-    place=lambda backend, parameters: backend.asarray(parameters, backend.devices[0]),
-    load=lambda backend, images, labels: backend.asarray((images, labels), backend.devices[0]),
-    step=_take_one_step,
-    gather=lambda backend, placed: tuple(backend.to_numpy(placed)),
-)
-
-
-def _divide_rows(backend: Backend, images: np.ndarray, labels: np.ndarray) -> Array:
-    return list(zip(*(backend.split_and_load(x, backend.devices) for x in (images, labels)), strict=True))
-
-
-def _step_together(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
-    differentiate, descend = _differentiated(backend.ops), _descend(backend.ops, rate)
-    computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
-    sums = backend.allreduce([of_device[1] for of_device in computed])
-    return [backend.launch(descend, own, total) for own, total in zip(replicas, sums, strict=True)]
-
-
-DATA_PARALLELISM = Strategy(
-    place=lambda backend, parameters: [backend.asarray(parameters, device) for device in backend.devices],
-    load=_divide_rows,
-    step=_step_together,
-    # The last device's parameters are like all others'.
-    gather=lambda backend, replicas: tuple(backend.to_numpy(replicas[-1])),
+DATA_PARALLELISM = Strategy(step_by(of_own_rows(_loss)))
+ONE_DEVICE = replace(
+    DATA_PARALLELISM,
+    place=lambda backend, parameters: placed(backend, parameters, 1),
+    load=lambda backend, images, labels: [backend.asarray((images, labels), backend.devices[0])],
 )
 
 
@@ -176,8 +130,10 @@ def _cut(micro_batches: int, backend: Backend, images: np.ndarray, labels: np.nd
 
 def _pass_through(backend: Backend, placed: Sequence[Array], batch: Sequence[Array], rate: float) -> Array:
     """Launch all micro-batches forward, stage by stage, then all of them back, then one update on each device."""
-    *computed, last = (_forward(backend.ops, LAYERS[own]) for _, own in _stages(backend))
-    turn = _turning(backend.ops, last)
+    ops = backend.ops
+    *computed, last = (_forward(ops, LAYERS[own]) for _, own in _stages(backend))
+    differentiate = ops.value_and_grad(lambda leaves, labels: ops.cross_entropy(last(leaves[:-1], leaves[-1]), labels))
+    turn = _also_by_x(lambda leaves, labels: differentiate(leaves, labels)[1])
     inputs, turned, passed = [], [], []
     for images, labels in batch:
         xs = [images]
@@ -190,41 +146,36 @@ def _pass_through(backend: Backend, placed: Sequence[Array], batch: Sequence[Arr
         gradients = [behind[0]]
         for number in reversed(range(len(computed))):
             upstream = backend.copy_to(behind[1], backend.devices[number])
-            back = _going_back(backend.ops, computed[number], to_images=number == 0)
-            behind = backend.launch(back, placed[number], upstream, xs[number])
+            back = _going_back(ops, computed[number], to_images=number == 0)
+            behind = backend.launch(back, placed[number], xs[number], upstream)
             gradients.insert(0, behind[0])
         passed.append(gradients)
-    descend = _descend(backend.ops, rate)
-    return [backend.launch(descend, own, *sums) for own, sums in zip(placed, zip(*passed, strict=True), strict=True)]
+
+    def descend(parameters: Array, *gradients: Array) -> Array:
+        return ops.sgd(parameters, tuple(reduce(ops.add, own) for own in zip(*gradients, strict=True)), rate)
+
+    return [backend.launch(descend, own, *each) for own, each in zip(placed, zip(*passed, strict=True), strict=True)]
 
 
-def _turning(ops: Ops, compute: Callable[..., Array]) -> Callable[[Array, Array, Array], Array]:
-    """Make the last stage's function (parameters, x, labels) -> (gradients by the parameters, gradient by x)."""
-    differentiate = ops.value_and_grad(
-        lambda leaves, labels: ops.cross_entropy(compute(leaves[:-1], leaves[-1]), labels)
-    )
+def _also_by_x(differentiate: Callable[..., Array]) -> Callable[..., Array]:
+    """Make the function (parameters, x, *rest) -> (gradients by the parameters, gradient by x).
 
-    def turn(parameters: Array, x: Array, labels: Array) -> Array:
-        *gradients, by_x = differentiate((*parameters, x), labels)[1]
-        return tuple(gradients), by_x
-
-    return turn
-
-
-def _going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, upstream, x) -> (gradients by the parameters, gradient by x).
-
-    Nobody needs the gradient by the images.
+    `differentiate` has one argument for both: ((*parameters, x), *rest).
     """
 
-    def back(parameters: Array, upstream: Array, x: Array) -> Array:
-        if to_images:
-            return (pull_back(ops, compute)(parameters, upstream, x),)
-        pull = pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1]))
-        *gradients, by_x = pull((*parameters, x), upstream)
+    def back(parameters: Array, x: Array, *rest: Array) -> Array:
+        *gradients, by_x = differentiate((*parameters, x), *rest)
         return tuple(gradients), by_x
 
     return back
+
+
+def _going_back(ops: Ops, compute: Callable[..., Array], to_images: bool) -> Callable[..., Array]:
+    """Make the function (parameters, x, upstream) -> (gradients by the parameters, gradient by x)."""
+    if to_images:
+        # Nobody needs the gradient by the images.
+        return lambda parameters, x, upstream: (pull_back(ops, compute)(parameters, upstream, x),)
+    return _also_by_x(pull_back(ops, lambda leaves: compute(leaves[:-1], leaves[-1])))
 
 
 def _place_blocks(backend: Backend, parameters: Parameters) -> Array:

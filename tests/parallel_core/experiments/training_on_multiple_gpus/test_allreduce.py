@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
@@ -99,22 +98,6 @@ def test_sums_that_are_wrong_make_the_result_invalid(
     monkeypatch.setitem(sums.CHECKED, name, lambda backend, vectors: (*right(backend, vectors[:-1]), vectors[-1]))
     problems = parallel_core.run_allreduce(backend, algorithms=asked, sizes=(64,), rounds=1).problems
     assert problems[0].startswith("sums differ from NumPy's by ")
-
-
-@pytest.mark.parametrize(
-    ("algorithms", "sizes", "message"),
-    [
-        (("butterfly",), (64,), "unknown algorithm 'butterfly'"),
-        ((), (64,), "no algorithm"),
-        (("star",), (), "no size"),
-        (("star",), (2**60,), "choose smaller --sizes"),
-    ],
-)
-def test_allreduce_refuses_what_it_cannot_do(
-    backend: Backend, algorithms: tuple[str, ...], sizes: tuple[int, ...], message: str
-) -> None:
-    with pytest.raises(RequestError, match=message):
-        parallel_core.run_allreduce(backend, algorithms=algorithms, sizes=sizes)
 
 
 @pytest.mark.parametrize(("largest", "size"), [(2**24, "4 KiB"), (40, "40 B"), (4, "40 B")])

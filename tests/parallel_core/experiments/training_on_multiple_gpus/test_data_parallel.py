@@ -28,7 +28,8 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
 
 def test_devices_that_differ_after_training_make_the_result_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_parallel, "largest_replica_difference", lambda *_: 1e-9)
-    result = parallel_core.run_data_parallel(backends.load("numpy", 2, threads_per_device=1), **SMALL)
+    backend = backends.load("numpy", 2, threads_per_device=1)
+    result = parallel_core.run_data_parallel(backend, data=SMALL["data"], settings=Settings(1, 16, limit=1))
     assert result.problems == ("the devices' parameters differ after training, by 1.0e-09 of the largest",)
     assert not result.is_merely_disturbed
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import backends
 from backends import Backend, Device
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
     FIXED,
@@ -80,12 +80,14 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     trial, told, shares = Trial(backends.load("numpy", 1), {}, 1, budget), [], []
     with pytest.MonkeyPatch.context() as patch, listening(lambda _, share: told.append(share)):
         patch.setattr(Trial, "run", lambda _, share: shares.append(share))
-        for place, point in enumerate(training_steps.swept(trial, "abcde"[: len(weights)], weights, share=0.8)):
+        for place, point in enumerate(training_steps.swept(trial, "abcde"[: len(weights)], weights)):
             # What a body registers is timed when it ends.
             assert ("abcde".index(point), len(shares)) == (place, place)
             tell("begun", 0.0)
             tell("done", 1.0)
-    assert shares == pytest.approx([0.8 * sum(weights[:count]) / sum(weights) for count in range(1, len(weights) + 1)])
+    assert shares == pytest.approx(
+        [TIMED_SHARE * sum(weights[:count]) / sum(weights) for count in range(1, len(weights) + 1)]
+    )
     assert told == pytest.approx(sorted(told))
     assert (told[0], told[-1]) == pytest.approx((0, 1))
 
