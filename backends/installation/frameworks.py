@@ -15,7 +15,7 @@ from backends.registry import installed_version, offered
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A cause in one sentence, without a full stop, and the exact command that mends it: empty if that is not known."""
+    """A cause in one sentence, without a full stop, and the exact command that fixes it: empty if that is not known."""
 
     cause: str
     command: str = ""
@@ -34,7 +34,7 @@ class InstallationError(BackendError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None for what is not told.
+    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None if not reported.
 
     `peers` are the GPUs whose memory it can reach without the host; `driver` is the driver's version.
     """
@@ -121,7 +121,7 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
         return Diagnosis(cause, extra)
     folder = f"{framework}-alone"
     return Diagnosis(
-        f"{cause}; it needs NumPy {declared.numpy}, and so an environment of its own beside {rival}, which `compare` "
+        f"{cause}; it needs NumPy {declared.numpy}, and so a separate environment beside {rival}, which `compare` "
         f"takes by --python {framework}={folder}/bin/python",
         f"python3 -m venv {folder} && {folder}/bin/{extra}",
     )

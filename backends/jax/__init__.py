@@ -54,7 +54,7 @@ def _installed() -> Diagnosis | None:
         return None
     cause = f"{' and '.join(map(' '.join, old.items()))} cannot be used, but jax 0.10 and NumPy 2 or later"
     if "numpy" in old:
-        return Diagnosis(f"{cause}: they need an environment of their own beside MXNet's", ENVIRONMENT)
+        return Diagnosis(f"{cause}: they need an environment separate from MXNet's", ENVIRONMENT)
     return Diagnosis(cause, "pip install --upgrade 'parallel-core[jax]'")
 
 

@@ -190,5 +190,5 @@ def test_frameworks_that_take_different_numpys_need_an_environment_each(
     said = diagnose_absence(framework, (3, 11, 2))
     folder = "" if needs is None else f"python3 -m venv {framework}-alone && {framework}-alone/bin/"
     assert said.command == f"{folder}pip install 'parallel-core[{framework}]'"
-    assert (f"NumPy {needs}, and so an environment of its own beside {other}, " in said.cause) == (needs is not None)
+    assert (f"NumPy {needs}, and so a separate environment beside {other}, " in said.cause) == (needs is not None)
     assert (f"--python {framework}={framework}-alone/bin/python" in said.cause) == (needs is not None)

@@ -54,8 +54,8 @@ REFUSED = (
     (f"{PARALLEL} --guess nan", "a guess of parallel_speedup is a number, and not nan"),
     # Traces, before anything is run.
     (f"{PARALLEL} --trace t.json --json t.json", "two files would be written to"),
-    (f"{PARALLEL} --trace t.json", "numpy has no profiler of its own"),
-    (f"{PARALLEL} --timeline t.svg", "numpy has no profiler of its own"),
+    (f"{PARALLEL} --trace t.json", "numpy has no profiler"),
+    (f"{PARALLEL} --timeline t.svg", "numpy has no profiler"),
     ("run parallel --backend torch --trace -", "--trace needs a file"),
     ("run parallel --backend torch --trace nowhere/t.json", "nowhere"),
     ("run parallel --backend torch --timeline t.txt", "pictures are SVG"),
