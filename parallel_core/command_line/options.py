@@ -116,9 +116,9 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, **{"show_default": True, **settings})
 
 
-def path(name: str, parameter: str, told: str, metavar: str = "FILE") -> Callable[[Command], Command]:
+def path(name: str, parameter: str, text: str, metavar: str = "FILE") -> Callable[[Command], Command]:
     """Make an option that takes a path, None unless it is given."""
-    return click.option(name, parameter, type=PATH, metavar=metavar, help=told)
+    return click.option(name, parameter, type=PATH, metavar=metavar, help=text)
 
 
 def console_beside(json_path: Path | None) -> Console:
@@ -131,7 +131,7 @@ interpreters = click.option(
     "interpreters",
     type=Parsed(_interpreter, "name=path"),
     multiple=True,
-    help="The Python that runs a backend, if it needs an environment of its own.",
+    help="The Python that runs a backend, if it needs a separate environment.",
 )
 """Of commands that run several backends."""
 device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")

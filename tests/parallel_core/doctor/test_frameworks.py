@@ -144,8 +144,8 @@ MKL = attempt("torch", 100.0, Kernels("MKL", "2024.2", None, 1), Kernels("oneDNN
 def test_libraries_are_named_with_their_rate_if_that_was_measured() -> None:
     torch, own = examine_kernels([MKL, attempt("own", 60.0), MXNET, Attempt("jax", (), ())], {}, MODERN)
     assert (torch.state, own.state, torch.figures["gflop_per_s"]) == ("fine", "fine", 100)
-    assert torch.text == "MKL 2024.2; oneDNN, AVX-512 kernels: products at 100 GFLOP/s on one core"
-    assert own.text == "products at 60 GFLOP/s on one core"
+    assert torch.text == "MKL 2024.2; oneDNN, AVX-512 kernels: matrix multiplication at 100 GFLOP/s on one core"
+    assert own.text == "matrix multiplication at 60 GFLOP/s on one core"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_less_than_half_of_another_s_rate_is_doubtful(
     slow = attempt("mxnet", 14.5, Kernels("OpenBLAS", "0.3.13", core_type, 1))
     findings = list(examine_kernels([MKL, slow], environment, processor))
     assert found(findings) == {"torch": FINE, "mxnet": ("doubtful", command)}
-    assert cause(findings[1]).startswith("torch multiplies matrices 6.9 × as fast (100 GFLOP/s on one core)")
+    assert cause(findings[1]).startswith("torch multiplies matrices at 100 GFLOP/s on one core (speed-up 6.9)")
 
 
 OTHER = Attempt("own", (), (Probe("own", "sync", "1.0"),))
