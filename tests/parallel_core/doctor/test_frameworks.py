@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.installation.commands import install_command
 from backends.installation.frameworks import Diagnosis
 from backends.installation.kernels import Kernels, Product
 from backends.installation.probe import Probe
@@ -42,7 +43,7 @@ NO_ENGINE = "F engine.cc:48: Check failed: Cannot find Engine NaivEngine\n"
             "mxnet",
             RAISED.format(error=NO_FILE.format("libcudnn.so.8")),
             ("libcudnn.so.8",),
-            "pip install 'parallel-core[mxnet-cu112]'",
+            "[mxnet-cu112]'",
         ),
         # What is not known comes with a command that shows it.
         (
@@ -91,12 +92,12 @@ def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub, mon
 
 def test_what_is_not_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert found([examine("torch")]) == {"torch": ("absent", "pip install 'parallel-core[torch]'")}
+    assert found([examine("torch")]) == {"torch": ("absent", install_command("torch"))}
 
 
 def test_without_any_framework_nothing_can_be_done() -> None:
     findings = found(examine_frameworks([try_backend("numpy", DEADLINE)]))
-    assert findings == {"numpy": FINE, "frameworks": ("broken", "pip install 'parallel-core[torch]'")}
+    assert findings == {"numpy": FINE, "frameworks": ("broken", install_command("torch"))}
 
 
 @pytest.mark.parametrize(("module", "text"), [("", "; its sync engine works"), ("own", " from own, built for CPUs; ")])
