@@ -15,7 +15,7 @@ SIDE_BY_SIDE = "run parallel --backend mxnet,torch"
 CONFORMANCE = "conformance --backend numpy"
 
 REFUSED = (
-    ("nonsense", "No such command 'nonsense'"),
+    ("nonsense", "unknown command 'nonsense' (known: compare, "),
     ("run nonsense --backend numpy", "unknown experiment 'nonsense' (known: async, barriers, "),
     ("run parallel", "Missing option '--backend'"),
     ("run parallel --backend nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
