@@ -20,7 +20,7 @@ from parallel_core.trace_analysis.case_spans import ALL, CaseSpans, clip, gaps, 
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""
-WORDS: Mapping[str, str] = dict(zip(PARTS, ("computing", "exchange alone", "copies alone", "waiting"), strict=True))
+WORDS: Mapping[str, str] = dict(zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True))
 Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
