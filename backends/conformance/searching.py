@@ -151,7 +151,7 @@ def _literal(content: Any) -> str:
 
 
 class Conformance:
-    """Holds a backend to the protocol. Abstract: a class of tests inherits from it, and says how to load the backend.
+    """Checks a backend against the protocol. Abstract: a class of tests inherits it, and says how to load the backend.
 
     In a file of tests, for pytest:
 

@@ -31,7 +31,7 @@ __all__ = ["launch"]
     type=options.NUMBER,
     default=TIMEOUT,
     metavar="SECONDS",
-    help="Give the job up after so long without progress.",
+    help="Stop the job after this long without progress.",
 )
 @options.option(
     "--restarts",

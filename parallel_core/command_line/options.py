@@ -146,4 +146,4 @@ variants = click.option(
     metavar="NAME",
     help="How it schedules; --explain lists the names. Repeatable.",
 )
-json_file = path("--json", "json_path", "- for standard output.")
+json_file = path("--json", "json_path", "The results as JSON; - for standard output.")

@@ -73,7 +73,7 @@ UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
 UNDECIDED = ": record more --steps, on a quiet machine."
 UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
 SLOWED = (
-    "Inconclusive what bounds a step: under the profiler it took {} × as long, so that its parts are the profiler's."
+    "Inconclusive what bounds a step: under the profiler it took {} × its time without: its parts are the profiler's."
 )
 
 

@@ -40,7 +40,7 @@ def show_details(case: CaseFigures, console: Console) -> None:
 
 
 def _devices_table(case: CaseFigures) -> Table:
-    headings = ("idle", "computes", "only others", "collectives", "hidden")
+    headings = ("idle", "computes", "only other devices", "collectives", "hidden")
     table = table_of("from a device's first operation to its last", "device", *headings)
     for one in case.devices:
         hidden = one.hidden_collective_share
@@ -56,7 +56,7 @@ def _devices_table(case: CaseFigures) -> Table:
 
 def _waits_table(case: CaseFigures) -> Table:
     lengths = {(one.device, one.queue): one for one in case.queue_lengths}
-    table = table_of("idle between operations", "queue", "host", "kernel", "others", "length", "longest")
+    table = table_of("idle between operations", "queue", "host", "kernel", "other queues", "length", "longest")
     for one in case.idleness:
         length = lengths.get((one.device, one.queue))
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)

@@ -96,7 +96,7 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
         return None
     typical = median(ratios.values())
     of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
-    return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × as long ({of}).")
+    return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × its time without ({of}).")
 
 
 def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:

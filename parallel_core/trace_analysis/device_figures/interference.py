@@ -1,9 +1,9 @@
 """The price of overlap: how much longer computations take while other operations run beside them.
 
-An operation is alone if others run in at most a tenth of its time, and beside others if they do in a quarter of it or
-more: the price is that of neighbours as they come, with the gaps between them.
-Others are the operations of all other queues of the trace. Operations of one name on one device are compared, and a
-trace has no shapes: a name whose durations, alone or beside others, differ too much is left out: it may be several
+An operation runs in isolation if others run in at most a tenth of its time, and beside others if in a quarter of it
+or more: the price is that of neighbours as they come, with the gaps between them.
+"Others" are the operations of all other queues. Operations of one name on one device are compared, and a
+trace has no shapes: a name whose durations on either side differ too much is left out: it may be several
 operations. So is one with too few operations on either side.
 """
 
@@ -30,12 +30,12 @@ RESAMPLES = 1000
 Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
 NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
 Sides: TypeAlias = tuple[np.ndarray, np.ndarray]
-"""Durations in nanoseconds: alone, and beside others."""
+"""Durations in nanoseconds: in isolation, and beside other operations."""
 
 
 @dataclass(frozen=True)
 class PricedOperation:
-    """The computations of one name on one device: their number and mean duration alone and beside others."""
+    """The computations of one name on one device: their number and mean duration on either side."""
 
     name: str
     device: str

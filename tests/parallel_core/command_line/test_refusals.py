@@ -39,7 +39,7 @@ REFUSED = (
     (f"{TRAIN} --lr fast", "'fast' is not a positive number"),
     (f"{TRAIN} --lr nan", "'nan' is not a positive number"),
     (f"{TRAIN} --lr -1", "'-1' is not a positive number"),
-    (f"{TRAIN} --data-dir /nowhere", "data directory /nowhere cannot be read"),
+    (f"{TRAIN} --data-dir /nowhere", "/nowhere holds neither train-images-idx3-ubyte.gz"),
     (f"{TRAIN} --plot /nowhere/x.svg", "cannot write to /nowhere/x.svg"),
     (f"{TRAIN} --checkpoint-steps 3", "--checkpoint-steps needs --checkpoint DIR"),
     (f"{SUM} --sizes 4XB", "'4XB' is not a size in bytes (4096, 4KiB, "),
