@@ -35,7 +35,7 @@ Wanted: TypeAlias = int | tuple[Device, ...]
 
 
 def same_memory(first: Device, second: Device) -> bool:
-    """Tell whether arrays of one device can be read on the other: on CPUs always, and on two streams of one GPU."""
+    """Return whether arrays of one device can be read on the other: on CPUs always, and on two streams of one GPU."""
     return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
 
 
@@ -97,7 +97,7 @@ def choose_devices(
         if reason := reason_against(framework, index):
             if named or kind == "gpu":
                 raise BackendError(f"{framework} cannot compute on gpu:{index} ({reason}): use --device-kind cpu")
-            note = f"gpu:{index} is left alone, for {framework} cannot compute on it ({reason})"
+            note = f"gpu:{index} is not used, because {framework} cannot compute on it ({reason})"
             return Choice(_cpus(len(devices)), note)
     return Choice(devices, _about_streams(devices))
 

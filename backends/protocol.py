@@ -1,15 +1,15 @@
 """The seam between experiments and frameworks: the verbs of the book's chapters, and nothing else.
 
 A verb enters this protocol only if every backend implements it, two experiments call it, and it cannot be composed
-from the others. Data dependencies are visible as values (`gradients = backend.allreduce(gradients)`), so a schedule
+from other verbs. Data dependencies are visible as values (`gradients = backend.allreduce(gradients)`), so a schedule
 can be read off an experiment's text.
 
 An `Array` is opaque: a framework's array, a tuple of values, or a future of either. Experiments pass it from verb to
 verb, and may index it (`step[0]`, `step[-1][1]`) if it is a tuple, before it is ready too.
 
-What follows holds for every verb and op, and `parallel-core conformance` holds a backend to it.
+What follows holds for every verb and op, and `parallel-core conformance` checks a backend against it.
 
-- Memory: a result has memory of its own, which can be written to. `split`, `flatten`, and launched functions that
+- Memory: a result has separate memory, which can be written to. `split`, `flatten`, and launched functions that
   return arguments or parts of them may give views instead, which share memory with their argument.
 - Consuming: `allreduce`, `copy_to` with `out`, `sgd` and `sgd_while_finite` consume values, for their memory may hold
   the result. What was launched before, in the order of the program, reads the old contents, by whatever name it knows
@@ -22,7 +22,7 @@ What follows holds for every verb and op, and `parallel-core conformance` holds 
   from it, or at the latest at `waitall`. It names the backend, and the device that failed if the framework knows it,
   and from then on every verb raises ComputationError. There is never garbage without an error, another exception, or a
   hang. Only KeyboardInterrupt during a verb passes through; the backend then works on or refuses.
-- Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and so are float16, int8 and others if
+- Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and float16, int8 and the like if
   the framework has them; BackendError if not. Ops compute in float32 and in float64, and operands of one op have one
   dtype, which the result has too; numbers beside them change nothing.
 - Shapes: verbs take 0 to 4 dimensions, also without elements. Of the ops, `flatten`, `split`, `concatenate`, `to_host`,
@@ -133,12 +133,12 @@ class Ops(Hashable, Protocol):
         """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
 
         `parameters` is a tuple of floating-point arrays, one at least, and `rest` are arrays. `fn` computes with
-        ops alone (it may read `.shape`), and returns one number, an array of no dimensions that depends on a parameter.
+        only ops (it may read `.shape`), and returns one number, an array of no dimensions that depends on a parameter.
         Value and gradients share memory with nothing, not with each other either; a gradient has its parameter's shape
         and dtype.
 
         The gradient by a parameter that is not used is zero. An array may be passed as several parameters, which are
-        then told apart, and among `rest`, where it is a constant. If one of `rest` has no elements, value and gradients
+        distinguished, and among `rest`, where it is a constant. If one of `rest` has no elements, value and gradients
         are zero: frameworks refuse to convolve nothing. Launched by itself, its gradients may be used one by one, as
         they become ready; those of the last parameters come first.
         """
@@ -146,7 +146,7 @@ class Ops(Hashable, Protocol):
     def as_unit(self, fn: Callable[..., Array]) -> Callable[..., Array]:
         """Make the function that computes what `fn` does as one unit, with nothing queued between its operations.
 
-        `fn` takes arrays and tuples of arrays, all on one device, and computes with ops alone, of its arguments and of
+        `fn` takes arrays and tuples of arrays, all on one device, and computes with only ops, of its arguments and of
         numbers that do not change. A launch of what is returned gives the same values, and takes what the operations
         take by themselves: a measure of kernels, without their scheduling. The first launch for arguments of some
         shapes, dtypes and device may take longer, and may call `fn` more than once; later ones need not call it.
@@ -196,7 +196,7 @@ class Backend(Protocol):
 
     @property
     def scheduler(self) -> str:
-        """What queues the work, in a sentence that a reader of results can use; it may tell what was done by now."""
+        """What queues the work, in a sentence that a reader of results can use; it may say what was done by now."""
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
@@ -204,7 +204,7 @@ class Backend(Protocol):
         Without an array among `args`, however deep in tuples, it raises BackendError; what else is among them, such as
         numbers and functions, is passed on as it is; a list must not change before `fn` is computed. `fn` returns an
         array or a tuple, nested too; it calls no verbs, and writes to its arguments by `ops.sgd` and
-        `ops.sgd_while_finite` alone. New arrays in it must come from its arguments (`ops.zeros_like`), which say the
+        `ops.sgd_while_finite` only. New arrays in it must come from its arguments (`ops.zeros_like`), which say the
         device. What it raises is the computation's failure, also StopIteration, SystemExit and GeneratorExit; so is,
         before it is ready, an index that its tuple does not have.
         """
@@ -218,9 +218,9 @@ class Backend(Protocol):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
 
-        The device may be HOST if others are GPUs. `out`, a value on that device, is consumed: the copy is written to
+        With GPUs the device may be HOST. `out`, a value on that device, is consumed: the copy is written to
         its memory, if the framework writes to values. Its arrays must have the shapes and dtypes of `x`; there is no
-        broadcasting and no casting, and anything else is an error. Without `out` the copy gets memory of its own, even
+        broadcasting and no casting, and anything else is an error. Without `out` the copy gets new memory, even
         if `x` is on that device already.
         """
 
@@ -245,7 +245,7 @@ class Backend(Protocol):
         """
 
     def to_numpy(self, x: Array) -> Any:
-        """Wait for `x` and return it as NumPy, a tuple for a tuple: arrays of its dtype, in memory of their own."""
+        """Wait for `x` and return it as NumPy, a tuple for a tuple: arrays of its dtype, in separate memory."""
 
 
 VERBS = tuple(name for name, value in vars(Backend).items() if isfunction(value) and not name.startswith("_"))
@@ -291,7 +291,7 @@ class Setup:
 class BaseBackend:
     """What the backends of this package share: how rows are divided, and that a backend works until its first failure.
 
-    Abstract. Backends of others need not inherit from it.
+    Abstract. Backends of other packages need not inherit from it.
     """
 
     name: str
@@ -330,7 +330,7 @@ class BaseBackend:
             raise BackendError(f"{self.name} sums a list or tuple of values, one per device, not {type(xs).__name__}")
         for leaf in tree_leaves(tuple(xs)):
             if not isinstance(leaf, array):
-                raise BackendError(f"{self.name} sums arrays of its own, and tuples of them, not {type(leaf).__name__}")
+                raise BackendError(f"{self.name} sums its arrays, and tuples of them, not {type(leaf).__name__}")
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
         """Raise ComputationError, now and from every verb that is called later: results would be garbage."""

@@ -52,7 +52,7 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Measuring needs NumPy alone; a machine that is lent for its GPU may lack the libraries that show results.
+    # Measuring needs only NumPy; a machine that is lent for its GPU may lack the libraries that show results.
     if home := HOMES.get(name):
         return getattr(import_module(f"{__name__}.{home}"), name)
     if name.startswith("run_"):

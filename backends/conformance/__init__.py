@@ -1,7 +1,7 @@
-"""Holds a backend to the protocol: random programs over its verbs, compared with NumPy.
+"""Checks a backend against the protocol: random programs over its verbs, compared with NumPy.
 
 A program is text, drawn together with NumPy's values of it, so that only valid programs are drawn (`protocol.py` says
-what is). It runs in a process of its own, since a backend may hang or crash. If the backend gets it wrong, it is
+what is). It runs in a separate process, because a backend may hang or crash. If the backend gets it wrong, it is
 shortened and printed; whoever pastes it into a file sees the same.
 
 From the command line, for a backend that is registered: `parallel-core conformance --backend NAME`. In the tests of a

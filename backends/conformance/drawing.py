@@ -202,7 +202,7 @@ def _read(model: Model) -> None:
 
 
 def _read_by_host(model: Model) -> None:
-    """Read a copy that was made on the queue that computes; from a GPU, `waitall` alone waits for it."""
+    """Read a copy that was made on the queue that computes; from a GPU, only `waitall` waits for it."""
     x = model.pick_array()
     copy = model.make(f"launch(ops.to_host, {x.text})", x.device, x)
     model.do("waitall()")

@@ -187,7 +187,7 @@ WIDE = "lambda p, x: ops.total(ops.multiply(ops.add(ops.matmul(x, p[0]), ops.fla
 
 
 def draw_early_sums(model: Model) -> None:
-    """Sum the gradients one by one, the last first: that may overwrite what others are still computed from."""
+    """Sum the gradients one by one, the last first: that may overwrite what earlier gradients still need."""
     random = model.random
     devices = model.some_devices(3)
     gradients = []

@@ -18,7 +18,7 @@ LARGEST = 2.0**15
 
 
 class UnsuitableError(Exception):
-    """A statement cannot be part of a program: its numbers are too large, or nothing is there that it could use."""
+    """A statement cannot be part of a program: its numbers are too large, or no value exists that it could use."""
 
 
 @final

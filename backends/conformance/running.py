@@ -128,7 +128,7 @@ class _Thread:
             self._uncomputed |= set(statement.defines)
             read = [leaf for name in statement.defines for leaf in self._depends(name)]
             used = [leaf for name in statement.uses for leaf in self._depends(name)]
-            # It may wait for an item alone that was computed from what did not fail.
+            # It may wait for only an item that was computed from what did not fail.
             if statement.waits and (any(read) if statement.defines else all(used)):
                 return "raises no ComputationError, though computing it failed"
         if statement.waits:
@@ -145,7 +145,7 @@ class _Thread:
         return ""
 
     def _depends(self, name: str) -> list[bool]:
-        """Tell of each array of a value whether it depends on what failed."""
+        """Return for each array of a value whether it depends on what failed."""
         leaves = list(tree_leaves(self._expected[name]))
         others = list(tree_leaves(self._otherwise[name])) if name in self._otherwise else [None] * len(leaves)
         pairs = zip(leaves, others, strict=True)

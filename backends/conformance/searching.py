@@ -68,7 +68,7 @@ def program_of(seed: int, number: int, devices: int | None = None) -> Program:
 def search(
     load: Loader, limits: Limits, on_program: Callable[[int, float], object] = lambda *_: None
 ) -> Iterator[Found]:
-    """Iterate over what is found, each kind once; `on_program` is told the number of programs and the seconds."""
+    """Iterate over what is found, each kind once; `on_program` receives the number of programs and the seconds."""
     start = monotonic()
     kinds: set[str] = set()
     with closing(Worker(load, limits.deadline)) as worker:
@@ -145,13 +145,13 @@ def _literal(content: Any) -> str:
     if not content.size:
         return f"np.zeros({content.shape}, {dtype})"
     if content.size > MAX_ELEMENTS:
-        # Other numbers do as well, for the reference is computed anew.
+        # Other numbers do as well, because the reference is computed anew.
         return f"data({content.shape}, {dtype}, 3)"
     return f"np.array({content.tolist()}, {dtype})".replace("nan", "np.nan")
 
 
 class Conformance:
-    """Holds a backend to the protocol. Abstract: a class of tests inherits from it, and says how to load the backend.
+    """Checks a backend against the protocol. Abstract: a class of tests inherits it, and says how to load the backend.
 
     In a file of tests, for pytest:
 

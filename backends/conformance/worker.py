@@ -1,4 +1,4 @@
-"""Runs programs in a process of its own, which is killed when it hangs: a backend that hangs cannot be unwound."""
+"""Runs programs in a separate process, which is killed when it hangs: a backend that hangs cannot be unwound."""
 
 import faulthandler
 import multiprocessing

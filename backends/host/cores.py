@@ -40,7 +40,7 @@ def check_workers(framework: str, engine: str, workers: int) -> None:
 
 
 def cores_of(devices: Sequence[Device], threads: int | None) -> list[set[int]]:
-    """Give each CPU device `threads` cores of its own (all cores, for None), as `core_shares` does, and GPUs none."""
+    """Give each CPU device `threads` separate cores (all cores, for None), as `core_shares` does, and GPUs none."""
     on_cpus = sum(device.kind == "cpu" for device in devices)
     shares = iter([set(core_numbers())] * on_cpus if threads is None else core_shares(on_cpus, threads))
     return [next(shares) if device.kind == "cpu" else set() for device in devices] if on_cpus else []

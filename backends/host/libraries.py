@@ -1,6 +1,6 @@
-"""What the C libraries beneath the frameworks are told: how many threads to use, and what to do with freed memory.
+"""Settings of the C libraries beneath the frameworks: how many threads to use, and what to do with freed memory.
 
-A process may have loaded several copies of BLAS, each with a number of its own, and one OpenMP for several frameworks.
+A process may have loaded several copies of BLAS, each with a separate number, and one OpenMP for several frameworks.
 OpenMP reads OMP_NUM_THREADS when the first of them loads it, and gives that number to every thread that starts later.
 threadpoolctl comes with the installed package; a checkout may run without it, and the numbers then stay as they are.
 """
@@ -20,7 +20,7 @@ LARGEST_HEAP = 2**26
 
 
 def limit_blas_threads(framework: str, threads: int) -> None:
-    """Set the number of threads of the BLAS in a framework's package, or of every BLAS if it has none of its own."""
+    """Set the number of threads of the BLAS in a framework's package, or of every BLAS if the package contains none."""
     for library in blas_libraries(framework) or _libraries("blas"):
         library.set_num_threads(threads)
 
@@ -60,7 +60,7 @@ def _libraries(interface: str) -> list[Any]:
 
 
 def keep_freed_memory() -> None:
-    """Tell malloc to keep what is freed; glibc only, and of threads other than the first only blocks below 64 MiB."""
+    """Make malloc keep what is freed; glibc only, and of threads other than the first only blocks below 64 MiB."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_MAX, 0)

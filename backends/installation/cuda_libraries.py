@@ -11,15 +11,16 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 from pathlib import Path
 from typing import NamedTuple
 
+from backends.installation.commands import install_command, separate_environment
 from backends.installation.frameworks import Diagnosis, InstallationError
 
 MXNET_CPU_PACKAGE, MXNET_CUDA_PACKAGE = "mxnet", "mxnet-cu112"
 """The distributions of MXNet's builds."""
 DRIVER = "libcuda.so.1"
 """The NVIDIA driver's library. No wheel holds it."""
-CPU_ENVIRONMENT = "python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/pip install 'parallel-core[mxnet]'"
+_, CPU_ENVIRONMENT = separate_environment("mxnet", "on-cpu", "python3.11")
 """The command that makes an environment for MXNet's CPU build."""
-INSTALL = f"pip install 'parallel-core[{MXNET_CUDA_PACKAGE}]'"
+INSTALL = install_command(MXNET_CUDA_PACKAGE)
 ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
 
 

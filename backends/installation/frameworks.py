@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 from backends.errors import BackendError
+from backends.installation.commands import install_command, separate_environment
 from backends.registry import installed_version, offered
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A cause in one sentence, without a full stop, and the exact command that mends it: empty if that is not known."""
+    """A cause in one sentence, without a full stop, and the exact command that fixes it: empty if that is not known."""
 
     cause: str
     command: str = ""
@@ -34,7 +35,7 @@ class InstallationError(BackendError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None for what is not told.
+    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None if not reported.
 
     `peers` are the GPUs whose memory it can reach without the host; `driver` is the driver's version.
     """
@@ -115,15 +116,14 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
     declared = installation_of(framework)
     if said := declared.absent(python):
         return said
-    cause, extra = f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'"
-    rival = _rival(declared.numpy)
+    cause, rival = f"{framework} is not installed", _rival(declared.numpy)
     if rival is None:
-        return Diagnosis(cause, extra)
-    folder = f"{framework}-alone"
+        return Diagnosis(cause, install_command(framework))
+    folder, command = separate_environment(framework)
     return Diagnosis(
-        f"{cause}; it needs NumPy {declared.numpy}, and so an environment of its own beside {rival}, which `compare` "
+        f"{cause}; it needs NumPy {declared.numpy}, and so a separate environment beside {rival}, which `compare` "
         f"takes by --python {framework}={folder}/bin/python",
-        f"python3 -m venv {folder} && {folder}/bin/{extra}",
+        command,
     )
 
 

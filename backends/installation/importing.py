@@ -1,6 +1,6 @@
 """Import a framework under the environment variables that it reads once, when it is imported.
 
-They are set before; if it is already imported with others, it is refused.
+They are set before; if it is already imported with other settings, it is refused.
 """
 
 import importlib

@@ -18,7 +18,7 @@ from backends.protocol import Array, Backend
 from backends.registry import offered
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
-"""The environment variable by which OpenBLAS is told its core type. It is read when the library is loaded."""
+"""The environment variable that sets OpenBLAS's core type. It is read when the library is loaded."""
 AVX2_CORE_TYPE = "Haswell"
 CORE_TYPES_WITHOUT_AVX2 = {
     *("Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington", "Atom", "Nano"),
@@ -32,12 +32,12 @@ INSTRUCTION_SETS: Sequence[tuple[str, str, set[str]]] = (
     ("AVX", "AVX", {"avx"}),
     ("SSE4.1", "SSE41", {"sse4_1"}),
 )
-"""What oneDNN tells apart, the best first: its name, how its setting begins, and the processor's flags for it."""
+"""What oneDNN distinguishes, the best first: its name, how its setting begins, and the processor's flags for it."""
 ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 SIZES = {"cpu": (256, 512, 1024), "gpu": (1024, 2048, 8192)}
-"""Sides of the product's matrices: below the first one launching is measured too, and beyond the last one it takes too
-long; the second one is for results that have no size of their own."""
+"""Sides of the multiplied matrices: below the first one launching is measured too, and beyond the last one it takes too
+long; the second one is for results that record no size."""
 MOST_REPETITIONS = 5
 MAX_PRODUCT_SECONDS = 0.2
 
@@ -57,7 +57,7 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Product:
-    """The rate of a float32 product of two square matrices: on one core, or on a GPU."""
+    """The rate of a float32 multiplication of two square matrices: on one core, or on a GPU."""
 
     size: int
     gflop_per_s: float
@@ -87,7 +87,7 @@ def libraries_of(name: str, threads: int) -> tuple[Kernels, ...]:
 
 
 def product_of(backend: Backend, size: int | None = None) -> Product:
-    """Measure a product on the first CPU device, on one of its cores, or else on the first GPU; takes up to 0.4 s.
+    """Measure a multiplication on one core of the first CPU device, or else on the first GPU; takes up to 0.4 s.
 
     It waits for all that was launched. A size too small or too large to be measured is replaced by the nearest one.
     """
@@ -111,7 +111,7 @@ def product_of(backend: Backend, size: int | None = None) -> Product:
         framework = _framework(backend.name)
         on_one_core = framework.one_thread(backend, x) if framework else one_blas_thread(backend.name)
     with on_one_core:
-        # What a framework compiles before its first product is no part of any.
+        # What a framework compiles before its first multiplication counts for none.
         backend.wait(backend.launch(backend.ops.matmul, x, x))
         taken = [seconds()]
         while len(taken) <= MOST_REPETITIONS and count * (sum(taken) + taken[-1]) < MAX_PRODUCT_SECONDS:
@@ -142,7 +142,7 @@ def best_instruction_set(flags: frozenset[str], limit: str = "") -> str | None:
 
 
 def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
-    """Return the core type that OpenBLAS should be told in place of the one it takes by itself; None if that is right.
+    """Return the core type that OpenBLAS should use in place of the one it takes by itself; None if that is right.
 
     OpenBLAS takes its oldest kernels for a processor that it does not know, whatever instructions it has.
     """

@@ -1,4 +1,4 @@
-"""Try a framework in a process of its own: `python -m backends.installation.probe mxnet async` prints one line of JSON.
+"""Try a framework in a separate process: `python -m backends.installation.probe mxnet async` prints one line of JSON.
 
 Importing a framework may abort, block, or change how many threads another one takes. Such a process, under a deadline,
 finds out whether it works.
@@ -22,7 +22,7 @@ DEFAULT_ENGINE = "default"
 
 @dataclass(frozen=True)
 class Probe:
-    """The outcome of loading a framework with one engine and of one small product; `failure` is None if it works.
+    """The outcome of loading a framework with one engine and multiplying small matrices; `failure` is None if it works.
 
     `imported` is whether the framework's import, which is the same for every engine, succeeded; `kernels` are the
     libraries that compute for it on a CPU, and `product` is how fast they do on one core.
@@ -50,7 +50,7 @@ def probe(framework: str, engine: str) -> Probe:
         loaded = backend.asarray(x, backend.devices[0])
         product = backend.to_numpy(backend.launch(backend.ops.matmul, loaded, loaded))
         if not np.array_equal(product, x @ x):
-            raise BackendError(f"the product of two small matrices is wrong: {product.tolist()}")
+            raise BackendError(f"the multiplication of two small matrices is wrong: {product.tolist()}")
         return Probe(
             framework,
             backend.engine,

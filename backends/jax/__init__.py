@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from backends.installation.commands import install_command, separate_environment
 from backends.installation.frameworks import Diagnosis, Installation, takes
 from backends.registry import Offer, installed_version
 from backends.registry.variants import Variant
@@ -37,7 +38,6 @@ VARIANTS: tuple[Variant, ...] = (
 
 NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}
 """JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""
-ENVIRONMENT = "python3 -m venv jax-alone && jax-alone/bin/pip install 'parallel-core[jax]'"
 
 KNOWN_VARIABLES = {
     "JAX_PLATFORMS": "which devices JAX looks for, in other programs; parallel-core sets its own",
@@ -54,8 +54,8 @@ def _installed() -> Diagnosis | None:
         return None
     cause = f"{' and '.join(map(' '.join, old.items()))} cannot be used, but jax 0.10 and NumPy 2 or later"
     if "numpy" in old:
-        return Diagnosis(f"{cause}: they need an environment of their own beside MXNet's", ENVIRONMENT)
-    return Diagnosis(cause, "pip install --upgrade 'parallel-core[jax]'")
+        return Diagnosis(f"{cause}: they need an environment separate from MXNet's", separate_environment("jax")[1])
+    return Diagnosis(cause, install_command("jax", "--upgrade"))
 
 
 INSTALLATION = Installation(

@@ -30,12 +30,12 @@ DTYPES = frozenset(
 )
 """Other dtypes of NumPy would become one of these without a word."""
 MOST_REPLACING = 32
-"""Arrays that replace others and are under way on a device; the next one waits, as XLA has it for programs."""
+"""Arrays that replace other arrays and are under way on a device; the next one waits, as XLA has it for programs."""
 
 
 @final
 class JAXBackend(BaseBackend):
-    """JAX on CPU devices `cpu:1` … `cpu:N`, each a client of XLA with threads of its own."""
+    """JAX on CPU devices `cpu:1` … `cpu:N`, each a client of XLA with separate threads."""
 
     name = "jax"
 
@@ -66,7 +66,7 @@ class JAXBackend(BaseBackend):
         super().__init__(setup, queue, cores_of(chosen, threads if asynchronous else None))
         compiling.keep_programs()
         self._compiling, self._array, self._values = compiling, arguments.ARRAYS, steps.values
-        # A thread more than cores: it copies while the others compute.
+        # A thread more than cores: it copies while the other threads compute.
         self._own = {
             device: device_with_pool(device.index, frozenset(cores), threads + asynchronous, asynchronous)
             for device, cores in zip(self.devices, self.cores, strict=True)
@@ -178,7 +178,7 @@ class JAXBackend(BaseBackend):
     def device_of(self, x: Array) -> Device:
         """Return the device of an array; raises BackendError for what is none of this backend's."""
         if not isinstance(x, self._array):
-            raise BackendError(f"jax takes arrays of its own, not {type(x).__name__}")
+            raise BackendError(f"jax takes JAX's arrays, not {type(x).__name__}")
         own = x.device
         if own not in self._names:
             raise BackendError(f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}")
@@ -205,12 +205,12 @@ class JAXBackend(BaseBackend):
         return x
 
     def _keep_few(self, device: Device, copied: Array) -> None:
-        # Others write to one buffer again and again; here each copy has memory of its own until it is there.
+        # Other backends write to one buffer repeatedly; here each copy has separate memory until it is computed.
         replacing = self._replacing[device]
         replacing.extend(tree_leaves(copied))
         _forget_computed(replacing)
         while len(replacing) > MOST_REPLACING:
-            # Who waits for it is told if it fails.
+            # A failure reaches the caller that waits for it.
             with suppress(Exception):
                 replacing.popleft().block_until_ready()
 

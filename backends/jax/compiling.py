@@ -178,7 +178,7 @@ def use(
     finally:
         _thread.is_timed = False
         if _thread.compiled:
-            # Of tracing, which JAX tells in parts that hold each other, too.
+            # For tracing, too, which JAX reports in nested parts.
             tell_compiling(perf_counter() - started)
 
 

@@ -4,8 +4,8 @@ There is a client for each device, with a pool of threads on the device's cores.
 (`jax_num_cpu_devices`) share its pool, from which each operator takes all threads: on them nothing says which cores
 compute for which device.
 
-XLA gives products to YNNPACK and convolutions to Eigen, and compiles all else. All of them are in jaxlib, and only XLA
-has a version. What a product became is read in a program of one.
+XLA gives matrix multiplications to YNNPACK, convolutions to Eigen, and compiles the rest. All are in jaxlib; only XLA
+has a version. What a multiplication became is read in a program that holds one.
 """
 
 import os
@@ -22,12 +22,12 @@ from backends.installation.kernels import Kernels, best_instruction_set
 from backends.protocol import Array
 
 POOL_SIZE = "NPROC"
-"""The environment variable by which XLA is told the size of a pool, when a client is made."""
+"""The environment variable that sets the size of XLA's pool when a client is made."""
 CONVOLVES = "Eigen"
 MULTIPLIES = {"__ynn_fusion": "YNNPACK", "__onednn": "oneDNN"}
 """How a compiled program names a library, of those that it may be built for."""
 SIDE = 512
-"""Small products are compiled, and need no library."""
+"""Small multiplications are compiled, and need no library."""
 POOL = "tf_XLAEigen"
 """How Linux names the threads of XLA's pools."""
 TASKS = Path("/proc/self/task")
@@ -73,7 +73,7 @@ def pool_of(threads: int) -> Iterator[None]:
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
-    """List what multiplies, XLA itself and what convolves; compiles a product, on a client of its own."""
+    """List what multiplies, XLA itself and what convolves; compiles a multiplication, on a separate client."""
     import jaxlib
 
     program = _compiled_product()

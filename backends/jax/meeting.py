@@ -1,7 +1,7 @@
-"""How the processes of a group meet: rank 0 listens, and the others connect to it with their ranks and hosts.
+"""How the processes of a group meet: rank 0 listens, and the other ranks connect to it with their ranks and hosts.
 
 JAX has a coordination service for this, and it ends a process, by abort, when another one has died or does not come.
-So each process runs that service for itself alone, and what XLA's clients tell each other by it is passed on here.
+So each process runs that service for itself only, and what XLA's clients exchange through it is passed on here.
 """
 
 import json
@@ -44,7 +44,7 @@ def meet(rank: int, size: int, address: str, port: int, bind: str, seconds: floa
 
 @final
 class Meeting:
-    """The connections of rank 0 with all others; what lasts longer than its seconds fails with GroupError."""
+    """The connections of rank 0 with all other ranks; what lasts longer than its seconds fails with GroupError."""
 
     hosts: tuple[str, ...] = ()
 
@@ -52,10 +52,10 @@ class Meeting:
         self.rank, self.size = rank, size
         self._seconds, self._end = seconds, monotonic() + seconds
         self._others: dict[int, _Connection] = {}
-        """On rank 0 those of the others by rank, elsewhere that of rank 0."""
+        """On rank 0 those of the other ranks by rank, elsewhere that of rank 0."""
 
     def admit(self, listener: socket.socket) -> None:
-        """Take in the others as they come."""
+        """Accept the other ranks as they come."""
         with listener:
             while missing := [rank for rank in range(1, self.size) if rank not in self._others]:
                 listener.settimeout(self._left())
@@ -100,9 +100,9 @@ class Meeting:
     def pass_on(
         self, keys: Callable[[], dict[str, str]], add: Callable[[str, str], object], done: Callable[[], bool]
     ) -> None:
-        """Copy what each process has under its keys to all others, until `done()` is true on all of them.
+        """Copy what each process has under its keys to all other processes, until `done()` is true on all of them.
 
-        What `done` raises ends it, and the others find this process gone.
+        What `done` raises ends it, and the other processes find this one gone.
         """
         self._end = monotonic() + self._seconds
         known: set[str] = set()

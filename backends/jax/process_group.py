@@ -31,7 +31,7 @@ from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
 
 KEYS = ("cpu:local_topology", "cpu:global_topology", "cpu:gloo")
-"""Where XLA's clients tell each other of their devices and addresses."""
+"""Where XLA's clients exchange their devices and addresses."""
 THREADS = 2
 """One sums, which blocks it, while the other copies."""
 INLINE = 1024
@@ -56,7 +56,7 @@ def join_jax(backend: Backend, where: Rendezvous) -> Group:
         with _nothing_printed():
             return _connected(jax, backend, meeting, interface)
     except jax.errors.JaxRuntimeError as error:
-        raise GroupError(f"rank {where.rank} cannot join the others: {_line(error)}") from error
+        raise GroupError(f"rank {where.rank} cannot join the other ranks: {_line(error)}") from error
     finally:
         meeting.close()
 
@@ -102,7 +102,7 @@ class JAXGroup:
             self._jax.block_until_ready(self._last)
 
     def close(self) -> None:
-        # Waits for all processes: who leaves earlier is missed by the others.
+        # Waits for all processes: the other processes would miss one that leaves earlier.
         self.sum_on_host(np.zeros(1, dtype=np.float32))
 
     def _sum(self, arrays: Sequence[Array]) -> Sequence[Array]:
@@ -196,7 +196,7 @@ def _in_thread(make: Callable[[], Group]) -> "Future[Group]":
 
 
 def _connected(jax: Any, backend: Backend, meeting: Meeting, interface: str) -> Group:
-    """Make the client, together with the others; gloo connects them when they sum for the first time."""
+    """Make the client, together with the other processes; gloo connects them when they sum for the first time."""
     from jaxlib import _jax, xla_client
 
     # A socket without a file or port.
@@ -227,7 +227,7 @@ def _connected(jax: Any, backend: Backend, meeting: Meeting, interface: str) -> 
 
     making = _in_thread(make)
     try:
-        # Its failure ends the wait for the others.
+        # Its failure ends the wait for the other processes.
         meeting.pass_on(keys, add, lambda: making.done() and making.result() is not None)
         return making.result()
     finally:

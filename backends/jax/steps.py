@@ -1,7 +1,7 @@
 """Steps: what is launched on a device one after the other is recorded, and becomes one program.
 
 XLA schedules then what launches would have: it orders the operations of all functions in a step, fuses them across the
-functions' borders, and gives no memory of its own to what only the step needs. In return nothing of a step is there
+functions' borders, and allocates no memory for what only the step needs. In return nothing of a step is ready
 before all of it is, nothing is enqueued before the step ends, and each new sequence of functions is compiled.
 
 A step ends when a function that is in it is launched again; when something outside of it needs one of its values; and

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from backends.installation.commands import install_command
 from backends.installation.cuda_libraries import (
     CPU_ENVIRONMENT,
     DRIVER,
@@ -124,5 +125,5 @@ INSTALLATION = Installation(
     },
     prefixes=("MXNET_",),
     gpus=_gpus,
-    cuda_build=f"pip uninstall --yes mxnet && pip install 'parallel-core[{MXNET_CUDA_PACKAGE}]'",
+    cuda_build=f"pip uninstall --yes mxnet && {install_command(MXNET_CUDA_PACKAGE)}",
 )

@@ -2,7 +2,7 @@
 
 OpenBLAS 0.3.13, of 2020, knows processors by their model. For those that it does not know it takes old kernels:
 Prescott's of 2004 on Intel's and Barcelona's of 2007 on AMD's, at a third to half of the speed. So it is asked before
-MXNet loads it, and told what the processor can do.
+MXNet loads it, and set to what the processor can do.
 """
 
 import os
@@ -47,7 +47,7 @@ def core_type_to_set(as_shipped: bool) -> str | None:
 def _core_type_taken() -> str | None:
     """Ask the OpenBLAS in MXNet's package for the core type that it takes by itself; None if there is none to ask.
 
-    In a process of its own, which takes 30 ms: here it would then be loaded, and stay with its choice.
+    In a separate process, which takes 30 ms: here it would then be loaded, and stay with its choice.
     """
     package = find_spec("mxnet")
     folders = [Path(folder) for folder in (package and package.submodule_search_locations) or ()]

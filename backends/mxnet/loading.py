@@ -58,7 +58,7 @@ def load(
         settings,
         requirement="Python < 3.12 and numpy < 1.24",
         prepare=load_cuda_libraries,
-        # NumPy has an OpenBLAS of its own, which would read it in processes that this one starts.
+        # NumPy has a separate OpenBLAS, which would read it in processes that this one starts.
         read_once=(CORE_TYPE,),
     )
     _end_quietly(mx)
@@ -93,7 +93,7 @@ def load(
 def _start_workers(
     contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int
 ) -> Sequence[set[int]]:
-    """Start each CPU device's workers, and return its cores, which are others if its workers were running already."""
+    """Start each CPU device's workers; return its cores, which differ if its workers were running already."""
     import mxnet as mx
 
     from backends.mxnet.sharded_sum import limit_threads

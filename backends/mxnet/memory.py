@@ -1,6 +1,6 @@
 """Which memory MXNet's arrays lie in, found without waiting: an array that is still to be computed may have none yet.
 
-MXNet's C interface tells an address only after it has made the memory, which a worker may be about to do as well. So
+MXNet's C interface gives an address only after it has made the memory, which a worker may be about to do as well. So
 this reads fields of the array itself, which never change; their places are those of MXNet 1.9.1, its last release.
 Importing this module imports mxnet.
 """
@@ -22,7 +22,7 @@ OFFSET = 8 * ctypes.sizeof(ctypes.c_size_t)
 
 
 def check_apart(verb: str, consumed: Sequence[Any], others: Sequence[Any] = ()) -> None:
-    """Raise BackendError if arrays that a verb or op consumes overlap each other, or others that it takes."""
+    """Raise BackendError if arrays that a verb or op consumes overlap each other, or other arguments."""
     # Every update asks: a call for each array would take as long again.
     memories = [read_word(x.handle.value).value for x in (*consumed, *others)]
     if len(set(memories)) == len(memories):
@@ -57,7 +57,7 @@ def _check_places() -> None:
     memory, *_ = _span(whole)
     dimensions = [dimensions_of(mx.nd.empty(shape)) for shape in ((2,), (2, 1), (1,) * 5)]
     if dimensions != [1, 2, 5] or _span(whole[2:]) != (memory, 8, 16) or _span(mx.nd.empty(4)) == (memory, 0, 16):
-        raise BackendError(f"mxnet {mx.__version__} lays out its arrays in a way of its own: install mxnet 1.9.1")
+        raise BackendError(f"mxnet {mx.__version__} lays out its arrays differently: install mxnet 1.9.1")
 
 
 _check_places()

@@ -23,7 +23,7 @@ UPDATED_TOGETHER = 50
 STATIC = (("static_alloc", True), ("static_shape", True))
 """Flags of a CachedOp, memory planned once: without them each operator would be pushed by itself."""
 
-# NumPy semantics: arrays of no dimensions and empty shards exist; 2 says in all threads, and not in this one alone.
+# NumPy semantics: arrays of no dimensions and empty shards exist; 2 says in all threads, and not only in this one.
 npx.set_np()
 mx.util.set_np_shape(2)
 
@@ -94,7 +94,7 @@ def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
-    # MXNet's own concatenate takes 12 times as long: it copies element by element.
+    # MXNet's own concatenate takes 12 times the time: it copies element by element.
     first, *_ = vectors
     whole = mnp.empty((sum(len(vector) for vector in vectors),), dtype=first.dtype, ctx=first.ctx)
     target = whole.as_nd_ndarray()
@@ -232,14 +232,14 @@ def _with_dimensions(first: Array, *others: Array) -> tuple[Array, ...]:
 
 def _sum_of_squares(arrays: Sequence[Any]) -> Array:
     if arrays[0].dtype == np.float32:
-        # `multi_all_finite` takes thirty times as long.
+        # `multi_all_finite` takes thirty times the time.
         return mx.nd.multi_sum_sq(*arrays, num_arrays=len(arrays)).as_np_ndarray().sum()
     # It would sum in float32, in which squares of float64 overflow.
     return reduce(plus, [mnp.square(x.as_np_ndarray()).sum() for x in arrays])
 
 
 def _update_float32(old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any], rate: float, guard: Array) -> None:
-    # The one operator of MXNet that leaves its weights alone if a number on the device is NaN. With these constants
+    # The one operator of MXNet that leaves its weights unchanged if a number on the device is NaN. With these constants
     # it is plain descent: the mean is the gradient itself, its root mean square stays 0, and 1 is added to that.
     count = len(old)
     mx.nd._internal._multi_adamw_update(

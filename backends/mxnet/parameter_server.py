@@ -1,7 +1,7 @@
 """Be MXNet's scheduler or a server: `python -m backends.mxnet.parameter_server [SECONDS]`.
 
 DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process. ps-lite has no
-deadline: if a process of the job dies, the others wait for ever. So a thread ends this process with status 1: with
+deadline: if a process of the job dies, the other processes wait for ever. So a thread ends this one with status 1: with
 SECONDS, after so long without progress; without, when standard input ends, which the launcher holds open.
 """
 
@@ -28,7 +28,7 @@ LAST_DATA_RECEIVED = 52
 def main() -> None:
     """Serve until all workers are done."""
     by_hand = len(sys.argv) > 1
-    # The launcher quotes this process's lines in one of its own.
+    # The launcher quotes this process's lines within its own line.
     prefix = "parallel-core: " if by_hand else ""
     if by_hand:
         # MXNet serves outside of Python, where no KeyboardInterrupt is raised.

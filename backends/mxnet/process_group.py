@@ -1,8 +1,8 @@
 """MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside `backends/torch/process_group.py`.
 
-The processes meet at a scheduler. Servers, processes of their own, make the sums: every worker pushes its array to a
+The processes meet at a scheduler. Servers, separate processes, make the sums: every worker pushes its array to a
 server and pulls the sum of all. Push and pull are operators of MXNet's engine, ordered by the arrays that they read and
-write, so no thread needs to wait for them. ps-lite has no deadline: if a worker dies, the others wait for ever.
+write, so no thread needs to wait for them. ps-lite has no deadline: if a worker dies, the other workers wait for ever.
 """
 
 import os
@@ -27,7 +27,7 @@ def join_mxnet(_: Backend, where: Rendezvous) -> Group:
     """Meet the other processes; blocks for ever if one of them does not come."""
     if os.environ.get("DMLC_ROLE") != "worker":
         raise BackendError(
-            "MXNet's processes meet at a scheduler, and DMLC_ROLE and others are not set: start them with "
+            "MXNet's processes meet at a scheduler, and DMLC_ROLE and related variables are not set: start them with "
             "`parallel-core launch --backend mxnet`, not with torchrun"
         )
     import mxnet as mx

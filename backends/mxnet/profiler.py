@@ -115,12 +115,12 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
-    """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a queue of its own."""
+    """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a separate queue."""
     slices = trace.columns
     devices = _devices(trace.processes)
     on_devices = slices.on_threads({row for row in slices.rows if row[0] in devices})
     counted = slices.has_category(OPERATORS) & on_devices & ~slices.has_name(HOUSEKEEPING)
-    # Some operators run others: a convolution may reorder its images first.
+    # Some operators run other operators: a convolution may reorder its images first.
     work = outermost(slices.select(counted))
     on_first = work.on_threads({row for row in work.rows if devices.get(row[0]) == "cpu:0"})
     waiting = on_first & work.has_name(WAIT_OPERATORS)

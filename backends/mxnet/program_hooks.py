@@ -1,6 +1,6 @@
 """Hooks into an MXNet program of the user's own. Read it beside `backends/torch/program_hooks.py`.
 
-This is loaded by its path into the program's process, and imports Python's own library alone; the program's MXNet is an
+This is loaded by its path into the program's process, and imports only Python's own library; the program's MXNet is an
 argument. A step ends with a call of its first trainer's `step` or `update`, or of its first module's `update`.
 """
 
@@ -34,7 +34,7 @@ class MXNetProfiler:
         """Where the program's parameters lie."""
         self.file: Path | None = None
         self.heading = b""
-        """What MXNet writes before the events of its first dump alone."""
+        """What MXNet writes only before the events of its first dump."""
 
     def unavailable(self) -> str:
         """Return why it cannot record now."""
@@ -48,7 +48,7 @@ class MXNetProfiler:
         return ""
 
     def settle(self) -> None:
-        """Wait for all that was queued. Raises what failed there, for the first wait alone has that error."""
+        """Wait for all that was queued. Raises what failed there, because only the first wait has that error."""
         self.mxnet.nd.waitall()
 
     def start(self) -> None:

@@ -23,7 +23,7 @@ from backends.arrays import sum_shard
 from backends.host import limit_openmp_threads
 
 MEETING_SECONDS = 10.0
-"""How long a worker waits for the others of its context to start."""
+"""How long a worker waits for the other workers of its context to start."""
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -92,7 +92,7 @@ def push(fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: S
 
 
 def push_barrier(x: Any, reads: Sequence[Any] = ()) -> None:
-    """Queue an operator that does nothing but is ordered as if it wrote an array, and others read.
+    """Queue an operator that does nothing but is ordered as if it wrote an array, and read other arrays.
 
     One array at a time: MXNet would wait forever for two that share their memory.
     """

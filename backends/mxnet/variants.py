@@ -23,8 +23,8 @@ BLAS_AS_SHIPPED = Variant(
     "blas-as-shipped",
     KERNELS_OF_PRODUCTS,
     "MXNet's OpenBLAS of 2020 chooses its kernels by itself: for a processor that it does not know, old ones "
-    "without AVX (Prescott's, or Barcelona's). Look for longer products in an unchanged order; there is no difference "
-    "where it knows the processor.",
+    "without AVX (Prescott's, or Barcelona's). Look for longer matrix multiplications in an unchanged order; there is "
+    "no difference where it knows the processor.",
     kinds=("cpu",),
     elsewhere="only MXNet brings a library along that takes slow kernels for processors newer than itself",
     not_on_sync=None,
@@ -50,13 +50,13 @@ VARIANTS: tuple[Variant, ...] = (
     replace(
         COPY_ON_COMPUTE_QUEUE,
         kinds=("cpu",),
-        not_on_other_kinds="MXNet's engine has workers of their own for the copies of every GPU",
+        not_on_other_kinds="MXNet's engine has dedicated workers for the copies of every GPU",
     ),
     replace(
         BLAS_AS_SHIPPED,
         name="blas-for-processor",
-        meaning="MXNet's OpenBLAS is told to use AVX2 (`OPENBLAS_CORETYPE=Haswell`) where the processor has it and the "
-        "library would not: look for products as fast as it can compute them.",
+        meaning="MXNet's OpenBLAS is set to use AVX2 (`OPENBLAS_CORETYPE=Haswell`) where the processor has it and the "
+        "library would not: look for matrix multiplications as fast as it can compute them.",
         default=True,
     ),
     BLAS_AS_SHIPPED,

@@ -48,7 +48,7 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, ...]:
-    """Differentiate one number by tracked values, to arrays of their own; zeros by those it does not depend on."""
+    """Differentiate one number by tracked values, to new arrays; zeros by those it does not depend on."""
     reached: set[Tracked] = set()
     pending = [value]
     while pending:
@@ -61,5 +61,5 @@ def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, .
         for parent, vjp in node.parents:
             step = vjp(gradients[node])
             gradients[parent] = gradients[parent] + step if parent in gradients else step
-    # Copied, for a Vjp may return its argument, a view of it, or one number in the place of many.
+    # Copied, because a Vjp may return its argument, a view of it, or one number in the place of many.
     return tuple(np.array(gradients.get(node, np.zeros_like(node.value)), node.value.dtype, order="C") for node in by)

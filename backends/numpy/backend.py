@@ -131,8 +131,8 @@ def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _check_disjoint(consumed: Sequence[np.ndarray], others: Iterable[np.ndarray] = ()) -> None:
-    """Raise ValueError if a consumed array shares memory with another one, or with one of the others."""
+    """Raise ValueError if a consumed array shares memory with another one, or with one of `others`."""
     pairs = chain(combinations(consumed, 2), product(consumed, others))
-    # The first asks for addresses alone, and so also finds arrays that alternate in one memory.
+    # The first compares only addresses, and so also finds arrays that alternate in one memory.
     if any(np.may_share_memory(*pair) and np.shares_memory(*pair) for pair in pairs):
         raise ValueError("an array that is consumed shares memory with another one: its contents would be overwritten")

@@ -143,7 +143,7 @@ def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[A
         value = fn(tracked, *rest)
         if value.shape != ():
             raise ValueError(f"value_and_grad differentiates one number, and not an array of shape {value.shape}")
-        # Copied, for the function may return a parameter.
+        # Copied, because the function may return a parameter.
         return value.value.copy(), gradients_of(value, tracked)
 
     return value_and_gradients

@@ -44,4 +44,4 @@ class Group(Protocol):
         """Block until all sums are done. Raises GroupError if one failed."""
 
     def close(self) -> None:
-        """Leave the group in good order, together with all the others."""
+        """Leave the group in good order, together with all other processes."""

@@ -1,6 +1,6 @@
 """A backend that is one of several processes: the same verbs, whose sums go over all devices of all of them.
 
-Every process runs the same program on devices of its own. Two verbs know of the others: `split_and_load` takes this
+Every process runs the same program on separate devices. Two verbs concern all processes: `split_and_load` takes this
 process's share of the rows, and `allreduce` adds the sum over processes to the sum over its own devices.
 """
 

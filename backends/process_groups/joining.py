@@ -1,4 +1,4 @@
-"""Join a group: find the framework's engine between processes, meet the others, and compare what everyone is."""
+"""Join a group: find the framework's engine between processes, meet the other ranks, and compare what everyone is."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
     """
     if len({device.kind for device in local.devices}) > 1 or any(d.stream is not None for d in local.devices):
         raise BackendError(
-            f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have CPUs alone, or whole GPUs"
+            f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have only CPUs, or whole GPUs"
         )
     group = _find(local.name)(local, where)
     statement = {

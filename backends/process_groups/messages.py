@@ -23,7 +23,7 @@ def barrier(group: Group) -> None:
 
 
 def broadcast(group: Group, content: bytes) -> bytes:
-    """Give rank 0's bytes to every process; what the others pass is ignored."""
+    """Give rank 0's bytes to every process; what the other processes pass is ignored."""
     mine = np.frombuffer(content if group.rank == 0 else b"", np.uint8)
     # A float32 is exact up to 2**24 only.
     high, low = group.sum_on_host(np.array(divmod(mine.size, 2**16), dtype=np.float32))

@@ -1,8 +1,8 @@
 """Where the processes of a job meet, and which of them this one is: read from the environment.
 
 torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, "Environment
-Variables"). Open MPI's mpirun sets the first four under names of its own (mpirun(1), "Environment Variables"), and
-passes on the last two if told so. MXNet's launcher sets DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER
+Variables"). Open MPI's mpirun sets the first four under different names (mpirun(1), "Environment Variables"), and
+passes on the last two on request. MXNet's launcher sets DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER
 and DMLC_NUM_SERVER (MXNet, "Distributed Training"). Two are our own: PARALLEL_CORE_TIMEOUT, after how many seconds
 without progress a process gives up, and PARALLEL_CORE_BIND, the address at which rank 0 listens if it is not
 MASTER_ADDR.

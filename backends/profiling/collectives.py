@@ -2,7 +2,7 @@
 
 PyTorch's profiler writes the group, the kind and, lately, a running number into the arguments of NCCL's kernels
 (`Collective name`, `Process Group Name`, `Process Group Ranks`, `Seq`); before 2024 the kernel's name is all there is.
-On a CPU, Gloo's work stands under an annotation on a thread of its own.
+On a CPU, Gloo's work stands under an annotation on a separate thread.
 """
 
 import json
@@ -81,7 +81,7 @@ def check_one_rank(trace: Trace) -> None:
 def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, ...]:
     """Return a trace's collectives in the order of their start: the `kernels` of these names.
 
-    Only if there are none, those on the CPU: beside kernels, annotations show the launches alone.
+    Only if there are none, those on the CPU: beside kernels, annotations show only the launches.
     """
     slices = trace.columns
     on_devices = slices.select(slices.has_category(*KERNELS) & slices.has_name(kernels))

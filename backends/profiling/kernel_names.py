@@ -1,8 +1,8 @@
-"""Short names for kernels, which stay distinct: the function, with those template arguments that tell most.
+"""Short names for kernels, which stay distinct: the function, with the most informative template arguments.
 
 A kernel's full name has up to 10,000 characters. Its short one leaves out the return type, parameters, namespaces, and
-what PyTorch and compilers wrap around a functor. It depends on the full one alone, so that traces can be compared; only
-if kernels of a trace would share one, each is given what tells it apart. A name that is not understood stays as it is,
+what PyTorch and compilers wrap around a functor. It depends only on the full one, so that traces can be compared; only
+if kernels of a trace would share one, each gets what distinguishes it. A name that is not understood stays as it is,
 so that no part of a name passes for the whole.
 """
 
@@ -39,7 +39,7 @@ BUILT_IN = re.compile(
     r"(?:(?:un)?signed|bool|true|false|char|short|int|long|float|double|half|void|auto|const|[\s*&])+$|[^A-Za-z_]"
 )
 
-# Brackets and symbols that enclose nothing are moved to characters that stand for no others.
+# Brackets and symbols that enclose nothing are moved to characters that stand for nothing else.
 HIDDEN = {chr(code): chr(0xE000 + code) for code in range(32, 127)}
 SHOWN = {ord(hidden): symbol for symbol, hidden in HIDDEN.items()}
 SYMBOLS = re.compile(
@@ -161,7 +161,7 @@ def _masked(text: str) -> str:
                 masked.append(text[done : place + 1])
                 done = place + 1
             opened.append(bracket)
-        # `>` alone may be `greater than`; the others always close something.
+        # Only `>` may be `greater than`; the other brackets always close something.
         elif bracket != ">" or opened[-1:] == ["<"]:
             if not opened or opened.pop() != OPENED_BY[bracket]:
                 raise _MismatchError

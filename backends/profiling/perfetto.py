@@ -1,6 +1,6 @@
 """Timelines as Chrome traces that open in Perfetto (https://ui.perfetto.dev), and read back as they were written.
 
-A process for each device, the host's first, and a thread for each queue; the cases are a process of their own above
+A process for each device, the host's first, and a thread for each queue; the cases are a separate process above
 them. An arrow leads from the call that launched an operation to the operation, if the profiler gives the link.
 """
 

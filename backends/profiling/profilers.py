@@ -56,6 +56,6 @@ def timeline_from(trace: Trace) -> Timeline:
 def _load(name: str) -> Profiler:
     known = offered("profiler")
     if name not in known:
-        raise BackendError(f"{name} has no profiler of its own (profilers are known for {', '.join(known)})")
+        raise BackendError(f"{name} has no profiler (profilers are known for {', '.join(known)})")
     profiler: Profiler = known[name]()
     return profiler

@@ -14,7 +14,7 @@ from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, Queue, Span
 
 UNLINKED = (
     "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
-    "tell. How long they waited is not known"
+    "report it. How long they waited is not known"
 )
 
 
@@ -34,7 +34,7 @@ def outermost(slices: Slices) -> Slices:
             until[row] = end
             places.append(place)
         elif end > until[row] and start == starts[places[last[row]]]:
-            # Of those that begin together the longest holds the others.
+            # Of those that begin together the longest holds the other spans.
             places[last[row]] = place
             until[row] = end
     return slices.select(np.array(places, np.intp))
@@ -68,7 +68,7 @@ def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
 
 
 def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Queue]:
-    """Give each thread a queue of its own: if several serve one, the second is called `compute 2`, say."""
+    """Give each thread a separate queue: if several serve one, the second is called `compute 2`, say."""
     served: Counter[Queue] = Counter()
     queues = {}
     for thread, (device, queue) in threads.items():
@@ -128,7 +128,7 @@ def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
     """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
     spans = timeline.columns
     operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
-    # NumPy 2.4 counts in numbers of its own.
+    # NumPy 2.4 counts in different numbers.
     count, unlinked = (int(np.count_nonzero(one)) for one in (operations, operations & (spans.launched == UNKNOWN)))
     if not unlinked:
         return timeline

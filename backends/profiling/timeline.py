@@ -17,7 +17,7 @@ from backends.profiling.chrome_trace.slices import Columns, coded
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
 QUEUES = ("python", "waits", "calling", "compute", "copy")
-"""The first words of queues' names, in the order in which they are listed; others come after them."""
+"""The first words of queues' names, in the order in which they are listed; other queues come after them."""
 SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
 """What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)

@@ -1,4 +1,4 @@
-"""Reads entry points, by which backends of this package and of others are found without being imported.
+"""Reads entry points, by which backends of this package and of other packages are found without being imported.
 
 Each backend has one, in the group `parallel_core.backends`. It names a class with the verbs, a function that returns an
 instance, or, by a name in capitals (`mine:OFFER`), an `Offer` that also declares what else there is.
@@ -62,7 +62,7 @@ def registered() -> dict[str, EntryPoint]:
 
 
 def offer_of(entry: EntryPoint) -> Offer:
-    """Return what a backend offers: if its entry point names no offer, there is the backend alone."""
+    """Return what a backend offers: if its entry point names no offer, there is only the backend."""
     named = entry.load() if entry.attr.isupper() else None
     return named if isinstance(named, Offer) else Offer(entry.value)
 

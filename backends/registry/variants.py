@@ -46,7 +46,7 @@ COPY_ON_OWN_QUEUE = Variant(
     "copy-on-own-queue",
     "copy queue",
     "A copy does not stand in the queue that computes its source but in the destination's (MXNet on CPUs) or in one "
-    "for copies alone: look for copies under the computation that goes on.",
+    "dedicated to copies: look for copies under the computation that goes on.",
     default=True,
 )
 COPY_ON_COMPUTE_QUEUE = Variant(

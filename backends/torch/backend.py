@@ -46,7 +46,7 @@ def load(
     from backends.torch import ops
 
     blocking = str(int(engine == "sync"))
-    # Whoever asks for CPUs leaves CUDA alone.
+    # Whoever asks for CPUs does not start CUDA.
     only_cpus = device_kind == "cpu" or (not isinstance(devices, int) and cpu_devices(devices) == len(devices))
     gpus = 0 if only_cpus else _count_gpus(torch, blocking)
     chosen, note = choose_devices("torch", device_kind, devices, gpus, workers_per_device, reason_against)

@@ -2,9 +2,10 @@
 
 import warnings
 
+from backends.installation.commands import separate_environment
 from backends.installation.frameworks import Diagnosis, Gpu, Gpus, Installation, diagnose, failure_of
 
-TORCH_ENVIRONMENT = "python3 -m venv torch-alone && torch-alone/bin/pip install 'parallel-core[torch]'"
+_, TORCH_ENVIRONMENT = separate_environment("torch")
 CUDA_11_TORCH = "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
 CUDA_12_TORCH = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
 

@@ -1,6 +1,6 @@
 """Which kernels PyTorch computes with: its library holds MKL, which multiplies matrices, and oneDNN.
 
-A PyTorch built without MKL has a BLAS of its own beside it.
+A PyTorch built without MKL has a separate BLAS beside it.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from backends.installation.kernels import Kernels, blas, onednn
 from backends.protocol import Array, Backend
 
 MEETING_SECONDS = 10.0
-"""How long a worker waits for the others of its queue."""
+"""How long a worker waits for the other workers of its queue."""
 
 
 class _Version(ctypes.Structure):
@@ -28,7 +28,7 @@ class _Version(ctypes.Structure):
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
-    """List MKL, or what is there in its place, and oneDNN."""
+    """List MKL, or what replaces it, and oneDNN."""
     import torch
 
     built: str = torch.__config__.show()

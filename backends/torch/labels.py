@@ -1,4 +1,4 @@
-"""Class labels on GPUs, held to be labels before a kernel reads them.
+"""Class labels on GPUs, checked to be labels before a kernel reads them.
 
 A kernel that meets a label of no class ends CUDA for the whole process: every later call fails. So whoever issues such
 a kernel asks first. What the caller loads is measured while it is still on the host, which costs the GPU nothing;
@@ -38,7 +38,7 @@ def keep_bounds(on_gpu: Any, on_host: Any) -> None:
 
 
 def check_labels(labels: Any, classes: int) -> None:
-    """Raise IndexError if a label is of no class; blocks until the labels are there if nobody has kept their bounds."""
+    """Raise IndexError if a label is of no class; blocks until they are computed if nobody has kept their bounds."""
     if not labels.numel():
         return
     version, low, high = getattr(labels, KEPT, (None, 0, 0))

@@ -21,7 +21,7 @@ NO_LABEL = torch.iinfo(torch.int64).min
 
 @gives_new_memory
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    # It takes matrices alone.
+    # It takes only matrices.
     return torch.mm(a, b)
 
 
@@ -129,7 +129,7 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
             raise ValueError(f"value_and_grad differentiates one number, not an array of shape {tuple(value.shape)}")
         if value.requires_grad:
             torch.autograd.backward(value)
-        # A value that is a parameter, or part of one, gets memory of its own.
+        # A value that is a parameter, or part of one, gets separate memory.
         gradients = tuple(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves)
         return value.detach().clone(), gradients
 
@@ -148,7 +148,7 @@ def _check_dtypes(a: Tensor, b: Tensor) -> None:
 
 
 def _own_gradient(leaf: Tensor, shared: Callable[[Tensor], bool]) -> Tensor:
-    # PyTorch copies a gradient only if others hold the same tensor: it may be a view of what others still read.
+    # PyTorch copies a gradient only if something else holds the same tensor: it may be a view of what is still read.
     gradient: Any = leaf.grad
     if shared(gradient):
         leaf.grad = gradient.clone()
@@ -157,7 +157,7 @@ def _own_gradient(leaf: Tensor, shared: Callable[[Tensor], bool]) -> Tensor:
 
 @cache
 def _sharing_test() -> Callable[[Tensor], bool]:
-    """Return a function that tells, of a new gradient, whether others hold its memory."""
+    """Return a function that says whether anything else holds a new gradient's memory."""
     count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
     if count is None:
         return lambda _: True

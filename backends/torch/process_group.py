@@ -3,7 +3,7 @@
 
 The processes meet in a store, a small server that rank 0 runs (under torchrun its agent does). Then every process is
 connected with every other, and a sum goes around among them as a ring. A sum occupies the thread that asks for it, so
-on the asynchronous engine a thread of its own asks, as the copies of a device have one.
+on the asynchronous engine a separate thread asks, as the copies of a device have one.
 """
 
 import os
@@ -52,7 +52,7 @@ def join_torch(backend: Backend, where: Rendezvous) -> Group:
             "nccl" if cuda else "gloo", store=store, rank=where.rank, world_size=where.size, timeout=timeout
         )
     except (RuntimeError, ValueError) as error:
-        raise GroupError(f"rank {where.rank} cannot join the others: {_reason(error)}") from error
+        raise GroupError(f"rank {where.rank} cannot join the other ranks: {_reason(error)}") from error
     return TorchGroup(torch, backend, where.rank, hosts)
 
 

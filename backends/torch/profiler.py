@@ -80,7 +80,7 @@ def check(backend: TorchBackend) -> None:
     try:
         _ExperimentalConfig(profile_all_threads=True)
     except TypeError as error:
-        raise BackendError(f"torch {backend.version} profiles the calling thread alone: install a newer one") from error
+        raise BackendError(f"torch {backend.version} profiles only the calling thread: install a newer one") from error
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
-    """Read what PyTorch's profiler wrote. Of operators that call others, the outer one counts."""
+    """Read what PyTorch's profiler wrote. Of operators that call other operators, the outer one counts."""
     slices = in_words_of_today(trace.columns)
     marks = list(slices.select(slices.has_category(MARKS)))
     tasks = [one for one in marks if parse_task(one.name)]
@@ -142,7 +142,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
     found = host_calls(slices, names, runtime) if on_devices else None
-    # Of a trace of devices alone nothing is known of the host.
+    # A trace of only devices says nothing about the host.
     linked = found if found is not None and len(found.starts) else None
     return replace(timeline, annotations=_annotations(slices), host_calls=linked)
 

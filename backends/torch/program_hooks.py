@@ -1,6 +1,6 @@
 """Hooks into a PyTorch program of the user's own: where its steps end, and PyTorch's profiler around some of them.
 
-This is loaded by its path into the program's process, and imports Python's own library alone; the program's PyTorch is
+This is loaded by its path into the program's process, and imports only Python's own library; the program's PyTorch is
 an argument. A step ends with the program's own `torch.profiler.profile.step`, or with the step of its first optimizer.
 """
 
@@ -35,7 +35,7 @@ def without_compiler(torch: Any) -> Iterator[None]:
 
 
 class TorchProfiler:
-    """PyTorch's profiler over all threads; gloo's exchanges run on threads of its own."""
+    """PyTorch's profiler over all threads; gloo's exchanges run on separate threads."""
 
     framework = "torch"
 

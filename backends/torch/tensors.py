@@ -12,12 +12,12 @@ from backends.protocol import Array
 from backends.torch.streams.sharing import check_apart, extent, gives_new_memory, overlap
 
 TORCH_SHARDED_BYTES = 2**21
-"""From here on all devices, a shard each, sum faster than the first one alone."""
+"""From here on all devices, a shard each, sum faster than only the first one."""
 
 
 def tensor(torch: Any, x: Any) -> Any:
-    """Return a NumPy array as a tensor in ordinary memory of its own; raises BackendError for unknown dtypes."""
-    # From a tensor of its own: PyTorch warns of arrays that cannot be written to. It refuses negative strides
+    """Return a NumPy array as a tensor in separate, ordinary memory; raises BackendError for unknown dtypes."""
+    # From a separate tensor: PyTorch warns of arrays that cannot be written to. It refuses negative strides
     # and other orders of bytes.
     x = np.asarray(x)
     if any(stride < 0 for stride in x.strides) or not x.dtype.isnative:
@@ -52,7 +52,7 @@ def allocate_like(torch: Any, x: Array, device: Device) -> Array:
 
 
 def detached_copy(x: Array) -> Any:
-    """Return a computed value as NumPy, in memory of its own."""
+    """Return a computed value as NumPy, in separate memory."""
     return tree_map(lambda leaf: leaf.detach().to("cpu", copy=True).numpy(), x)
 
 

@@ -7,8 +7,8 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE,
 TF32 = Variant(
     "tf32",
     MATRIX_PRECISION,
-    "Products and convolutions round their operands to TensorFloat-32, 10 bits of mantissa in place of 23, if "
-    "the GPU has matrix units for it: look for shorter products, and for checks that miss NumPy's numbers.",
+    "Matrix multiplications and convolutions round operands to TensorFloat-32, with 10 bits of mantissa, not 23, if "
+    "the GPU has matrix units for it: look for shorter multiplications, and for checks that miss NumPy's numbers.",
     kinds=("gpu",),
     elsewhere="only PyTorch on GPUs has a switch for it",
     not_on_sync="is the reference for numbers, and so always computes in float32",
@@ -28,7 +28,7 @@ VARIANTS: tuple[Variant, ...] = (
     replace(
         TF32,
         name="tf32-off",
-        meaning="Products and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
+        meaning="Matrix multiplications and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
         default=True,
     ),
     TF32,

@@ -1,7 +1,7 @@
 """PyTorch's asynchronous engine on CPUs. Read it beside `mxnet/backend.py`: same verbs, same order.
 
 Eager PyTorch has no queue on a CPU: an operator runs on the calling thread and returns when it is done (the GIL is
-released meanwhile). So this backend brings queues of its own (`streams/`), for each logical device a thread for
+released meanwhile). So this backend brings separate queues (`streams/`), for each logical device a thread for
 computation and one for copies. `launch` is a place in a queue, and a value is a future: MXNet knows which operator
 reads and writes which array, and here the futures among a function's arguments say what it waits for.
 """
@@ -23,7 +23,7 @@ from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shar
 
 @final
 class WorkerThreadsTorch(TorchBackend):
-    """PyTorch on CPU devices `cpu:1` … `cpu:N`, each with threads of its own."""
+    """PyTorch on CPU devices `cpu:1` … `cpu:N`, each with separate threads."""
 
     def __init__(self, setup: Setup) -> None:
         scheduler = "worker threads of parallel-core: eager PyTorch has no queue on a CPU"
@@ -67,7 +67,7 @@ class WorkerThreadsTorch(TorchBackend):
         devices = [device_of(x) for x in xs]
         if len(set(devices)) != max(1, len(devices)):
             raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
-        # On the threads for copies, so that values that are ready are summed while others are still computed.
+        # On the threads for copies, so that values that are ready are summed while other values are still computed.
         return submit_collective([self._copy[device] for device in devices], sum_own_shard, tuple(xs))
 
     def asarray(self, x: HostArray, device: Device) -> Array:

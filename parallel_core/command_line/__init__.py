@@ -6,6 +6,7 @@ import click
 
 import backends
 from backends.registry import named
+from parallel_core.command_line.commands import Commands
 from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
@@ -17,7 +18,7 @@ COMMANDS = {
 """By command, the module that it is in."""
 
 
-class _Program(click.Group):
+class _Program(Commands):
     """Commands whose modules are imported when they are asked for, so that none waits for another's imports."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -149,7 +149,7 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
         if name not in EXPERIMENTS:
             raise click.UsageError(unknown("experiment", name, EXPERIMENTS))
     if names and with_exercises:
-        raise click.UsageError("--all names every experiment already: leave out the others")
+        raise click.UsageError("--all names every experiment already: leave out the names")
     catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.occasion)
     return tuple(dict.fromkeys(names or catalogued))
 
@@ -199,7 +199,7 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
 def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> Comparison:
     """Run a plan, and save the results in a folder after every process; exit at once on SIGINT, SIGTERM and SIGHUP.
 
-    If the folder `stays`, the user is told where to see what was measured until then.
+    If the folder `stays`, the user reads where to see what was measured until then.
     """
     path = folder / RESULT
     command = shlex.join(["parallel-core", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""`parallel-core conformance`: hold backends to the protocol by random programs."""
+"""`parallel-core conformance`: check backends against the protocol by random programs."""
 
 from functools import partial
 from typing import Any, cast, get_args
@@ -34,8 +34,8 @@ NUMBER = click.IntRange(0, 2**32 - 1)
 @click.option("--first", type=NUMBER, default=0, metavar="N", help="Begin with program N of the seed.")
 @click.option("--programs", type=options.POSITIVE, metavar="N", help="Stop after so many programs.")
 @click.option("--minutes", type=options.NUMBER, help="Stop after so long.  [default: 1, or any with --programs]")
-@options.option("--deadline", type=options.NUMBER, default="20", help="Seconds after which a program hangs.")
-@options.option("--findings", type=options.POSITIVE, default=1, help="Stop after so many.")
+@options.option("--deadline", type=options.NUMBER, default="20", help="Seconds after which a program counts as hung.")
+@options.option("--findings", type=options.POSITIVE, default=1, help="Stop after this many findings.")
 @click.pass_context
 def conformance(
     ctx: click.Context,

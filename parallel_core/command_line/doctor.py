@@ -1,4 +1,4 @@
-"""`parallel-core doctor`: what is installed, what is wrong with it, why, and the command that mends it."""
+"""`parallel-core doctor`: what is installed, what is wrong with it, why, and the command that fixes it."""
 
 from pathlib import Path
 

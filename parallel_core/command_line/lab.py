@@ -11,6 +11,7 @@ import click
 
 from backends.registry import named
 from parallel_core.command_line import options
+from parallel_core.command_line.commands import Commands
 from parallel_core.labs.grading import ENGINE, FOLDER, LABS, drawn, graded
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
@@ -18,7 +19,7 @@ from parallel_core.system.errors import RequestError
 MARKS = {"passed": "✓", "failed": "✗", "not judged": "–"}
 
 
-@click.group()
+@click.group(cls=Commands)
 def lab() -> None:
     """Build an engine yourself, and have it graded."""
 

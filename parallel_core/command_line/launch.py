@@ -10,7 +10,10 @@ import backends
 from backends.errors import unknown
 from backends.process_groups.addresses import free_port, listen_at
 from backends.process_groups.rendezvous import TIMEOUT
+from backends.registry import offered
 from parallel_core.command_line import options
+from parallel_core.command_line.commands import installed
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import ADDRESS, Job
 from parallel_core.jobs.launcher import launch_job
 from parallel_core.jobs.rank.joining import on_several_processes
@@ -28,7 +31,7 @@ __all__ = ["launch"]
     type=options.NUMBER,
     default=TIMEOUT,
     metavar="SECONDS",
-    help="Give the job up after so long without progress.",
+    help="Stop the job after this long without progress.",
 )
 @options.option(
     "--restarts",
@@ -56,6 +59,8 @@ def launch(
     known = on_several_processes()
     if command[:1] != ("run",):
         raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
+    if len(command) > 1 and command[1] not in EXPERIMENTS and not command[1].startswith("-"):
+        raise RequestError(unknown("experiment", command[1], known))
     if command[1:2] not in [(name,) for name in known]:
         raise RequestError(f"{' '.join(command[:2])!r} does not run on several processes: {', '.join(known)} do")
     named = _backend_in(command)
@@ -63,7 +68,9 @@ def launch(
         raise RequestError(f"--backend is {backend} before the command and {named} in it: name it once")
     name = backend or named
     if not name:
-        raise RequestError("say which framework: --backend mxnet or --backend torch")
+        raise RequestError(
+            f"say which framework: --backend NAME. Installed: {', '.join(installed((*offered('group'),)))}"
+        )
     if name not in backends.names():
         raise RequestError(unknown("backend", name, backends.names()))
     if servers is not None and name != "mxnet":

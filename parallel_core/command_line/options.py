@@ -116,9 +116,9 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, **{"show_default": True, **settings})
 
 
-def path(name: str, parameter: str, told: str, metavar: str = "FILE") -> Callable[[Command], Command]:
+def path(name: str, parameter: str, text: str, metavar: str = "FILE") -> Callable[[Command], Command]:
     """Make an option that takes a path, None unless it is given."""
-    return click.option(name, parameter, type=PATH, metavar=metavar, help=told)
+    return click.option(name, parameter, type=PATH, metavar=metavar, help=text)
 
 
 def console_beside(json_path: Path | None) -> Console:
@@ -146,4 +146,4 @@ variants = click.option(
     metavar="NAME",
     help="How it schedules; --explain lists the names. Repeatable.",
 )
-json_file = path("--json", "json_path", "- for standard output.")
+json_file = path("--json", "json_path", "The results as JSON; - for standard output.")

@@ -61,7 +61,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     parallel-core profile --steps 10 -- torchrun --nproc-per-node 2 train.py
 
     A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first optimizer's step()
-    (MXNet: a trainer's), or the step() of its own torch.profiler. A program without these puts its steps
+    (MXNet: a trainer's), or the step() of a torch.profiler in it. A program without these puts its steps
     under `with parallel_core.profiled_step():`. The program's output, exit status and signals stay its own; the answer
     is printed on standard error.
     """
@@ -123,7 +123,7 @@ def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]
 
 def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console) -> None:
     if load.is_disturbed:
-        taken = f"Others took {percent(load.taken_share)} of the time of the {figure(load.cores)} cores meanwhile"
+        taken = f"Other processes took {percent(load.taken_share)} of the time of {figure(load.cores)} cores meanwhile"
         show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
     for sentence in found.answer.sentences:
         show_sentence(sentence, console, bullet="· ")

@@ -41,7 +41,7 @@ def report(saved: Path) -> None:
     "limit",
     type=options.number(or_zero=True),
     metavar="PERCENT",
-    help="Exit with status 1 if a case is shown to be slower by more than this, or can no longer be measured.",
+    help="Exit with status 1 if a case is significantly slower by more than this, or can no longer be measured.",
 )
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:

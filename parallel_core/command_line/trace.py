@@ -44,14 +44,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     "--step",
     type=click.IntRange(0, 10**9),
     metavar="N",
-    help="Only step N, where the program marks its steps: ProfilerStep#N, or annotations of its own with numbers.",
+    help="Only step N, where the program marks its steps: ProfilerStep#N, or numbered annotations.",
 )
 @options.option(
     "--kernel-delay",
     type=click.IntRange(0, 10**9),
     default=KERNEL_DELAY,
     metavar="NANOSECONDS",
-    help="Shorter gaps between two operations on a queue are a device's own, and no wait for others.",
+    help="Shorter gaps between two operations on a queue are the device's, and no wait for another queue.",
 )
 @options.json_file
 def trace(

@@ -13,11 +13,11 @@ Every process times a case and its parts in the same rounds, so that the parts a
 same quantity on every framework. One that cannot be had is left out: of a training step or an allreduce there are no
 calls on one element, so their operations contain the calls.
 
-A part is told as a reason if its difference has the sign of the whole difference, is at least a quarter of it, and is,
+A part is named as a reason if its difference has the sign of the whole difference, is at least a quarter of it, and is,
 with its whole interval, larger than twice the systematic error. That is what the operations of one framework differ by
-between its two engines, which are the same operations. Nothing is told if operations took longer as a unit than their
-case did, or if others took a fifth of the cores or more. `benchmarks/harness/planted_faults.py` counts how often
-planted faults are named by their part and by no other.
+between its two engines, which are the same operations. Nothing is named if operations took longer as a unit than their
+case did, or if other programs took a fifth or more of the cores. `benchmarks/harness/planted_faults.py` counts how
+often planted faults are named by their part and by no other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ PARTS: Mapping[str, str] = MappingProxyType(
 )
 """What each part is called where people read."""
 LEAST_SHARE = 0.25
-"""The share of a difference that a part needs to be told as its reason."""
+"""The share of a difference that a part needs to be named as its reason."""
 TOO_BUSY = 0.2
-"""The share of the cores from which on, if others take it, no reasons are told."""
+"""If other processes take this share of the cores or more, no reasons are named."""
 TRUSTED = 2.0
 """How many times the systematic error a reason is larger than."""
 
@@ -73,7 +73,7 @@ class TimeDifference:
     reasons: tuple[str, ...]
     """The parts that explain the difference, the largest first; none if there is no difference, or it is withheld."""
     withheld: str = ""
-    """Why no reasons are told, though the times differ."""
+    """Why no reasons are named, though the times differ."""
 
 
 def account_of(results: CellResults, case: str) -> Mapping[str, tuple[float, ...]]:
@@ -94,7 +94,7 @@ def _medians(cases: Sequence[Case], name: str) -> tuple[float, ...]:
 
 
 def _taken_share(results: CellResults) -> float:
-    """Return the share of the cores that others took in a cell's processes, if it is worth saying."""
+    """Return the share of the cores that other processes took in a cell's processes, if it is worth saying."""
     shares = [one.machine_watch.taken_share for one in results.valid if one.machine_watch is not None]
     share = median(shares) if shares else 0.0
     return min(share, 0.99) if share >= WORTH_SAYING else 0.0
@@ -117,7 +117,7 @@ def time_difference(
     medians, others = results.medians(case), other.medians(case)
     taken, taken_there = _taken_share(results), _taken_share(other)
     ratio = ratio_interval(medians, others)
-    # Of w seconds during which others held a share s of the cores, between w(1 - s) and w are the cell's own.
+    # Of w seconds during which other processes held a share s of the cores, between w(1 - s) and w are the cell's own.
     ratio = Interval(ratio.estimate, ratio.low * (1 - taken), ratio.high / (1 - taken_there))
     verdict = verdict_on(ratio, min(len(medians), len(others)))
     own, their = account_of(results, case), account_of(other, case)
@@ -145,9 +145,9 @@ def _reasons(seconds: Interval, parts: Mapping[str, Interval], least: float) -> 
     """Name the parts that explain a difference, with whole intervals beyond `least` seconds in its direction."""
     sign = 1 if seconds.estimate > 0 else -1
     towards = {part: sorted((sign * one.low, sign * one.high)) for part, one in parts.items()}
-    told = [
+    reasons = [
         part
         for part, (low, _) in towards.items()
         if low > least and sign * parts[part].estimate >= LEAST_SHARE * abs(seconds.estimate)
     ]
-    return tuple(sorted(told, key=lambda part: -sign * parts[part].estimate))
+    return tuple(sorted(reasons, key=lambda part: -sign * parts[part].estimate))

@@ -67,7 +67,7 @@ class CellAnalysis:
 
     @property
     def middle_result(self) -> Result:
-        """The process whose metric is in the middle, which speaks for the others; only a believed cell has one."""
+        """The process whose metric is in the middle, which represents the rest; only a believed cell has one."""
         name = EXPERIMENTS[self.cell.experiment].main.name
         ordered = sorted(self.results.valid, key=lambda result: result.metrics.get(name, 0.0))
         return ordered[len(ordered) // 2]

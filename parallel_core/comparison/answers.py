@@ -33,7 +33,7 @@ VERDICTS: Mapping[Verdict, str] = {
     "faster": "faster",
     "slower": "slower",
     "no difference shown": "no significant difference",
-    "too few runs": "too few runs to tell",
+    "too few runs": "too few runs to decide",
 }
 NOTHING_MEASURED = "Nothing could be measured; every cell says why."
 ONE_FRAMEWORK = "Only one framework was measured, so there is no other to compare it with."

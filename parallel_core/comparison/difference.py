@@ -183,7 +183,7 @@ def _environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:
-    """Return the versions that results were made with; each framework may have an interpreter of its own."""
+    """Return the versions that results were made with; each framework may have a separate interpreter."""
     by_name: dict[str, str] = {}
     for results in comparison.cells:
         backend = results.cell.backend

@@ -45,7 +45,7 @@ class Plan:
     """Whether all experiments on a backend and engine share a process in a round: where time is short, importing the
     frameworks would take longer than measuring."""
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Parameters by experiment, if they are given; the others are chosen by first processes."""
+    """Parameters by experiment, if they are given; first processes choose the rest."""
     traces_in: Path | None = None
     """The comparison's folder if the cells are to be profiled too."""
 
@@ -79,7 +79,7 @@ class Plan:
         return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
 
     def is_traced(self, turn: int) -> bool:
-        """Tell whether the cells are profiled in a round."""
+        """Return whether the cells are profiled in a round."""
         return self.traces_in is not None and turn == TRACED
 
     def command(self, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Save a comparison's times as pyperf suites, one per framework and engine, for pyperf's own tools to read.
+"""Save a comparison's times as pyperf suites, one per framework and engine, which pyperf's tools read.
 
 `python -m pyperf compare_to mxnet-async.json torch-async.json`, `check`, `stats` and `hist` work on them. They hold the
 times until all was done; the times until control returned are only in comparison.json.

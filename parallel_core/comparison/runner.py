@@ -45,7 +45,7 @@ async def run_cells(plan: Plan, run: NextRun, chosen: Chosen, deadline: float) -
 
 
 def _is_of(plan: Plan, cell: Cell, result: Result) -> bool:
-    """Tell whether a result is a cell's, with all parameters that were to be chosen."""
+    """Return whether a result is a cell's, with all parameters that were to be chosen."""
     engine = OWN_ENGINE if cell.engine == OWN_ENGINE else result.backend["engine"]
     given = Cell(result.experiment, result.backend["name"], engine)
     return given == cell and all(name in result.parameters for name in plan.to_calibrate(cell))

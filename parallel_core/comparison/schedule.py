@@ -23,13 +23,13 @@ MAX_FAILURES = 2
 MAKE_UP_ROUNDS = 2
 """How many rounds follow for the cells whose processes failed or gave invalid results."""
 LATE, TOO_LATE = 0.1, 0.15
-"""By which shares of the time the last round may end late, and a process of it that takes longer than expected."""
+"""By what fraction of the time the last round may end late, and a process of it that takes longer than expected."""
 CLOSING_STARTS = 2.0
-"""How many times as long as a process takes to start, analysis and report take."""
+"""Analysis and report take so many times the start of a process."""
 SOUNDING_SHARE, SHORTEST_SOUNDING = 0.25, 5.0
 """The share of the time in which every cell is timed once, and the fewest seconds of a process that does it."""
 LONGER_THAN_EXPECTED, PATIENCE, SHORTEST_DEADLINE = 3, 0.2, 30.0
-"""Where time is limited, a process is killed when it has taken so many times as long as expected, but not before this
+"""Where time is limited, a process is killed when it has taken so many times the expected time, but not before this
 share of the time, nor before so many seconds."""
 
 
@@ -131,7 +131,7 @@ class Schedule:
         """Return the seconds after which a process is killed, if it starts after so many of the comparison."""
         seconds, most = self.plan.seconds, self.plan.deadline
         if run.round == SOUNDING:
-            # One that hangs leaves time for the others, of which each may take twice its share.
+            # One that hangs leaves time for the other cells, of which each may take twice its share.
             share = min(1.0, 2 / len(self._processes(SOUNDING, run.rounds)))
             return min(most, max(SHORTEST_SOUNDING, share * (SOUNDING_SHARE * seconds - elapsed)))
         expected = LONGER_THAN_EXPECTED * self._expected(run.cells, run.round)
@@ -155,7 +155,7 @@ class Schedule:
         return list(filter(None, (tuple(filter(is_due, group)) for group in self.plan.groups)))
 
     def _expected(self, cells: Sequence[Cell], turn: int) -> float:
-        """Estimate how long a process takes: as long as before, else as foreseen, and as the others went so far."""
+        """Estimate how long a process takes: as long as before, else as foreseen and as the rest took so far."""
         starts = [(run.cells[0].side, ran.start) for run, ran in self.done if ran.measured]
         own = [start for side, start in starts if side == cells[0].side]
         in_all, traced = mean(own or [start for _, start in starts] or [0.0]), self.plan.is_traced(turn)
@@ -173,7 +173,7 @@ class Schedule:
 
     @cached_property
     def _slowness(self) -> float:
-        """How many times as long as foreseen things take: at first as long, then more and more as they took so far."""
+        """The time taken over the time foreseen: at first 1, then more and more as they took so far."""
         doubt = self.fit.round_seconds() / 4 if self.fit else 0.0
         foreseen = sum(self._foreseen(cell, traced) for cell, traced, _ in self._taken)
         return (sum(seconds for _, _, seconds in self._taken) + doubt) / (foreseen + doubt) if self._taken else 1.0

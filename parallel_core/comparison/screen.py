@@ -141,7 +141,7 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
 
 
 def _overlaps_by_queues(analysis: Analysis) -> bool:
-    """Tell whether all cells with queues overlapped, and all without did not, in whatever says one of the two."""
+    """Return whether all cells with queues overlapped, and all without did not, in whatever says one of the two."""
     by_queue: dict[bool, set[str]] = {True: set(), False: set()}
     for experiment in analysis.experiments:
         for cell in experiment.believed:

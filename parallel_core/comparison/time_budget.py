@@ -75,7 +75,7 @@ class Work:
         return {**sizes, **({"budget": max(SHORTEST_BUDGET, round(budget, 1))} if self.has_budget else {})}
 
     def sizes(self, growth: float) -> dict[str, int]:
-        """Return the parameters with which it takes about so many times as long as with the smallest."""
+        """Return the parameters with which it takes about so many times the time of the smallest."""
         sizes = {}
         for name, least in self.least.items():
             usual, multiple = self.most[name], MULTIPLE.get(name, 1)
@@ -84,7 +84,7 @@ class Work:
         return sizes
 
     def growth(self, sizes: Mapping[str, int]) -> float:
-        """Return how many times as long as with the smallest sizes it takes with these, at the most."""
+        """Return the time with these sizes over that with the smallest, at the most."""
         return max([1.0, *((sizes[name] / least) ** GROWTH[name] for name, least in self.least.items())])
 
 
@@ -94,7 +94,7 @@ class Fit:
 
     plan: Plan
     soundings: Mapping[Cell, Sounding]
-    """Of every cell, if only by what is known of others."""
+    """Of every cell, if only by what is known of other cells."""
     works: Mapping[str, Work]
     """By experiment."""
     sizes: Mapping[str, Mapping[str, int]]
@@ -146,7 +146,7 @@ def work_of(experiment: Experiment, mode: Mode) -> Work:
 
 
 def smallest(experiment: Experiment, mode: Mode) -> dict[str, Any]:
-    """Return the options with which a process of an experiment is as short as it can be, for a sounding."""
+    """Return the options with which a process of an experiment is as short as possible, for a sounding."""
     work = work_of(experiment, mode)
     once = {name: 1 for name in ("rounds", "epochs") if name in experiment.options.get(mode, {})}
     return {**work.options(work.least, SHORTEST_BUDGET), **once}

@@ -73,7 +73,7 @@ def doubtful_units(results: CellResults) -> tuple[str, ...]:
         bare = results.bare_medians(name)
         shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
         if shares and (found := median_interval(shares)).low > 1 + MIN_NOISE:
-            more = f"as one unit its operations took {found.estimate:.2f} × as long"
+            more = f"as one unit its operations took {found.estimate:.2f} × its time"
             sentences.append(f"{name}: {more}, so no reasons are given")
     return tuple(sentences)
 

@@ -1,1 +1,1 @@
-"""What is installed on this machine, what is wrong with it, why, and the command that mends it."""
+"""What is installed on this machine, what is wrong with it, why, and the command that fixes it."""

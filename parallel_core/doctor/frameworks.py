@@ -1,4 +1,4 @@
-"""Whether the frameworks work: each engine is loaded in a process of its own, and multiplies two small matrices.
+"""Whether the frameworks work: each engine is loaded in a separate process, and multiplies two small matrices.
 
 What follows from that: with which kernels they compute, and what `parallel-core compare` could measure here.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from backends.installation.commands import install_command
 from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
 from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
@@ -25,7 +26,7 @@ from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise
 
 REFERENCE = "numpy"
-"""With the reference alone there is nothing to compare."""
+"""With only the reference there is nothing to compare."""
 COMPARED_BACKENDS = ("mxnet", "torch")
 """The backends that `compare` takes by default."""
 FAR_BELOW = 0.5
@@ -90,7 +91,7 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
         yield from _examine_attempt(attempt)
     if not any(attempt.usable for attempt in attempts if attempt.name != REFERENCE):
         cause = "no framework can be used: NumPy is the synchronous reference, and has nothing to schedule"
-        diagnosis = Diagnosis(cause, "pip install 'parallel-core[torch]'")
+        diagnosis = Diagnosis(cause, install_command("torch"))
         yield Finding("frameworks", "broken", "none can be used", diagnosis)
 
 
@@ -133,7 +134,7 @@ def showing(cause: str, framework: str, **named: str | None) -> Diagnosis:
 def examine_kernels(
     attempts: Sequence[Attempt], environment: Mapping[str, str], processor: Collection[str]
 ) -> Iterator[Finding]:
-    """Report each framework's libraries and the rate of its products, and why one that is far slower than another is.
+    """Report each framework's libraries, how fast it multiplies matrices, and why one is far slower than another.
 
     `processor` are the processor's flags, as Linux names them.
     """
@@ -143,14 +144,14 @@ def examine_kernels(
     for name, rate in rates.items():
         kernels = probes[name].kernels
         libraries = "; ".join(library_in_words(asdict(one)) for one in kernels)
-        text = ": ".join(filter(None, (libraries, f"products at {figure(rate)} GFLOP/s on one core")))
+        text = ": ".join(filter(None, (libraries, f"matrix multiplication at {figure(rate)} GFLOP/s on one core")))
         figures = {"kernels": [asdict(one) for one in kernels], "gflop_per_s": rate}
         if rate >= FAR_BELOW * rates[fastest]:
             yield Finding(name, "fine", text, None, figures)
             continue
         cause = (
-            f"{fastest} multiplies matrices {figure(rates[fastest] / rate)} × as fast ({figure(rates[fastest])} "
-            "GFLOP/s on one core)"
+            f"{fastest} multiplies matrices at {figure(rates[fastest])} GFLOP/s on one core "
+            f"(speed-up {figure(rates[fastest] / rate)})"
         )
         taken = next((one.instruction_set for one in kernels if one.library == "OpenBLAS" and one.instruction_set), "")
         if better := better_core_type(taken, frozenset(processor)):
@@ -159,7 +160,7 @@ def examine_kernels(
             if CORE_TYPE in environment:
                 known = Diagnosis(f"{cause}, but {CORE_TYPE} says so", f"unset {CORE_TYPE}")
         else:
-            cause += ", and no setting known here changes that: read how a comparison tells kernels from scheduling"
+            cause += ", and no setting known here changes that: read how a comparison separates kernels from scheduling"
             known = Diagnosis(cause, "parallel-core compare parallel --quick")
         yield Finding(name, "doubtful", text, known, figures)
 
@@ -178,7 +179,7 @@ def examine_comparing(attempts: Sequence[Attempt], folder: Path, checkout: Path 
     if not engines:
         yield Finding("cells", "absent", "no framework can be used: nothing to compare", None, {"cells": {}})
     elif left_out:
-        cause = f"{listed(left_out)} cannot be used here, so a comparison is of {listed([*engines])} alone"
+        cause = f"{listed(left_out)} cannot be used here, so a comparison covers only {listed([*engines])}"
         diagnosis = Diagnosis(cause, f"parallel-core compare --backends {','.join(engines)}")
         yield Finding("cells", "absent", f"{text} only", diagnosis, {"cells": engines})
     else:

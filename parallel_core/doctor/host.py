@@ -23,7 +23,7 @@ from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training import dataset
 
 WATCHED_SECONDS = 0.5
-"""For so long the doctor sits still and looks what others do."""
+"""For so long the doctor sits still and looks what other processes do."""
 DOWNLOAD = "from parallel_core import load_fashion_mnist; print(load_fashion_mnist().source)"
 ENOUGH_BYTES = 200 * 2**20
 """The data set takes 30 MB packed; traces and results of a comparison some more."""
@@ -38,7 +38,7 @@ def examine_cores() -> Finding:
     figures = {"machine": machine, "available": own, "core_numbers": core_numbers(), "quota": quota}
     text = f"{own} of {machine} may be used" if own < machine else f"{own}"
     if quota is not None and quota < own:
-        text = f"{text}, for the time of {quota:g}"
+        text = f"{text}, with the time of {quota:g}"
         cores = ",".join(map(str, core_numbers()[: max(1, int(quota))]))
         cause = f"a container's quota is the time of {quota:g} cores: the kernel stops {own} whenever it is used up"
         command = f"taskset --cpu-list {cores} parallel-core compare"
@@ -51,14 +51,14 @@ def examine_cores() -> Finding:
 
 
 def examine_load() -> Finding:
-    """Report how much of the cores' time others take at this moment, while this process does nothing."""
+    """Report how much of the cores' time other processes take at this moment, while this process does nothing."""
     before = sample_machine()
     sleep(WATCHED_SECONDS)
     watch = watched(before, sample_machine())
     if watch.others_share is None:
         return Finding("other work", "absent", "the system does not count it", None, asdict(watch))
-    text = f"others take {percent(watch.taken_share)} of the cores' time"
-    cause = "what others take is missing from every measurement: runs repeat more, and widen their intervals"
+    text = f"other processes take {percent(watch.taken_share)} of the cores' time"
+    cause = "what they take is missing from every measurement: runs repeat more, and widen their intervals"
     diagnosis = Diagnosis(cause, "top -b -n 1 -o %CPU | head -15") if watch.is_disturbed else None
     return Finding("other work", "doubtful" if diagnosis else "fine", text, diagnosis, asdict(watch))
 

@@ -1,4 +1,4 @@
-"""Python, its packages held against parallel-core's metadata, and the environment variables that change schedules."""
+"""Python, its packages compared with parallel-core's metadata, and the environment variables that change schedules."""
 
 import platform
 import re
@@ -39,18 +39,18 @@ VARIABLES: Mapping[Sequence[str], tuple[str, str, str]] = {
     ("CUDA_LAUNCH_BLOCKING",): ("0", "kernels are queued", "makes programs on a GPU wait for every kernel"),
     ("PORT",): (NOTHING, "", "is the port of every process of MXNet's ps-lite, and two on one machine cannot share it"),
 }
-"""What values do no harm, what they do, and what others do."""
+"""What values do no harm, what they do, and what other values do."""
 JOB = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 RANKS_EFFECT = (
-    "make this process one of a job, and `run` waits for the others: they belong there only while torchrun or "
+    "make this process one of a job, and `run` waits for the other processes: they belong there only while torchrun or "
     "`parallel-core launch` runs"
 )
-ROLES_EFFECT = "make MXNet one process of a job: importing it may wait for the others, or fail"
+ROLES_EFFECT = "make MXNet one process of a job: importing it may wait for the other processes, or fail"
 
 
 def examine_python() -> Iterator[Finding]:
     """Report the version of Python, its executable and its virtual environment."""
-    # Conda's environments have a Python of their own, which this folder shows.
+    # Conda's environments have a separate Python, which this folder shows.
     inside = sys.prefix != sys.base_prefix or (Path(sys.prefix) / "conda-meta").is_dir()
     figures = {
         "version": platform.python_version(),

@@ -1,6 +1,6 @@
 """Processes of a job: started on this machine, read, and never left behind.
 
-Each has a session of its own, so that what is typed at a terminal does not reach it. Its standard input is a pipe that
+Each has a separate session, so that what is typed at a terminal does not reach it. Its standard input is a pipe that
 only this process holds and never writes to: if this one is killed, the pipe ends, and the process leaves.
 """
 

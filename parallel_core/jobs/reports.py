@@ -16,7 +16,7 @@ REPORTS_VARIABLE = "PARALLEL_CORE_REPORTS"
 
 
 class Arrived(msgspec.Struct, tag=True, frozen=True):
-    """The rank is ready, and waits for the others to join."""
+    """The rank is ready, and waits for the other ranks to join."""
 
 
 class Progress(msgspec.Struct, tag=True, frozen=True):

@@ -1,6 +1,6 @@
 """Decide what has become of a job from what its processes do, and when: a pure computation, without clock or processes.
 
-The first failure is seldom the cause: if one rank is killed, the others' complaints may arrive before the news of it.
+The first failure is seldom the cause: if one rank is killed, complaints of other ranks may come before the news of it.
 So the conclusion waits for a moment, and then one line names the process that explains the rest.
 """
 
@@ -177,7 +177,7 @@ class Watch:
         return _about(agreed, f": {failed[0].reason}")
 
     def _hang(self, now: float) -> Conclusion:
-        """Return which ranks keep the others waiting, after nothing has happened for too long."""
+        """Return which ranks keep the other ranks waiting, after nothing has happened for too long."""
         if early := self._ended_early():
             return replace(early, hang=True)
         running = [rank for rank in self._ranks if rank.status is None and not rank.failed]
@@ -188,12 +188,12 @@ class Watch:
             return _about(absent, f" did not join within {seconds:.0f} s", hang=True)
         fewest, most = (bound(rank.exchanges for rank in running) for bound in (min, max))
         slowest = [rank for rank in running if rank.exchanges == fewest]
-        behind = f": exchange {fewest} was its last, {most} that of others" if fewest < most else ""
+        behind = f": exchange {fewest} was its last, {most} that of other ranks" if fewest < most else ""
         return _about(slowest, f" made no progress {_since(slowest, now)}{behind}", hang=True)
 
     def _ended_early(self) -> Conclusion | None:
-        """Return that a process ended in good order while the others still needed it; None if none did."""
-        # Who has launched as many exchanges as the others is not waited for.
+        """Return that a process ended in good order while the other ranks still needed it; None if none did."""
+        # Who has launched as many exchanges as the other ranks is not waited for.
         most = max((rank.exchanges for rank in self._ranks if rank.status != 0), default=-1)
         needed = [
             one
@@ -203,7 +203,7 @@ class Watch:
         if not needed or most < 0:
             return None
         first = min(needed, key=lambda one: one.ended_at)
-        return _about([first], f" ended {first.after}, before the others")
+        return _about([first], f" ended {first.after}, before the other processes")
 
 
 def _since(processes: Sequence[Observed], now: float) -> str:

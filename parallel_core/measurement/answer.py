@@ -1,4 +1,4 @@
-"""What a result answers to its exercise's question, for the machine that it was measured on."""
+"""A result's answer to its exercise's question, for the machine that measured it."""
 
 from dataclasses import dataclass
 

@@ -31,18 +31,18 @@ def about_excess(metric: str, limit: Limit, is_share: bool = False) -> str | Non
     bounds, most = (in_percent, percent) if is_share else (with_bounds, figure)
     excess = f"{metric} is {bounds(limit.measured)} of at most {most(limit.most)}"
     if limit.is_believed:
-        return f"{excess}: within the noise; parts may be slower alone than within the whole."
+        return f"{excess}: within the noise; parts may be slower in isolation than within the whole."
     return f"{excess}, which is beyond the noise: the machine was disturbed, measure again"
 
 
 def why_impossible(together: Case, parts: Sequence[Case]) -> str | None:
-    """Return why `together` cannot be true: it is shown to be faster than its slowest part; else None."""
+    """Return why `together` cannot be true: it is significantly faster than its slowest part; else None."""
     slowest = max(parts, key=lambda part: part.median)
     ratio = times_as_long(together, slowest)
     if decide(ratio, 1.0) == 0:
         return (
-            f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} alone "
-            f"({slowest.median:.3g} s; {with_bounds(ratio)} times as long): the machine was disturbed, measure again"
+            f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} in isolation "
+            f"({slowest.median:.3g} s; ratio {with_bounds(ratio)}): the machine was disturbed, measure again"
         )
     return None
 

@@ -6,7 +6,7 @@ resampled medians are stretched to 95 % by Student's t, because there are few pr
 Welch's degrees of freedom: 4 for three processes each that vary alike, 2 if one cell varies and the other does not. The
 outermost resamples are not used directly: a percentile interval of few values is too short (Hesterberg 2015, What
 Teachers Should Know about the Bootstrap), and one disturbed process in five, which decides 6 % of the resamples, would
-decide the interval alone. benchmarks/self_test.py counts how often a cell compared with itself is called different:
+decide the whole interval. benchmarks/self_test.py counts how often a cell compared with itself is called different:
 less than once in twenty.
 """
 
@@ -29,7 +29,7 @@ LARGEST_EXPONENT = 700.0
 TAIL = 0.10
 """The share of the resamples beyond each bound, before the interval is stretched to 95 %."""
 
-# Two values are all above two others by chance in one case of three.
+# Two values are all above two other values by chance in one case of three.
 FEWEST_FOR_A_VERDICT = 3
 
 SMALLEST_DIFFERENCE = 0.01

@@ -1,4 +1,4 @@
-"""Measure in a process of its own: a framework reads its threads, workers and engine once, at import.
+"""Measure in a separate process: a framework reads its threads, workers and engine once, at import.
 
 All such processes run `parallel-core measure`, which does one run or several, and prints a line of JSON for each.
 """
@@ -16,7 +16,7 @@ from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.system.subprocesses import Outcome
 
 MAX_RUN_SECONDS = 300.0
-"""Seconds that the process may take, unless others are given."""
+"""Seconds that the process may take, unless another number is given."""
 
 
 class Measured(NamedTuple):
@@ -72,7 +72,7 @@ def measure_elsewhere(experiment: str, options: Mapping[str, Any], seconds: floa
     reason = outcome.reason(seconds)
     if outcome.status == REFUSED:
         raise RequestError(reason)
-    raise MeasurementError(f"{experiment} in a process of its own: {reason}")
+    raise MeasurementError(f"{experiment} in a separate process: {reason}")
 
 
 def _words(options: Mapping[str, Any]) -> Iterator[str]:

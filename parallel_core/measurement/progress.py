@@ -1,4 +1,4 @@
-"""How far a measurement is: told between timings, to whoever listens."""
+"""How far a measurement is: reported between timings, to whoever listens."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def part(begin: float, end: float) -> Iterator[None]:
-    """Within a `with` block, shares that are told are of a part: from 0 to 1 they lead from `begin` to `end`."""
+    """Within a `with` block, reported shares belong to a part: from 0 to 1 they lead from `begin` to `end`."""
     listener = _listener.get()
     if listener is None:
         yield
@@ -32,7 +32,7 @@ def part(begin: float, end: float) -> Iterator[None]:
 
 
 def tell(what: str, share: float) -> None:
-    """Say what is done next and which share, from 0 to 1, of its part of the measurement is behind it."""
+    """Say what is done next and what fraction, from 0 to 1, of its part of the measurement is behind it."""
     listener = _listener.get()
     if listener is not None:
         listener(what, share)

@@ -90,7 +90,7 @@ class Case:
 
     @property
     def least_share(self) -> float:
-        """The share of its time that it takes at the least when others leave it the cores."""
+        """The share of its time that it takes at the least when other processes leave it the cores."""
         return 1 - self.watch.taken_share if self.watch is not None and self.watch.is_disturbed else 1.0
 
     def as_json(self) -> dict[str, Any]:
@@ -167,12 +167,12 @@ class Result:
 
     @property
     def is_undisturbed(self) -> bool:
-        """Whether others left the cores to what was timed; true if nobody watched."""
+        """Whether other processes left the cores to what was timed; true if nobody watched."""
         return self.machine_watch is None or not self.machine_watch.is_disturbed
 
     @property
     def has_verdict(self) -> bool:
-        """Whether it is valid, and others did not take so much of the cores that no figure lies in one band."""
+        """Whether it is valid, and so little of the cores was taken away that figures lie in one band."""
         return not self.problems and not self.disturbances
 
     @property
@@ -208,7 +208,7 @@ class Result:
 
 
 def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any]:
-    """Return the object that stands under a result's `backend`; it measures a product of matrices of this size."""
+    """Return the object under a result's `backend`; it measures a multiplication of matrices of this size."""
     return {
         "name": backend.name,
         "version": backend.version,

@@ -17,7 +17,7 @@ Kind = Literal["compute", "copy", "allreduce", "load"]
 class Task:
     """One operation: the device it runs on and the tasks it waits for.
 
-    `after` are the positions of those tasks, which stand earlier in the same sequence. `seconds` is its duration alone,
+    `after` are the positions of those tasks, which stand earlier in the sequence. `seconds` is its isolated duration,
     0 if it was not measured. `bytes` is what it moves between devices.
     """
 
@@ -78,7 +78,7 @@ def levels(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 
 def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Leave out tasks that only load inputs; the others keep their order and are renumbered."""
+    """Leave out tasks that only load inputs; the rest keep their order and are renumbered."""
     remaining = [place for place, task in enumerate(tasks) if task.kind != "load"]
     number = {place: count for count, place in enumerate(remaining)}
     after = [tuple(number[earlier] for earlier in tasks[place].after if earlier in number) for place in remaining]
@@ -86,7 +86,7 @@ def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
 
 
 def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Leave out every dependency that follows from others; each task still waits for the same tasks."""
+    """Leave out every dependency that follows from other dependencies; each task still waits for the same tasks."""
     before: list[set[int]] = []
     reduced = []
     for task in tasks:

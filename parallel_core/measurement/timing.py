@@ -19,7 +19,7 @@ from parallel_core.system.formatting import seconds
 from parallel_core.system.machine_watch import MachineWatch, joined_watches, sample_machine, watched
 
 MOST_ROUNDS = 4
-"""How many times as many rounds are taken on a disturbed machine, at most: three of four moments may be loud."""
+"""By what factor rounds are increased on a disturbed machine, at most: three of four moments may be loud."""
 
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
@@ -128,8 +128,8 @@ def interleave(
     rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one. What
     a warm-up takes beyond a round, and compiling wherever it happens, are not part of the budget.
 
-    If others took time of the cores, more rounds are taken (see MOST_ROUNDS) until there are enough undisturbed ones or
-    the budget is spent, and those count in which others took least: which ones these are does not depend on the times.
+    If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are undisturbed or
+    the budget is spent, and those count in which they took least: which ones these are does not depend on the times.
     """
     started = clock_without_compiling()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
@@ -170,7 +170,7 @@ def interleave(
 
 
 def _quietest(watches: Sequence[MachineWatch], rounds: int) -> list[int]:
-    """Return which rounds, so many at most, others disturbed least, in their order."""
+    """Return which rounds, so many at most, were disturbed least, in their order."""
 
     def taken(index: int) -> float:
         return (watches[index].others_share or 0.0) + (watches[index].stolen_share or 0.0)
@@ -179,6 +179,6 @@ def _quietest(watches: Sequence[MachineWatch], rounds: int) -> list[int]:
 
 
 def _are_disturbed(watches: Sequence[MachineWatch], rounds: int) -> bool:
-    """Tell whether even the quietest rounds were disturbed."""
+    """Return whether even the quietest rounds were disturbed."""
     watch = joined_watches([watches[index] for index in _quietest(watches, rounds)])
     return watch is not None and watch.is_disturbed

@@ -59,7 +59,7 @@ def over_rounds(
 
 
 def times_as_long(one: Case, other: Case, noise: float = MIN_NOISE, among: int = 1) -> Interval:
-    """Return how many times as long as another case one took, with its interval, which allows for what others took.
+    """Return one case's time over another's, with its interval, which allows for what other processes took.
 
     With more noise than MIN_NOISE they are of different processes, and nothing is paired.
     """

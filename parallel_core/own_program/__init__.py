@@ -1,7 +1,7 @@
 """A program of the user's own under its framework's profiler: `parallel-core profile`.
 
 Each Python process of the program imports `bootstrap/sitecustomize.py` at its start, whoever starts it: torchrun, a
-worker that is spawned, a script of the shell's. The program itself runs as it would alone, so that its arguments, its
+worker that is spawned, a script of the shell's. The program itself runs as without it, so that its arguments, its
 main module, what it pickles and how it ends stay what they are; running it inside this process would change them.
 """
 
@@ -22,6 +22,6 @@ def profiled_step() -> Iterator[None]:
     profiler, or a trainer's, need no mark.
     """
     yield
-    # The program's process has the recorder under a name of its own, whatever it imports.
+    # The program's process has the recorder under a separate name, whatever it imports.
     if (module := sys.modules.get(RECORDER)) and (recorder := module.current()):
         recorder.mark("profiled_step")

@@ -63,7 +63,7 @@ FIRST = {
     " or end with a smaller bucket",
     "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a step: let it start "
     "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
-    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a stream of their own",
+    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate stream",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or less to decode",
     "waiting": "what the devices wait for in {share} of a step: reading of data, Python between the operators, other "
     "processes",
@@ -73,7 +73,7 @@ UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
 UNDECIDED = ": record more --steps, on a quiet machine."
 UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
 SLOWED = (
-    "Inconclusive what bounds a step: under the profiler it took {} × as long, so that its parts are the profiler's."
+    "Inconclusive what bounds a step: under the profiler it took {} × its time without: its parts are the profiler's."
 )
 
 
@@ -101,7 +101,7 @@ class Answer:
     """A key of FIRST; INCONCLUSIVE if an interval touches two answers."""
     step: StepAccount
     slowdown: float
-    """How many times as long a step took under the profiler."""
+    """A step's time under the profiler over its time without."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Analysis:
 
 
 def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
-    """Read the traces of a program's processes; `taken` is the share of the cores' time that others took.
+    """Read the traces of a program's processes; `taken` is the share of the cores' time that other processes took.
 
     Raises RequestError, which names the file, for a trace that is damaged.
     """
@@ -150,8 +150,8 @@ def answer(
 ) -> Answer:
     """Say what the steps were of one process, or of several that train together.
 
-    `taken` is the share of the cores' time that others took, and `slowdown` how many times as long a step took under
-    the profiler.
+    `taken` is the share of the cores' time that other processes took, and `slowdown` a step's time under the
+    profiler over its time without.
     """
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]

@@ -119,7 +119,7 @@ class Recorder:
                 # The last report is written.
                 return
         elif known := [one for one in self.profilers if framework in (None, one.framework)]:
-            # A program may end before it has warmed up, and what hindered it is told, too.
+            # A program may end before it has warmed up, and what hindered it is reported, too.
             self.hindrance = known[-1].unavailable()
             if self.seen[marker] >= self.warm_up and not self.hindrance:
                 self._start(known[-1])

@@ -75,7 +75,7 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
         # PyTorch's tracing library would report its stages on the program's standard error.
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99"),
     }
-    # An interrupt ends the program, and this process when it has told what was recorded.
+    # An interrupt ends the program, and this process when it has reported what was recorded.
     signal.set_wakeup_fd(-1)
     process: subprocess.Popen[bytes] | None = None
 

@@ -19,7 +19,7 @@ __all__ = ["QueueShare", "StepFigures", "step_figures"]
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
 KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
-"""Keeps a gradient that is there, and launches its exchange: no time to hide it under."""
+"""Keeps a gradient that is ready, and launches its exchange: no time to hide it under."""
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
 MAX_OPERATORS = 3

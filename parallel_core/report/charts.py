@@ -74,13 +74,13 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     groups = {}
     for one in (*experiment.between_frameworks, *experiment.between_engines):
         if one.parts:
-            told = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
+            words = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
             rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
             bars = [*_stacked(rows), *_stacked([("together", one.seconds, "total")])]
             if one.verdict == "too few runs":
                 # The bounds of two processes reach farther than anybody believes.
                 bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
-            groups[f"{one.cell.side} against {one.against.side}: {told}"] = bars
+            groups[f"{one.cell.side} against {one.against.side}: {words}"] = bars
     return BarsChart(groups) if groups else None
 
 

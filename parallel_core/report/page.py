@@ -164,7 +164,7 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
             "devices": ", ".join(result.backend["devices"]),
             "threads each": str(result.backend["threads_per_device"]),
             "cores of each": " | ".join(", ".join(map(str, cores)) for cores in result.backend["cores"]),
-            "products": kernels_in_words(result.backend),
+            "matrix multiplication": kernels_in_words(result.backend),
             "who schedules": result.backend["scheduler"],
             "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
             "variants": ", ".join(result.backend.get("variants", ())),

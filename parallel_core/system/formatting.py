@@ -57,7 +57,7 @@ def kernels_in_words(backend: Mapping[str, Any]) -> str:
     """
     if not {"product", "kernels"} <= {*backend}:
         return ""
-    library = library_in_words(backend["kernels"][0]) if backend["kernels"] else "products of matrices"
+    library = library_in_words(backend["kernels"][0]) if backend["kernels"] else "matrix multiplication"
     on_a_core = any(device.startswith("cpu") for device in backend["devices"])
     where = "one core" if on_a_core else backend["devices"][0]
     return f"{library}: {figure(backend['product']['gflop_per_s'])} GFLOP/s on {where}"

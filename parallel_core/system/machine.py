@@ -85,7 +85,7 @@ def _kibibytes(status: Path, field: str) -> int:
 
 @cache
 def _commit() -> str:
-    # The first line tells a checkout of ours from another project's, which may hold what is installed.
+    # The first line distinguishes a checkout of ours from another project's, which may hold what is installed.
     command = ["git", "rev-parse", "--show-toplevel", "--short", "HEAD"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=MAX_GIT_SECONDS)

@@ -1,8 +1,8 @@
 """What else the machine did while something was timed: who took time of this process's cores, and how fast they ran.
 
 Linux counts what every core did (`/proc/stat`): what it worked, less what this process and its children worked, is what
-others took of it. A hypervisor's share is counted as stolen. The counts have a grain of 10 ms, so nothing is concluded
-from less than LEAST_SECONDS.
+the rest took of it. A hypervisor's share is counted as stolen. The counts have a grain of 10 ms, so nothing is
+concluded from less than LEAST_SECONDS.
 """
 
 import resource
@@ -22,9 +22,9 @@ TICKS_PER_SECOND = 100
 """Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
 
 WORTH_SAYING = 0.05
-"""The share of the cores' time that others took from which on it is said, and intervals allow for it."""
+"""From this share of the cores' time on, what other processes took is reported, and intervals allow for it."""
 LEAST_SECONDS = 0.1
-"""Less than this says nothing, for the counts are coarse."""
+"""Less than this says nothing, because the counts are coarse."""
 UNSTEADY = 0.9
 """The slowest clock as a share of the fastest one, below which it is said."""
 
@@ -43,7 +43,7 @@ class MachineSample:
 
 @dataclass(frozen=True)
 class MachineWatch:
-    """What others took while something was timed, as shares of the time of all cores that this process may use."""
+    """What other processes took of the time of all cores that this process may use, as shares."""
 
     watched_seconds: float
     cores: float
@@ -55,21 +55,21 @@ class MachineWatch:
     slowest_mhz: float | None
     fastest_mhz: float | None
     repeated_rounds: int = 0
-    """How many rounds were left out because others took more of the cores in them than in those that count."""
+    """How many rounds were left out because other processes took more of the cores in them than in those that count."""
 
     @property
     def taken_share(self) -> float:
-        """The share that others took or the hypervisor stole; 0 if it is not known, or too little to be counted."""
+        """The share that other processes or the hypervisor took; 0 if it is unknown, or too little to be counted."""
         share = (self.others_share or 0.0) + (self.stolen_share or 0.0)
         return share if share * self.watched_seconds * self.cores >= LEAST_SECONDS else 0.0
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether others took enough to be told, and to measure again."""
+        """Whether other processes took enough for a report, and for a new measurement."""
         return self.taken_share >= WORTH_SAYING
 
     def in_words(self, threads: int = 0) -> tuple[str, ...]:
-        """Say what others took, how unsteady the clock was, and that so many threads lack cores, where it matters."""
+        """Say, where it matters, what other processes took, how unsteady the clock was, and if threads lack cores."""
         sentences = []
         cores = f"{figure(self.cores)} {'core' if self.cores == 1 else 'cores'}"
         if threads > self.cores:
@@ -77,7 +77,7 @@ class MachineWatch:
         if self.is_disturbed:
             again = f" Rounds repeated: {self.repeated_rounds}." if self.repeated_rounds else ""
             sentences.append(
-                f"Others took {percent(self.taken_share)} of the time of the {cores} while this was timed.{again} "
+                f"Other processes took {percent(self.taken_share)} of the time of {cores} during the timing.{again} "
                 "Intervals allow for that: a short run in a quiet moment has narrower ones."
             )
         if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:

@@ -1,4 +1,4 @@
-"""Run a command in a process group of its own, under a deadline, and leave no process of the group behind.
+"""Run a command in a separate process group, under a deadline, and leave no process of the group behind.
 
 A framework may start processes that outlive it, so the whole group is killed: when the command has ended, when its
 deadline has passed, and when the caller is cancelled.

@@ -27,7 +27,7 @@ from parallel_core.terminal.layout import show_sentence, show_table
 WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
 NARROW = 76
-"""Columns below which each row becomes lines of its own, and there is room for bounds again."""
+"""Columns below which each row becomes separate lines, and there is room for bounds again."""
 TINY = 1e-3
 """Below, a figure has two digits in a narrow terminal."""
 VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
@@ -101,7 +101,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
 
 
 def _first_warning(cell: CellAnalysis) -> str:
-    """Name the first of a cell's unstable cases and count the others; empty if there is none."""
+    """Name the first of a cell's unstable cases and count the rest; empty if there is none."""
     if not cell.warnings:
         return ""
     more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
@@ -140,7 +140,7 @@ def _without_bounds(metric: Interval) -> str:
 
 
 def show_difference(difference: Difference, console: Console) -> None:
-    """Print the cases that were shown to have changed, and count the others."""
+    """Print the cases that changed significantly, and count the rest."""
     for sentence in difference.environment_changes:
         show_sentence(sentence, console, ASIDE, bullet="· ")
     changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
@@ -158,15 +158,15 @@ def show_difference(difference: Difference, console: Console) -> None:
         show_sentence(f"left out: {sentence}", console, ASIDE, bullet="· ")
     count = len(difference.changes)
     unknown = sum(change.verdict == "too few runs" for change in difference.changes)
-    too_few = f", too few runs to tell in {unknown}" if unknown else ""
+    too_few = f", too few runs to decide in {unknown}" if unknown else ""
     show_sentence(
         f"{count} cases compared: {len(changed)} changed, "
-        f"no difference shown in {count - len(changed) - unknown}{too_few}.",
+        f"no significant difference in {count - len(changed) - unknown}{too_few}.",
         console,
         "bold",
     )
     show_sentence(
-        f"By chance alone up to {max(1, round(count / 20))} of them may be called changed; and no interval covers what "
+        f"By chance up to {max(1, round(count / 20))} of them may be called changed; and no interval covers what "
         "else the machine did at the two times.",
         console,
         ASIDE,

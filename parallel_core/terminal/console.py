@@ -33,6 +33,6 @@ class _Left(ProgressColumn):
 
 
 def progress_line(console: Console, *counted: ProgressColumn, by_itself: bool = False, shown: bool = True) -> Progress:
-    """Return a line with a bar, drawn `by_itself`, ten times a second, or only when it is told to."""
+    """Return a line with a bar, drawn `by_itself`, ten times a second, or only on request."""
     columns = (TextColumn("{task.description}"), BarColumn(20), *counted, _Left())
     return Progress(*columns, console=console, auto_refresh=by_itself, transient=True, disable=not shown)

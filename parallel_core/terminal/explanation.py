@@ -79,7 +79,7 @@ def show_explanation(explanation: Explanation, console: Console) -> None:
 
 
 def show_variants(console: Console, chosen: Chosen) -> None:
-    """Print the variants that apply, each with who has it and what it does, and count the others."""
+    """Print the variants that apply, each with who has it and what it does, and count the rest."""
     reasons = {variant.name: chosen.why_not(variant) for variant in all_variants()}
     shown = [variant for variant in all_variants() if reasons[variant.name] is None]
     console.print("\n[bold]Variants[/] (--variant NAME)" if shown else "\n[bold]Variants[/]: none applies here")

@@ -42,15 +42,15 @@ def _lines(text: str, width: int, bullet: str = "") -> Iterator[str]:
 
 
 def table_of(title: str, first: str, *numbers: str, style: str = ASIDE) -> Table:
-    """Return a table for `show_table` of what the first heading names, with numbers under the others."""
+    """Return a table for `show_table` of what the first heading names, with numbers under the rest."""
     columns = (Column(heading, justify="right") for heading in numbers)
     return Table(Column(first), *columns, title=title or None, title_style=style)
 
 
 def show_table(table: Table, console: Console) -> None:
-    """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, others may wrap.
+    """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, the rest may wrap.
 
-    Where that is wider than the terminal, columns move together, and then each row becomes lines of its own: its
+    Where that is wider than the terminal, columns move together, and then each row becomes separate lines: its
     first cell, and below it each other cell that is not empty, after its heading. The title and the caption
     are wrapped at the terminal's width, and not at the table's. The table is consumed.
     """

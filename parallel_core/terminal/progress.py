@@ -1,4 +1,4 @@
-"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn between timings alone."""
+"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn only between timings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

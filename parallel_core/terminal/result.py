@@ -55,7 +55,7 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
         show_table(table, console)
     if result.answer is None:
         show_sentence(result.explanation, console, "bold")
-    # The first sentence says who schedules; the others, what is unusual about the devices.
+    # The first sentence says who schedules; the other ones, what is unusual about the devices.
     for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
         show_sentence(note, console, bullet="· ")
     wanted = threads * workers * sum(device.startswith("cpu") for device in backend["devices"])

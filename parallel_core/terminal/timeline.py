@@ -16,13 +16,13 @@ from parallel_core.trace_analysis.device_figures.interference import Beside, Pri
 from parallel_core.trace_analysis.figures import CaseFigures
 
 BESIDE: Mapping[Beside, str] = {
-    "anything": "beside others",
+    "anything": "beside other operations",
     "compute": "beside computation",
     "copy": "beside copies",
     "exchange": "beside an exchange",
 }
 MAX_PATH_PARTS = 3
-"""So many parts of a critical path are named; the others are added up."""
+"""So many parts of a critical path are named; the rest are added up."""
 MAX_FULL_CASES = 3
 """If there are no more cases, and none is the main one, all are printed in full."""
 MIN_SHARE = 0.005
@@ -96,7 +96,7 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
             )
     if case.hidden_collective_share is not None:
         yield (
-            f"of collectives alone, device by device: {percent(case.hidden_collective_share)} "
+            f"of collectives only, device by device: {percent(case.hidden_collective_share)} "
             f"({seconds(case.hidden_collective_seconds)} of {seconds(case.collective_seconds)}), "
             "as Holistic Trace Analysis counts"
         )
@@ -118,13 +118,13 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
 
 
 def show_prices(prices: Sequence[Price], console: Console) -> None:
-    """Print in one line how much computations slow down while others run beside them; nothing if it is not known."""
-    # Beside anything only if the trace does not tell the kinds apart.
+    """Print in one line how much operations beside them slow computations down; nothing if it is not known."""
+    # Beside anything only if the trace does not distinguish the kinds.
     apart = [price for price in prices if price.beside != "anything"] or prices
     if apart:
         named = [f"{with_bounds(Interval(one.ratio, one.low, one.high))} × {BESIDE[one.beside]}" for one in apart]
         show_sentence(
-            f"the price of overlap: a computation takes {listed(named)}, of the time alone", console, bullet="· "
+            f"the price of overlap: a computation takes {listed(named)}, over its isolated time", console, bullet="· "
         )
 
 
@@ -138,7 +138,7 @@ def show_agreements(
     """Print the same quantities by the trace and by the clock, why they differ if they do, and the overhead.
 
     Of the quantities that every case has, only those of the case called `main` are listed: its time, and the metric
-    that the experiment `asked` for. Of the others only the number that agree is printed.
+    that the experiment `asked` for. Of the rest only the number that agree is printed.
     """
     listed_ones = [
         one
@@ -202,7 +202,7 @@ def _path(case: CaseFigures) -> str:
     rest = path.parts[len(parts) :]
     if (share := sum(part.share for part in rest)) >= MIN_SHARE:
         named.append(
-            f"{percent(share)} {'others' if named else f'{len(rest):,} names of less than {percent(MIN_SHARE)} each'}"
+            f"{percent(share)} {'other' if named else f'{len(rest):,}'} names of less than {percent(MIN_SHARE)} each"
         )
     if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")

@@ -1,4 +1,4 @@
-"""What `trace` alone shows: a case's devices, queues, longest operations and steps; several ranks side by side."""
+"""What only `trace` shows: a case's devices, queues, longest operations and steps; several ranks side by side."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ IN_WORDS = {
 
 
 def show_details(case: CaseFigures, console: Console) -> None:
-    """Print tables of a case's devices, queues, longest operations and steps, and which steps are unlike the others."""
+    """Print tables of a case's devices, queues, longest operations and steps, and which steps are unlike the rest."""
     if case.devices:
         show_table(_devices_table(case), console)
     if case.queue_lengths:
@@ -40,7 +40,7 @@ def show_details(case: CaseFigures, console: Console) -> None:
 
 
 def _devices_table(case: CaseFigures) -> Table:
-    headings = ("idle", "computes", "only others", "collectives", "hidden")
+    headings = ("idle", "computes", "only other devices", "collectives", "hidden")
     table = table_of("from a device's first operation to its last", "device", *headings)
     for one in case.devices:
         hidden = one.hidden_collective_share
@@ -56,7 +56,7 @@ def _devices_table(case: CaseFigures) -> Table:
 
 def _waits_table(case: CaseFigures) -> Table:
     lengths = {(one.device, one.queue): one for one in case.queue_lengths}
-    table = table_of("idle between operations", "queue", "host", "kernel", "others", "length", "longest")
+    table = table_of("idle between operations", "queue", "host", "kernel", "other queues", "length", "longest")
     for one in case.idleness:
         length = lengths.get((one.device, one.queue))
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
@@ -67,7 +67,7 @@ def _waits_table(case: CaseFigures) -> Table:
             "–" if length is None else f"{length.longest:,}",
         )
     table.caption = (
-        "waiting for the host to launch, from kernel to kernel, for others; operations launched and not begun"
+        "waiting for the host to launch, from kernel to kernel, for other queues; operations launched and not begun"
     )
     table.caption_style = ASIDE
     return table
@@ -104,7 +104,7 @@ def _steps_lines(found: StepsFigures) -> Iterator[str]:
         times = "" if one.ratio is None else f" ({figure(round(one.ratio, 2))} × the median)"
         unlike[one.step].append(f"{seconds(one.seconds)} {IN_WORDS[one.quantity]}{times}")
     for step in list(unlike)[:MAX_ROWS]:
-        yield f"{step} is unlike the others: {listed(unlike[step])}"
+        yield f"{step} is unlike the other steps: {listed(unlike[step])}"
     if len(unlike) > MAX_ROWS:
         yield f"so are {len(unlike) - MAX_ROWS:,} more"
 
@@ -170,7 +170,7 @@ def _straggler(ranks: Ranks) -> str:
     (late,) = (one for one in ranks.by_rank if one.rank == ranks.straggler)
     most = max((one for one in ranks.by_rank if one is not late), key=lambda one: one.waited_seconds or 0.0)
     waited = most.waited_seconds or 0.0
-    others = "the other waited" if len(ranks.by_rank) == 2 else f"of the others rank {most.rank} waited most,"
+    others = "the other waited" if len(ranks.by_rank) == 2 else f"of the other ranks rank {most.rank} waited most,"
     share = f", {percent(waited / most.seconds)} of the time" if most.seconds else ""
     return (
         f"straggler: rank {late.rank} came last in {late.arrived_last:,} of {late.matched_collectives:,} collectives, "

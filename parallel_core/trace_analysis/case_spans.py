@@ -16,7 +16,7 @@ ALL = "all"
 PROFILER_STEP = "ProfilerStep#"
 """How torch.profiler annotates steps, and what `profile` records."""
 MAX_SLOWDOWN = 1.3
-"""From more times as long as without the profiler, a picture is the profiler's: nothing is divided by it."""
+"""From this ratio to the time without the profiler on, a picture is the profiler's: nothing is divided by it."""
 UNITS = (1000, 100, 10)
 """Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write whole microseconds."""
 
@@ -70,7 +70,7 @@ class CaseSpans:
 
     @property
     def slowdown(self) -> float | None:
-        """How many times as long it took as without a profiler, if that is known."""
+        """Its time over its time without a profiler, if that is known."""
         return self.seconds / self.timed if self.timed else None
 
     @property

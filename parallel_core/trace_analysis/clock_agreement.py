@@ -21,7 +21,7 @@ SECONDS, DISPATCH = "seconds", "dispatch_fraction"
 COMPARED: Mapping[tuple[str, str], str] = {
     ("run and copy together", "overlap_efficiency"): "hidden_of_shorter",
     ("together the book's way", "book_overlap_efficiency"): "hidden_of_shorter",
-    # A device with several workers counts once, alone as together.
+    # A device with several workers counts once, in isolation as together.
     ("on all together", "parallel_speedup"): "devices_at_once",
 }
 """By case and metric, the figure of the case that says the same by the trace."""
@@ -31,7 +31,7 @@ CAUSES: Mapping[str, str] = {
     DISPATCH: "Launching takes longer under the profiler; Python was busy before its first call or after its last.",
 }
 """By quantity, what may make trace and clock differ."""
-CAUSE = "Operations that slow each other down overlap and save no time; time that the parts were idle alone is saved."
+CAUSE = "Operations that slow each other down overlap and save no time; time that single parts were idle is saved."
 """The same, of metrics."""
 
 
@@ -67,7 +67,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Overhead:
-    """How many times as long each case took under the profiler, by the clock: for each case, and the median."""
+    """Each case's time under the profiler over that without, by the clock: for each case, and the median."""
 
     ratios: Mapping[str, float]
     median: float
@@ -96,14 +96,14 @@ def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
         return None
     typical = median(ratios.values())
     of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
-    return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × as long ({of}).")
+    return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × its time without ({of}).")
 
 
 def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
     """Return the noise of what a formula gives of cases' times; the noise of each time is a share of it."""
 
     def changed(case: str, factor: float) -> float:
-        # A case's own parts are all others.
+        # A case's own parts are all the rest.
         cases = {name: Case(name, (), (), parts=tuple(times)[:-1]) for name in times}
         return float(formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases)))
 

@@ -222,7 +222,7 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
 
 
 def _numbers(column: np.ndarray) -> "array[int]":
-    # Taking one number out of NumPy's arrays takes ten times as long, and lists of a million four times the room.
+    # Taking one number out of NumPy's arrays takes ten times the time, and lists of a million four times the room.
     numbers = array("q")
     numbers.frombytes(column.astype(np.int64).tobytes())
     return numbers

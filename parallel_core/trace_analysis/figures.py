@@ -3,7 +3,7 @@
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not count. An operation
 is a span on a device; communication is copying and exchanging. `hidden_share` is the share of communication that lies
 under computation: the time of both at once over the time of communication, over all devices together. What Holistic
-Trace Analysis calls overlap is in `devices`: of collectives alone, without copies, device by device.
+Trace Analysis calls overlap is in `devices`: of only collectives, without copies, device by device.
 """
 
 from dataclasses import asdict, dataclass
@@ -83,7 +83,7 @@ class CaseFigures:
     case: str
     seconds: float
     slowdown: float | None
-    """How many times as long as without the profiler; None if that is not known."""
+    """Its time over that without the profiler; None if that is not known."""
     queues: tuple[QueueFigures, ...]
     """Devices' queues by name, then the host's."""
     kinds: tuple[KindFigures, ...]

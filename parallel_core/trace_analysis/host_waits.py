@@ -98,7 +98,7 @@ def _waits(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.nda
         end = np.where(last >= 0, operations.ends[last], begins)
         waited = possible & (last >= 0) & (begins < end) & (end <= ends + CLOCKS_DIFFER)
         waited &= operations.starts[last] < ends
-        # Its own thread's queue outdoes all others.
+        # Its own thread's queue outdoes all other queues.
         better = waited & ((preferred == number) | (end > best_end))
         best[better], best_end[better] = last[better], end[better]
         best_end[better & (preferred == number)] = np.iinfo(np.int64).max

@@ -17,7 +17,7 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, is_wait
 from parallel_core.trace_analysis.figures import CaseFigures
 
 PARTS = 1500
-"""The number of parts of a case's time that a reader can tell apart."""
+"""The number of parts of a case's time that a reader can distinguish."""
 MIN_LANE_PARTS = 10
 MAX_BLOCK_PARTS = 25
 """A block of many spans is at most this many parts wide, so that its busy share is that of its surroundings."""
@@ -26,7 +26,7 @@ MAX_NAMES = 2
 MAX_NAME_CHARACTERS = 120
 """Kernels of GPUs have names of hundreds."""
 MAX_LISTED_CHARACTERS = 32
-"""Of a name among others."""
+"""Of a name among other names."""
 RANK = re.compile(r"rank (\d+) (.+)")
 """A device of one rank among several."""
 

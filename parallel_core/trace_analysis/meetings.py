@@ -2,10 +2,10 @@
 
 Ranks of a process group call the same collectives in the same order, so the n-th of a kind in a group is the same one
 on every rank, unless a trace begins later, ends earlier or lost some. Collectives end together: if order makes their
-ends scatter although clocks agree, those that end together are matched instead, and the others are left out.
+ends scatter although clocks agree, those that end together are matched instead, and the rest are left out.
 
 Whoever comes last waits least. The shortest part of a collective is that of the last rank to arrive, and what the
-others took longer they waited. This needs no clocks; when each rank arrived is known only if clocks agree.
+other ranks took longer they waited. This needs no clocks; when each rank arrived is known only if clocks agree.
 """
 
 from bisect import bisect_left
@@ -97,7 +97,7 @@ def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
 
 
 def _alike(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
-    """Sort collectives by group and kind; keep those in which every member whose trace is there took part."""
+    """Sort collectives by group and kind; keep those in which every member whose trace is given took part."""
     queues: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for rank, own in collectives.items():
         for one in own:
@@ -182,7 +182,7 @@ def _ending_together(calls: Calls, offsets: Mapping[int, int]) -> list[Meeting]:
 
 
 def _shifted(calls: Calls) -> dict[int, int]:
-    """Return the clocks' differences if traces lack only the first or the last collectives that others have.
+    """Return the clocks' differences if traces lack only the first or the last collectives that other traces have.
 
     Of the ways to lay a trace along the shortest one, the right one makes the differences of ends scatter least.
     """

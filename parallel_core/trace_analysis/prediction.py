@@ -1,6 +1,6 @@
-"""Predict before the program answers: a guess, the run that it is held against, and what the profiler saw of it.
+"""Predict before the program answers: a guess, the run that it is compared with, and what the profiler saw of it.
 
-The run has a process of its own, as `parallel-core run` has, because a framework reads its engine and threads once: so
+The run has a separate process, as `parallel-core run` has, because a framework reads its engine and threads once: so
 one notebook can predict for both engines of both frameworks.
 """
 
@@ -53,7 +53,7 @@ class Question:
 
 @dataclass(frozen=True, repr=False)
 class Prediction:
-    """A guess beside the result that it was held against; `timeline` is what the profiler recorded, if asked for."""
+    """A guess beside the result that it was compared with; `timeline` is what the profiler recorded, if asked for."""
 
     guess: Guess
     result: Result = field(compare=False)

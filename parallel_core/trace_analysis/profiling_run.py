@@ -56,8 +56,8 @@ def profile(backend: Backend, result: Result) -> Profile:
         timeline = read_timeline(path)
     source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
     timed = {case.name: case.again_seconds for case in cases}
-    told = replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed, experiment=result.experiment)
-    return Profile(told, seconds)
+    whole = replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed, experiment=result.experiment)
+    return Profile(whole, seconds)
 
 
 def seconds_unprofiled(result: Result) -> float:

@@ -48,7 +48,7 @@ class RankFigures:
     waited_share: float | None
     """The same as a share of their time."""
     arrived_last: int
-    """In how many of them all others had come before."""
+    """In how many of them all other ranks had come before."""
     clock_offset_seconds: float | None
     """By how much they end later than on the first rank that took part, in the median."""
 
@@ -73,7 +73,7 @@ class Ranks:
     world_size: int | None
     """How many ranks the job has, which may be more; None if the traces do not say."""
     straggler: int | None
-    """The rank that waited least in collectives, as a share of their time: the others waited for it.
+    """The rank that waited least in collectives, as a share of their time: the other ranks waited for it.
 
     None if no collectives were matched, or all ranks waited alike.
     """
@@ -182,7 +182,7 @@ def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meeting
         yield f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks by the traces."
     elif sizes and sizes[0] > len(traces):
         yield (
-            f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the others is not seen, and less "
+            f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not seen, and less "
             "waiting than there was."
         )
     if not together.met:
@@ -197,6 +197,6 @@ def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meeting
         )
     if together.clocks_agree is False:
         yield (
-            "The ranks' clocks do not agree: by them ranks leave collectives before others come. What was waited is "
-            "computed from durations alone."
+            "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. What was waited is "
+            "computed only from durations."
         )

@@ -44,7 +44,7 @@ class RankTrace:
     begin: int | None
     """When the timeline begins, by the same clock; None if that is not known."""
     prices: tuple[Price, ...] = ()
-    """How much longer computations took while others ran beside them."""
+    """How much longer computations took while other operations ran beside them."""
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -52,7 +52,7 @@ def read_timeline(path: Path) -> Timeline:
 
     Raises RequestError if the file cannot be read, or is from another program.
     """
-    # A million slices set the garbage collector off again and again, for a third of the time, and none is garbage.
+    # A million slices set the garbage collector off repeatedly, in a third of the time, and none is garbage.
     with without_garbage_collection():
         trace = _trace_in(path)
         with _naming(path):
@@ -212,7 +212,7 @@ def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
     known: dict[int, RankTrace] = {}
     for one, rank in zip(read, said, strict=True):
         if rank is None:
-            raise RequestError(f"{one.file} does not say which rank it is of, others do: name it such as rank-0.json")
+            raise RequestError(f"{one.file} does not say its rank, unlike other files: name it such as rank-0.json")
         if rank in known:
             first = known[rank].file
             raise RequestError(f"{first} and {one.file} are both of rank {rank}: give one trace of each rank")

@@ -51,7 +51,7 @@ class Operations:
     """The places of the calls that launched them, or NONE; `before` likewise, of operations."""
     before: np.ndarray
     launched: np.ndarray
-    """When they began, if the launch is not known; with `queues`, of linked operations alone."""
+    """When they began, if the launch is not known; with `queues`, of only linked operations."""
     queues: tuple[Queue, ...] = ()
 
 

@@ -57,7 +57,7 @@ def as_input(images: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy` is of the test set."""
+    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy`, the test set's."""
 
     number: int
     seconds: float

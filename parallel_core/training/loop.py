@@ -168,7 +168,7 @@ def _train_steps(
         on_batch(epoch, count)
     backend.waitall()
     seconds = perf_counter() - start
-    # A device's losses are of its own rows: one sum over all devices, also of other processes, for all steps.
+    # A device's losses cover its rows only: one sum over all devices, also of other processes, for all steps.
     sums = sum_over_devices(backend, devices, list(zip(*losses, strict=True)))
     averages = tuple(float(total) / count for total, count in zip(sums, images, strict=True))
     return Stretch(seconds, dispatched, sum(images), averages)

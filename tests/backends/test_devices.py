@@ -121,7 +121,7 @@ def test_streams_of_one_gpu_are_said() -> None:
 def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
     assert choose_devices("mxnet", "auto", 2, 1, 1, no_code) == Choice(
         (Device("cpu", 1), Device("cpu", 2)),
-        "gpu:0 is left alone, for mxnet cannot compute on it (no code of mxnet for 0)",
+        "gpu:0 is not used, because mxnet cannot compute on it (no code of mxnet for 0)",
     )
 
 

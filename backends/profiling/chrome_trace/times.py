@@ -57,7 +57,7 @@ def ends_of(begins: Times, begin_values: Sequence[msgspec.Raw], duration_values:
 
 
 def _many(values: Sequence[msgspec.Raw]) -> Times | None:
-    """Read numbers without sign and exponent at once; None if others are among them."""
+    """Read numbers without sign and exponent at once; None if other numbers are among them."""
     text = b",".join(values)
     if text.translate(None, PLAIN) or not text:
         return None

@@ -42,7 +42,7 @@ class CudaCopies:
         self.device = device
         self._by_source, self._readers = by_source, readers
         self._torch, self._on_host, self._arriving, self._leaving = torch, on_host, arriving, leaving
-        # Each is used by one worker alone, on its own thread.
+        # Each is used by only one worker, on its own thread.
         self._staging = {stream: _Staging(torch) for stream in (*arriving.values(), *leaving.values())}
 
     def submit(self, fn: Callable[..., Any], x: Any) -> Future:

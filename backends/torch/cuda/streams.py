@@ -1,14 +1,14 @@
-"""Worker threads that feed CUDA streams: a stream of its own for each thing that a GPU's logical device does at a time.
+"""Worker threads that feed CUDA streams: a separate stream for each thing that a GPU's logical device does at a time.
 
-A worker of a GPU issues its tasks to a CUDA stream of its own, so a task that has ended has been queued and not
+A worker of a GPU issues its tasks to a dedicated CUDA stream, so a task that has ended has been queued and not
 computed. Its future holds the event that says when it is computed. What takes the value waits in its own way:
 
 - a worker of another stream lets its stream wait for the event, and goes on issuing;
 - the host (a caller of `wait`, a worker of a CPU device) blocks until the event has come;
 - the stream itself comes later anyway.
 
-PyTorch gives freed memory to the next allocation on the stream that it was allocated on, even while others read it. So
-a stream records itself as a user of what it reads of others (`record_stream`): when the last tensor in that memory is
+PyTorch gives freed memory to the next allocation on the stream that allocated it, even while other streams read it. So
+a stream records itself as a user of what it reads (`record_stream`): when the last tensor in that memory is
 let go, be it a view, PyTorch waits for what the users have been issued. (It is not enough to keep the value until the
 task that read it is computed: the task may return a view of it, which later tasks of its stream read.)
 
@@ -87,7 +87,7 @@ class CudaQueue:
         self._reading: Any = ()
 
     def enter(self) -> None:
-        """Let the calling thread issue to this stream from now on, and to streams of its own on the other GPUs.
+        """Let the calling thread issue to this stream from now on, and to separate streams on the other GPUs.
 
         A copy from another GPU runs on that one's current stream; PyTorch makes it wait for this one before and after.
         """
@@ -133,7 +133,7 @@ def _wait_for(event: Any, owner: CudaQueue) -> None:
         else:
             queue.stream.wait_event(event)
     except Exception as error:
-        # Of what goes wrong while a GPU computes, CUDA tells whoever asks next.
+        # CUDA reports what goes wrong while a GPU computes to the next caller.
         raise Failure(error, owner.device) from error
 
 
@@ -206,7 +206,7 @@ class CudaFuture(Future):
 class CudaStream(WorkerStream):
     """One worker thread that issues tasks to a CUDA stream in the order of their submission.
 
-    No item of a result is announced: it has no event of its own, and is ready when all of the result is.
+    No item of a result is announced: it has no separate event, and is ready when all of the result is.
     """
 
     def __init__(

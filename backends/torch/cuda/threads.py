@@ -2,7 +2,7 @@
 
 Compare `../worker_threads.py`. PyTorch enqueues on a GPU by itself, but on one stream at a time, and only for the
 thread that issues. So each logical device on a GPU, be it all of the GPU or one of several, gets workers that issue to
-CUDA streams of their own: one for computation, one for what arrives and one for what leaves.
+separate CUDA streams: one for computation, one for what arrives and one for what leaves.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""What PyTorch's tracing library, Kineto, records: of 2021 and of today, on CUDA's devices and on others."""
+"""What PyTorch's tracing library, Kineto, records: of 2021 and of today, on CUDA's devices and on other devices."""

@@ -1,6 +1,6 @@
 """Exchanges over gloo, between processes on their CPUs, in a trace of PyTorch's profiler.
 
-Gloo runs an exchange on a thread of its own, and PyTorch records it there as `gloo:all_reduce`: from when that thread
+Gloo runs an exchange on a separate thread, and PyTorch records it there as `gloo:all_reduce`: from when that thread
 takes it up until it is complete, with the wait for the other processes, as a kernel of NCCL's does. The operator
 `c10d::allreduce_`, on the thread that asked for it, only launches it; that is no computation, and no communication.
 """

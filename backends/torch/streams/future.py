@@ -98,7 +98,7 @@ class Future:
 
     @property
     def readers(self) -> "list[Reader]":
-        """The tasks that read this or an item of it; of those that end in the order of their calls the last alone."""
+        """The tasks that read this or an item of it; only the last of those that end in the order of their calls."""
         return list(self._table().values())
 
     def on(self, device: Device) -> Self:
@@ -249,7 +249,7 @@ def _place(index: object) -> int:
 
 
 def completed_future(device: Device, value: Any) -> Future:
-    """Return a future of a value that is there already."""
+    """Return a future of a value that is computed already."""
     future = Future(device)
     future.set_result(value)
     return future

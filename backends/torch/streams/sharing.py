@@ -31,7 +31,7 @@ def gives_new_memory(fn: Function) -> Function:
 
 
 def share_memory(value: Any, others: Any) -> bool:
-    """Return whether a value may share memory with others: whether they have a storage in common."""
+    """Return whether a value may share memory with other values: whether they have a storage in common."""
     return not _storages(value, set()).isdisjoint(_storages(others, set()))
 
 
@@ -68,7 +68,7 @@ def wait_for_readers(consumed: Sequence[Future], number: int) -> None:
             if reader < number and _reads(future, path, paths[future], memory):
                 with end:
                     pass
-        # Only now: what has been waited for may have made others share this memory.
+        # Only now: what has been waited for may have made other values share this memory.
         if future.sharing is not None:
             with _linking:
                 found = [other for other in future.sharing if other not in paths]
@@ -93,7 +93,7 @@ def extent(x: Any) -> Extent:
 
 
 def overlap(some: Sequence[Extent], others: Sequence[Extent]) -> bool:
-    """Return whether one of some extents has an address in common with one of others."""
+    """Return whether one of some extents has an address in common with one of `others`."""
     return any(start < stop and begin < end for start, end in some for begin, stop in others)
 
 
@@ -118,7 +118,7 @@ def _reads(
     if any(_may_meet(path, own, computed) for own in consumed):
         return True
     if consumed and not computed:
-        # The consumed items were announced, and share no memory with others.
+        # The consumed items were announced, and share no memory with other values.
         return False
     try:
         # It may not be computed yet, but will be by a task that is earlier than its reader.

@@ -127,7 +127,7 @@ class WorkerStream:
 class PooledStream(WorkerStream):
     """A queue that several threads serve: tasks begin in the order of their submission, and may end in any order.
 
-    A task that writes to memory waits for its readers in its own stream as for those in others. All threads keep to
+    A task that writes to memory waits for its readers in all streams, its own included. All threads keep to
     `cores` together. It takes no part in collectives.
     """
 
@@ -188,7 +188,7 @@ def submit_collective(
 ) -> tuple[Future, ...]:
     """Enqueue `fn(values, part)` on every stream; return a future of each stream's own value, set after all parts.
 
-    The parts write to the memory of all values, each to places of its own. No stream may come twice. Never blocks.
+    The parts write to the memory of all values, each to separate places. No stream may come twice. Never blocks.
     """
     results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
     take_part = _Collective(fn, values, number, results).take_part
@@ -233,7 +233,7 @@ def _serve(
         unprepared = Failure(error, device)
     while (future := take()) is not None:
         fn, args, wait_for_turn = future.fn, future.args, future.wait_for_turn
-        # What is kept of a task when it is done is its result alone.
+        # Of a task that is done only its result is kept.
         future.fn, future.args, future.wait_for_turn = None, (), None
         arg = values = result = None
         try:
@@ -243,7 +243,7 @@ def _serve(
                 raise unprepared.with_traceback(None)
             values = []
             for arg in args:
-                # Asked for here, for a call costs as much as all else that is done for an argument.
+                # Asked for here, because a call costs as much as all else that is done for an argument.
                 if arg.__class__ is Future and arg.value is not NO_VALUE:
                     values.append(arg.value)
                 elif arg.__class__ in SCALARS:
@@ -256,7 +256,7 @@ def _serve(
                 result = fn.function(future.announce, *values)
             else:
                 result = fn(*values)
-                # What was consumed has no other name from now on: its result alone may be used.
+                # What was consumed has no other name from now on: only its result may be used.
                 compare = wait_for_turn is None and not getattr(fn, "new_memory", False)
                 if compare and share_memory(result, values):
                     link(future, result, futures_in(*args))

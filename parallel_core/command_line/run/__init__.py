@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from backends.errors import unknown
 from parallel_core.command_line import options
+from parallel_core.command_line.commands import BackendName, Commands
 from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.one_backend import run_on_one_backend
 from parallel_core.command_line.run.resources import parameter_options, resource_options
@@ -37,8 +37,10 @@ WORK = options.option(
 """Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
 
 
-class _ExperimentGroup(click.Group):
+class _ExperimentGroup(Commands):
     """A command for each experiment of the catalogue, in its order, built when it is asked for."""
+
+    what = "experiment"
 
     def list_commands(self, _: click.Context) -> list[str]:
         """List the experiments in the catalogue's order."""
@@ -47,14 +49,6 @@ class _ExperimentGroup(click.Group):
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         """Build an experiment's command from what its module declares; None for one that is not known."""
         return _command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the experiment, or say which ones there are."""
-        if args[0] not in EXPERIMENTS and not args[0].startswith("-"):
-            raise click.UsageError(unknown("experiment", args[0], EXPERIMENTS))
-        return super().resolve_command(ctx, args)
 
 
 class _ExperimentCommand(click.Command):
@@ -132,6 +126,7 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         click.option(
             "--backend",
             required=True,
+            type=BackendName(),
             metavar="NAME",
             help="A framework that `list` names; several with commas between them: side by side.",
         ),

@@ -45,7 +45,7 @@ def run_on_one_backend(
     If it is a rank of a job, the first rank shows and writes the result of all. A `measured` list gets the result.
     """
     if values["interpreters"]:
-        raise RequestError("--python is for several backends side by side: one alone runs in this Python")
+        raise RequestError("--python is for several backends side by side: a single one runs in this Python")
     if values["guess"] is not None:
         check_guess(values["guess"], experiment.main)
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
@@ -88,7 +88,7 @@ def _run_alone(experiment: Experiment, loaded: Backend, values: Mapping[str, Any
     must_profile = trace_path is not None or timeline_path is not None
     if must_profile:
         check_profiler(loaded)
-    # A training shows a bar of its own.
+    # A training shows a separate bar.
     progress = measurement_progress(terminal_console(stderr=True), experiment.name)
     shown = progress if experiment.extent is None else nullcontext()
     with repeatable() if must_profile or values["trace_if_possible"] else nullcontext(), shown:

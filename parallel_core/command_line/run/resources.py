@@ -141,7 +141,7 @@ def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
 def run_with_resources(
     experiment: Experiment, backend: Backend, values: Mapping[str, Any], work: Work = "own"
 ) -> Result:
-    """Run an experiment with the values of its options, alone or as one of several processes."""
+    """Run an experiment with the values of its options, in one process or as one of several."""
     program = experiment.program_on(backend)
     arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(program).items()}
     arguments |= arguments_from(experiment.parameters, values)

@@ -64,8 +64,8 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
         write_comparison(comparison, values["json_path"])
     engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
     if len(set(engines.values())) > 1:
-        told = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
-        show_sentence(f"{told}: each on the one that it takes by itself (--engine chooses one for all)", console)
+        chosen = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
+        show_sentence(f"{chosen}: each on the one that it takes by itself (--engine chooses one for all)", console)
     show_comparison(analysis, console)
     if analysis.side_by_side is not None:
         show_answer(analysis.side_by_side, console)

@@ -4,7 +4,7 @@ Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXN
 between waiting for everything and waiting for one result.
 
 Prediction: Waiting for everything takes longer with each matrix multiplication that is queued. Waiting for one result
-takes as long however many are queued behind it, if the engine tells values apart: on the same device, since its queue
+takes as long however many are queued behind it, if the engine distinguishes values: on the same device, since its queue
 gets to them later, and on another device, which works meanwhile. If a wait is for a device's whole queue, only another
 device's work is not waited for. A synchronous engine has done everything before it can be waited for, so both waits end
 at the same time.

@@ -4,7 +4,7 @@ Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyT
 same matrix multiplications as in the section. Can asynchrony via the backend still be observed?
 
 Prediction: It depends on who queues. If an operator runs on the calling thread, as an eager framework's does on a CPU,
-control returns when the multiplication is done, whatever the size. If a framework has an engine of its own, or a
+control returns when the multiplication is done, whatever the size. If a framework has its own engine, or a
 backend gives it worker threads, control returns as soon as the multiplication is queued. The time until all is done is
 about the same: asynchrony moves the work and does not shorten it.
 

@@ -128,7 +128,7 @@ def whose_workers(result: Result) -> str:
 
 SPEEDUP = Metric(
     "parallel_speedup",
-    means="how many times as fast the most workers do independent operations as the fewest: 1 is no gain",
+    means="speed-up of independent operations on the most workers over the fewest: 1 is no gain",
     about=whose_workers,
     share=lambda speedup, result: (speedup - 1) / (workers_of(result)[-1] / workers_of(result)[0] - 1 or 1),
     at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
@@ -141,7 +141,7 @@ SPEEDUP = Metric(
 )
 INDEPENDENCE = Metric(
     "independence_speedup",
-    means="how many times as fast independent operations are as a chain, by the fewest workers: 1 is in order",
+    means="speed-up of independent operations over a chain, on the fewest workers: 1 is in order",
     bands=(
         Band(LOWEST, "in-order", "By the fewest workers, independent operations ran in order, as a chain does"),
         Band(1.25, "parallel", "By the fewest workers, independent operations ran at the same time, unlike a chain"),
@@ -149,7 +149,7 @@ INDEPENDENCE = Metric(
 )
 THREADS = Metric(
     "threads_speedup",
-    means="how many times as fast independent operations are with twice the threads within each: 1 is no gain",
+    means="speed-up of independent operations with twice the threads within each: 1 is no gain",
     at_most=lambda _: 2.0,
     bands=(
         Band(LOWEST, "slower", "Twice the threads slowed independent operations down"),

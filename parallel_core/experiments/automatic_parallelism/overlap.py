@@ -2,7 +2,7 @@
 
 Book: Dive into Deep Learning, "Automatic Parallelism", computation and communication.
 
-Prediction: A result can be copied while the next one is computed, if the copy has a queue and a core of its own. The
+Prediction: A result can be copied while the next one is computed, if the copy has a separate queue and core. The
 book copies to the host, in new memory, on the queue that computes; most of its published runs took longer with both at
 once than one after the other, so little is expected of its way.
 
@@ -55,7 +55,7 @@ def destination(trial: Trial) -> Device:
 
 # If nothing hides, both ways take as long as their parts; the parts are timed as one unit too.
 SIZE, PRODUCTS, COPIES = works.chosen_to_copy(destination, 9)
-SIZES = Parameter("Several sides, each with copies of its own, for a table; --size is the largest.", sweeps="size")
+SIZES = Parameter("Several sides, each with separate copies, for a table; --size is the largest.", sweeps="size")
 
 
 def program(

@@ -6,7 +6,7 @@ Prediction: The matrix multiplications on one device do not depend on those on a
 each device runs them at the same time, and all together take as long as one device in isolation.
 
 Method: The same 25 matrix multiplications run on one device after the other, with a wait in between, and then on all
-devices without one; nothing else says that they may overlap. Each device has cores and threads of its own.
+devices without one; nothing else says that they may overlap. Each device has separate cores and threads.
 
 Look at: `parallel_speedup`, the sum of the devices' separate times over their time together; `price_of_overlap`, how
 much longer the first device takes while the others work.
@@ -60,7 +60,7 @@ SPEEDUP = Metric(
     "parallel_speedup",
     lambda times: sum(times.parts(TOGETHER)) / times[TOGETHER],
     title="Devices at once",
-    means="how many times as fast the devices are together as one after the other: 1 is taking turns",
+    means="speed-up of all devices together over one after the other: 1 is taking turns",
     share=lambda speedup, result: (speedup - 1) / (len(result.backend["devices"]) - 1),
     at_most=lambda result: len(result.backend["devices"]),
     bands=(

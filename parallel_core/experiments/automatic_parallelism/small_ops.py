@@ -137,7 +137,7 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
 
 
 def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:
-    """Return how many times as fast each of the others is."""
+    """Return the speed-up of each of the others."""
     return [one.median / other.median for one, other in zip(alone, others, strict=True)]
 
 
@@ -157,7 +157,7 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
 
 SPEEDUP = Metric(
     "small_speedup",
-    means="how many times as fast all devices are as one when operations are small: 1 is no gain",
+    means="speed-up of all devices over one when operations are small: 1 is no gain",
     share=lambda speedup, result: (speedup - 1) / max(1, len(result.backend["devices"]) - 1),
     at_most=lambda result: len(result.backend["devices"]),
     bands=(

@@ -6,7 +6,7 @@ on several devices.
 Prediction: A trained network classifies each image by itself. So the images can be divided over devices that hold the
 same parameters, each counts those that it has classified correctly, and the sum of the counts is the number that one
 device finds: exactly the same predictions, on every framework. Nothing but a number travels between devices, so k
-devices should be nearly k times as fast.
+devices should give a speed-up of nearly k.
 
 Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test set is evaluated on
 1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A device has shards of `--batch-size`
@@ -201,7 +201,7 @@ def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: 
 
 SPEEDUP = Metric(
     "evaluation_speedup",
-    means="how many times as many images a second all devices classify as one does: 1 is no gain",
+    means="speed-up in images a second of all devices over one: 1 is no gain",
     share=lambda speedup, result: (speedup - 1) / (len(result.backend["devices"]) - 1),
     at_most=lambda result: len(result.backend["devices"]),
     bands=(

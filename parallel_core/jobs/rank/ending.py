@@ -1,6 +1,6 @@
-"""How a rank ends that fails or is stuck: the frameworks would wait for ever, each for the others.
+"""How a rank ends that fails or is stuck: the frameworks would wait for ever, each for the rest.
 
-Under a launcher of ours the launcher keeps the deadline, because it can tell which rank is the cause.
+Under a launcher of ours the launcher keeps the deadline, because it knows which rank is the cause.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ __all__ = ["dump_stacks_on_request", "leave", "leave_with_starter", "own_deadlin
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl: which signal the end of the parent sends."""
 ENGINE_GRACE_SECONDS = 2.0
-"""Added to the deadline: an engine with a deadline of its own gives up first, and names what it waited for."""
+"""Added to the deadline: an engine that has a deadline gives up first, and names what it waited for."""
 NAMING_SECONDS = 2 * ENGINE_GRACE_SECONDS
 """How long a rank that gives up because of another one waits for that one to say so itself."""
 

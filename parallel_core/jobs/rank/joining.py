@@ -34,7 +34,7 @@ def on_several_processes() -> list[str]:
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
-    """Return where this process meets the others, None if it is alone; keep to its share of the host's cores.
+    """Return where this process meets the other ranks, None if there are none; keep to its share of the host's cores.
 
     If DMLC_ROLE says that this process is MXNet's scheduler or a server, it serves instead, until the job ends, and
     does not return. Call this before the framework is imported. Raises RequestError for an experiment that one process
@@ -65,7 +65,7 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
 
 
 def _serve(where: Rendezvous) -> NoReturn:
-    """Become MXNet's scheduler or server, which the user started by hand; it keeps a deadline of its own."""
+    """Become MXNet's scheduler or server, which the user started by hand; it keeps a separate deadline."""
     environment = {name: value for name, value in (os.environ | SERVING_ENVIRONMENT).items() if value is not None}
     os.execve(sys.executable, [sys.executable, "-P", "-m", SERVER_MODULE, f"{where.timeout}"], environment)
 
@@ -102,7 +102,7 @@ def joined(
 
 
 def described(result: Result, backend: GroupedBackend) -> Result:
-    """Add to a result which processes it is of."""
+    """Add to a result which processes it comes from."""
     group = backend.group
     processes = {"processes": group.size, "transport": group.transport, "hosts": list(group.hosts)}
     return replace(result, backend={**result.backend, **processes})

@@ -70,7 +70,7 @@ def _hook(framework: ModuleType, settings: Mapping[str, Any]) -> None:
 
 
 def _loaded(name: str, path: str) -> ModuleType:
-    # By its path, under a name of its own: the program's path may hold another `parallel_core`, or none.
+    # By its path, under a separate name: the program's path may hold another `parallel_core`, or none.
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -49,7 +49,7 @@ class Scale:
 
 
 class Axis(NamedTuple):
-    """A scale under its title, and how its values are written; its marks are round unless `marked` names others."""
+    """A scale under its title, and how its values are written; its marks are round unless `marked` names some."""
 
     title: str
     scale: Scale

@@ -130,7 +130,7 @@ class Picture:
         return Markup(self._written(0))
 
     def whole(self) -> bytes:
-        """Return it as a file's content, on a paper of its own."""
+        """Return it as a file's content, on a separate background."""
         style = self.add("style", style_sheet())
         paper = self.add("rect", x=-PAPER, y=-PAPER, width="100%", height="100%", style="paper")
         # They stand first: the paper lies behind all.

@@ -1,6 +1,6 @@
 """A task graph as a picture: a lane for each device, dependencies to the right, the longest chain in colour.
 
-A task's column is the length of the longest chain of tasks before it. Dependencies that follow from others are not
+A task's column is the length of the longest chain of tasks before it. Dependencies that follow from the rest are not
 drawn.
 """
 
@@ -21,7 +21,7 @@ from parallel_core.system.formatting import seconds
 COLUMN, ROW = 136.0, 56.0
 BOX_WIDTH, BOX_HEIGHT = 100.0, 40.0
 LEFT, LANE_MARGIN = 66.0, 10.0
-CAPTION = "Arrows: what a task waits for, without what follows from other arrows. Times: each task alone."
+CAPTION = "Arrows: what a task waits for, without what follows from other arrows. Times: each task in isolation."
 MEANINGS = {"compute": "computation", "copy": "copy between devices", "allreduce": "allreduce", "load": "input"}
 
 
@@ -56,7 +56,7 @@ class TaskGraph:
             for task, column, row in zip(drawn, columns, rows, strict=True)
         ]
         arrows = [(earlier, later) for later, task in enumerate(drawn) for earlier in task.after]
-        # The chain's lie above the others.
+        # The chain's lie above the rest.
         for ends in sorted(arrows, key=lambda ends: chain.issuperset(ends)):
             (x0, y0), (x1, y1) = (places[end] for end in ends)
             style = "c1 thick" if chain.issuperset(ends) else "faint"

@@ -43,7 +43,7 @@ MIN_LETTERS = 6
 MIN_BLOCK = 0.7
 """Pixels, if there is room."""
 EDGED_BLOCK = 5.0
-"""Pixels: longer blocks of a single span are a little shorter, so that neighbours can be told apart."""
+"""Pixels: longer blocks of a single span are a little shorter, so that neighbours can be distinguished."""
 PALE, MIN_OPACITY = 0.6, 0.2
 """Blocks that were busy for a smaller share than PALE look pale."""
 MIN_AT_ONCE = 1.05
@@ -143,7 +143,7 @@ def _opacity(block: Block) -> float:
 
 
 def _busy(blocks: Iterable[Block], longest: float) -> str:
-    """Say for which share of the whole chart's time a lane showed each look."""
+    """Say for what fraction of the whole chart's time a lane showed each look."""
     busy: dict[Look, float] = {}
     for block in blocks:
         busy[block.look] = busy.get(block.look, 0.0) + block.busy

@@ -51,7 +51,7 @@ def render(
     """Return the page of timelines by their names, with each one's figures under the same name.
 
     A single timeline may have the name "". All have one scale of time; `later` are the nanoseconds by which the zeros
-    of some lie later than those of the others.
+    of some lie later than those of the rest.
     """
     environment = Environment(
         loader=PackageLoader("parallel_core.report.timeline_page", "."),

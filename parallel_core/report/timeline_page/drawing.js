@@ -86,7 +86,7 @@ const drawing = (view) => {
       const length = Math.min(right, view.width + 2) - begin;
       context.globalAlpha = matches === 0 ? DIMMED : 1;
       context.fillStyle = matches ? colours.found : colours[look];
-      // A little less than its length, so that neighbours can be told apart.
+      // A little less than its length, so that neighbours can be distinguished.
       context.fillRect(begin, top, length > 5 ? length - 0.7 : length, BAR);
       if (length > 28 && matches !== 0) {
         const visible = Math.min(right, view.width) - Math.max(left, 0);
@@ -107,7 +107,7 @@ const drawing = (view) => {
       along.moveTo(left, y);
       along.lineTo(right, y);
     };
-    // Within a pixel the path is one line over the lanes that it touches; a pale one, for it may leap in every pixel.
+    // Within a pixel the path is one line over the lanes that it touches; a pale one, because it may leap in every pixel.
     let [column, high, low, pen, reached] = [NaN, 0, 0, null, NaN];
     const flush = () => {
       if (Number.isNaN(column)) return;

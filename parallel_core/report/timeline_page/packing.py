@@ -1,4 +1,4 @@
-"""A timeline in few bytes, for a page: names once each, numbers as differences in columns, all compressed.
+"""A timeline in few bytes, to be put into a page: names once each, numbers as differences in columns, all compressed.
 
 What is compressed (zlib) is one number, the length of a JSON object; that object; and the columns behind each other.
 A number takes seven bits a byte, the lowest first; the top bit says that more follow (LEB128). Numbers that may be
@@ -55,7 +55,7 @@ def first_time(timeline: Timeline) -> int:
 def pack(timeline: Timeline, origin: int | None = None) -> Packed:
     """Compress a timeline with the critical paths of its cases; equal timelines give equal bytes.
 
-    Times count from the origin, which is the timeline's first time unless told.
+    Times count from the origin, which is the timeline's first time unless given.
     """
     origin = first_time(timeline) if origin is None else origin
     path = _path(timeline)
@@ -97,7 +97,7 @@ def _marks(timeline: Timeline) -> list[Span]:
     marks = []
     for what, windows in (("cases", timeline.cases), ("annotations", timeline.annotations)):
         reached: list[int] = []
-        # Of those that begin together the longest holds the others.
+        # Of those that begin together the longest holds the other spans.
         for one in sorted(windows, key=lambda window: (window.start, -window.end)):
             row = next((row for row, end in enumerate(reached) if end <= one.start), len(reached))
             reached[row : row + 1] = [one.end]

@@ -33,7 +33,7 @@ class DeviceFigures:
     compute_seconds: float
     """How long at least one kernel ran that is no collective, no copy and no fill of memory."""
     non_compute_seconds: float
-    """How long only others ran."""
+    """How long only other devices ran."""
     collective_seconds: float
     """How long at least one kernel of a communication library ran."""
     hidden_collective_seconds: float

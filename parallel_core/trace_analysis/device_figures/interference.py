@@ -1,9 +1,9 @@
-"""The price of overlap: how many times as long computations take while others run beside them.
+"""The price of overlap: how much longer computations take while other operations run beside them.
 
-An operation is alone if others run in at most a tenth of its time, and beside others if they do in a quarter of it or
-more: the price is that of neighbours as they come, with the gaps between them.
-Others are the operations of all other queues of the trace. Operations of one name on one device are compared, and a
-trace has no shapes: a name whose durations, alone or beside others, differ too much is left out, for it may be several
+An operation runs in isolation if others run in at most a tenth of its time, and beside others if in a quarter of it
+or more: the price is that of neighbours as they come, with the gaps between them.
+"Others" are the operations of all other queues. Operations of one name on one device are compared, and a
+trace has no shapes: a name whose durations on either side differ too much is left out: it may be several
 operations. So is one with too few operations on either side.
 """
 
@@ -20,9 +20,9 @@ from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, CaseSpans, uni
 FEWEST = 5
 """So many operations on each side are needed to say something."""
 ALONE, BESIDE = 0.1, 0.25
-"""Shares of an operation's time in which others ran: at most, and at least."""
+"""Shares of an operation's time in which other operations ran: at most, and at least."""
 ALIKE = 2.0
-"""Of operations of one shape, nine in ten take at most so many times as long as the fastest tenth."""
+"""Of operations of one shape, nine in ten take at most so many times the fastest tenth's time."""
 MOST = 1000
 """Of more operations as many are drawn, evenly over the time."""
 RESAMPLES = 1000
@@ -30,12 +30,12 @@ RESAMPLES = 1000
 Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
 NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
 Sides: TypeAlias = tuple[np.ndarray, np.ndarray]
-"""Durations in nanoseconds: alone, and beside others."""
+"""Durations in nanoseconds: in isolation, and beside other operations."""
 
 
 @dataclass(frozen=True)
 class PricedOperation:
-    """The computations of one name on one device: their number and mean duration alone and beside others."""
+    """The computations of one name on one device: their number and mean duration on either side."""
 
     name: str
     device: str
@@ -47,7 +47,7 @@ class PricedOperation:
 
 @dataclass(frozen=True)
 class Price:
-    """How many times as long computations took beside others of one kind, and of no other kind, with its interval."""
+    """Computations' relative time beside operations of one kind, and of no other kind, with its interval."""
 
     beside: Beside
     ratio: float

@@ -1,7 +1,7 @@
 """What a time consists of, and the median step's parts with intervals: `trace` and `profile` read both here.
 
 The parts of a time sum to it: some queue computes; none does, but one exchanges; neither, but one copies; nothing runs.
-An interval is over the steps of one recording, no shorter than what differs between processes. Where others took a
+An interval is over the steps of one recording, no shorter than what differs between processes. Where other work took a
 share s of the cores' time, any part may have lost up to s of the time to them.
 """
 
@@ -20,7 +20,7 @@ from parallel_core.trace_analysis.case_spans import ALL, CaseSpans, clip, gaps, 
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""
-WORDS: Mapping[str, str] = dict(zip(PARTS, ("computing", "exchange alone", "copies alone", "waiting"), strict=True))
+WORDS: Mapping[str, str] = dict(zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True))
 Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
@@ -122,7 +122,7 @@ def over_steps(
 ) -> Interval:
     """Return a share of a step, or the difference of two, with its interval; unbounded for a single step.
 
-    `taken` is the share of the cores' time that others took.
+    `taken` is the share of the cores' time that other processes took.
     """
     columns = [[getattr(step, name) for step in steps] for name in NAMES]
 
@@ -142,7 +142,7 @@ def share_of(part: str, whole: str = "seconds") -> Formula:
 
 
 def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
-    """Return the median of some steps, each of which took some time; `taken` is what others took of the cores' time."""
+    """Return the median of steps, each of which took some time; `taken` is other processes' share of the cores."""
     over = exponential(over_rounds(np.log, [step.seconds for step in steps], noise=BETWEEN_PROCESSES))
     return StepAccount(
         len(steps),

@@ -6,7 +6,7 @@ Of two operations that follow each other on a queue, with a gap between them (ge
 - kernel wait: it was launched before, and the gap is shorter than a threshold: what a device itself takes;
 - other wait: it was launched before, and the gap is longer: it waited for an event, of another queue say.
 
-The threshold is 30 µs unless told: HTA calls its 30 nanoseconds, but its times are whole microseconds. HTA reckons a
+The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its times are whole microseconds. HTA reckons a
 gap from the operation before, even if an earlier one ended later; here it begins when all before it had ended. An
 operation without a known launch cannot have waited for the host, there and here.
 

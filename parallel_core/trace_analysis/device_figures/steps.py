@@ -1,4 +1,4 @@
-"""Figures for each step of a program that marks its steps, and the steps that are unlike the others.
+"""Figures for each step of a program that marks its steps, and the steps that are unlike the rest.
 
 A step is what torch.profiler calls `ProfilerStep#N`. If a trace has none, it is an annotation of the program's own that
 lies in no other one and comes more than once, but for a number at its end; of several such, the one that lasts longest
@@ -43,7 +43,7 @@ NORMAL = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 FEWEST = 3
 LEAST_DEVIATION = 0.05
-"""A share of the median: steps that differ by less are alike, however little the others differ."""
+"""A share of the median: steps that differ by less are alike, however little the rest differ."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TypicalStep:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A step that is unlike the others in a quantity, and how many times as much as the median it took."""
+    """A step that is unlike the rest in a quantity, and the ratio of that to the median."""
 
     step: str
     quantity: str
@@ -96,7 +96,7 @@ class StepsFigures:
     typical: tuple[TypicalStep, ...]
     outliers: tuple[Outlier, ...]
     account: StepAccount | None
-    """What `profile` says of the median step, too; None if the devices were so far behind that no step can be told."""
+    """What `profile` says of the median step, too; None if the devices were too far behind to recognise steps."""
 
 
 @dataclass(frozen=True)

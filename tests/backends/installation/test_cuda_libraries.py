@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.installation.commands import install_command
 from backends.installation.cuda_libraries import WHEELS, Wheel
 from tests.backends.installation.compiler import compile_library
 from tests.conftest import RunPython
@@ -102,7 +103,7 @@ def test_the_driver_is_said_before_mxnet_is_imported(load: Load, tmp_path: Path)
     for what in (LIBRARIES, "backends.mxnet.loading.load(1, 'cpu', 'sync', 1)"):
         said = load(tmp_path, what=what)
         assert said.startswith("the NVIDIA driver is not installed (libcuda.so.1: not found), and mxnet-cu112 needs it")
-        assert said.endswith("bin/pip install 'parallel-core[mxnet]'")
+        assert said.endswith(f"bin/{install_command('mxnet')}")
     (tmp_path / "libcuda.so.1").write_bytes(bytes(1000))
     assert "invalid ELF header), and mxnet-cu112 needs it: install the driver" in load(tmp_path)
 
@@ -116,7 +117,7 @@ def test_missing_wheels_are_said_at_once_with_their_libraries_and_the_command(
         uninstall(site, wheel.name)
     # Those alone that are missing, though others need them.
     needed = ", ".join(f"{soname} ({wheel.requirement})" for wheel in missing for soname in wheel.sonames)
-    assert load() == f"mxnet-cu112 needs {needed}: pip install 'parallel-core[mxnet-cu112]'"
+    assert load() == f"mxnet-cu112 needs {needed}: {install_command('mxnet-cu112')}"
 
 
 def test_cudnn_9_is_none_that_can_be_used(load: Load, site: Path) -> None:
@@ -165,5 +166,5 @@ def test_both_builds_of_mxnet_are_one_too_many(load: Load, site: Path) -> None:
     install(site, "mxnet", "1.9.1")
     assert load() == (
         "mxnet and mxnet-cu112 are both installed, and overwrite each other's files: "
-        "pip uninstall --yes mxnet mxnet-cu112 && pip install 'parallel-core[mxnet-cu112]'"
+        f"pip uninstall --yes mxnet mxnet-cu112 && {install_command('mxnet-cu112')}"
     )

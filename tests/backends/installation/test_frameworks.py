@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.installation.commands import install_command, separate_environment
 from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
-PYTHON_3_11 = "python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/pip install 'parallel-core[mxnet]'"
+PYTHON_3_11 = f"python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/{install_command('mxnet')}"
 UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"
 WITH_ROLE = {
     "DMLC_PS_ROOT_URI": "127.0.0.1",
@@ -101,7 +102,7 @@ NO_KERNEL = (
 )
 NO_BOOL = "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`."
 NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
-INSTALL = "pip install 'parallel-core[mxnet-cu112]'"
+INSTALL = install_command("mxnet-cu112")
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
 TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
 
@@ -123,7 +124,7 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
         ("torch", TOO_OLD.format(12080), "newer CUDA than the NVIDIA driver's, which is CUDA 12", "/whl/cu126"),
         ("torch", TOO_OLD.format(10010), "newer CUDA than the NVIDIA driver's: update", "torch --device-kind cpu"),
         ("torch", "CUDA error: no kernel image is available for execution on the device", "5.0 to 9.0", "/whl/cu126"),
-        ("torch", TORCH_NCCL, "the NCCL that is loaded is not PyTorch's own", "pip install 'parallel-core[torch]'"),
+        ("torch", TORCH_NCCL, "the NCCL that is loaded is not PyTorch's own", install_command("torch")),
     ],
 )
 def test_recorded_symptoms_are_recognised(framework: str, text: str, cause: str, command: str) -> None:
@@ -144,9 +145,9 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 @pytest.mark.parametrize(
     ("jax", "numpy", "begins", "command"),
     [
-        ("0.4.30", "1.23.5", "jax 0.4.30 and numpy 1.23.5 cannot be used", "jax-alone/bin/pip install"),
-        ("0.10.2", "1.26.4", "numpy 1.26.4 cannot be used", "jax-alone/bin/pip install"),
-        ("0.9.9rc1", "2.4.6", "jax 0.9.9rc1 cannot be used", "pip install --upgrade 'parallel-core[jax]'"),
+        ("0.4.30", "1.23.5", "jax 0.4.30 and numpy 1.23.5 cannot be used", separate_environment("jax")[1]),
+        ("0.10.2", "1.26.4", "numpy 1.26.4 cannot be used", separate_environment("jax")[1]),
+        ("0.9.9rc1", "2.4.6", "jax 0.9.9rc1 cannot be used", install_command("jax", "--upgrade")),
         ("0.10.0.dev1", "2.0.0", None, ""),
         ("1.0", "3.0", None, ""),
         # It is not there: nothing is wrong with NumPy then.
@@ -165,7 +166,7 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
     for framework in ("mxnet", "torch"):
-        expected = Diagnosis(f"{framework} is not installed", f"pip install 'parallel-core[{framework}]'")
+        expected = Diagnosis(f"{framework} is not installed", install_command(framework))
         assert diagnose_absence(framework, (3, 11, 2)) == expected
     # There the extra installs nothing.
     said = diagnose_absence("mxnet", (3, 13, 0))
@@ -191,7 +192,7 @@ def test_frameworks_that_take_different_numpys_need_an_environment_each(
     monkeypatch.setattr("backends.installation.frameworks.installed_version", lambda _: numpy)
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
     said = diagnose_absence(framework, (3, 11, 2))
-    folder = "" if needs is None else f"python3 -m venv {framework}-alone && {framework}-alone/bin/"
-    assert said.command == f"{folder}pip install 'parallel-core[{framework}]'"
-    assert (f"NumPy {needs}, and so an environment of its own beside {other}, " in said.cause) == (needs is not None)
-    assert (f"--python {framework}={framework}-alone/bin/python" in said.cause) == (needs is not None)
+    folder, command = separate_environment(framework)
+    assert said.command == (install_command(framework) if needs is None else command)
+    assert (f"NumPy {needs}, and so a separate environment beside {other}, " in said.cause) == (needs is not None)
+    assert (f"--python {framework}={folder}/bin/python" in said.cause) == (needs is not None)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.installation.commands import install_command
 from backends.installation.cuda_libraries import MXNET_CUDA_PACKAGE, WHEELS
 from backends.installation.frameworks import diagnose
 from tests.conftest import RunPython
@@ -84,7 +85,7 @@ def test_without_a_driver_there_is_one_line_and_exit_status_2() -> None:
 def test_without_wheels_all_that_is_missing_is_said_in_one_line(run_python: RunPython, driver: Path) -> None:
     said = run_python(WITHOUT_WHEELS, LD_LIBRARY_PATH=str(driver)).stdout
     assert [soname for wheel in WHEELS for soname in wheel.sonames if f"{soname} ({wheel.name}" not in said] == []
-    assert said.endswith(": pip install 'parallel-core[mxnet-cu112]'\n")
+    assert said.endswith(f": {install_command('mxnet-cu112')}\n")
     assert said.count("\n") == 1
 
 

@@ -49,7 +49,7 @@ def test_variants_that_cannot_be_had_are_refused(framework: str, engine: str, na
 @pytest.mark.parametrize(
     ("framework", "name", "message"),
     [
-        ("mxnet", ON_COMPUTE_QUEUE, "MXNet's engine has workers of their own for the copies of every GPU"),
+        ("mxnet", ON_COMPUTE_QUEUE, "MXNet's engine has dedicated workers for the copies of every GPU"),
         ("mxnet", "temporary-space-high", "no variant 'temporary-space-high' on GPUs, .* use --device-kind cpu"),
     ],
 )

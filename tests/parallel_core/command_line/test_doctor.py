@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from backends.installation.commands import install_command
 from backends.installation.frameworks import Diagnosis
 from parallel_core.doctor.examination import Examination
 from parallel_core.doctor.finding import Finding
@@ -67,7 +68,7 @@ def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(make_stub
     assert done.returncode == 1
     problems = {problem["name"]: problem for problem in json.loads(done.stdout)["problems"]}
     assert problems["frameworks"]["state"] == "broken"
-    assert problems["torch"]["command"].endswith("pip install 'parallel-core[torch]'")
+    assert problems["torch"]["command"].endswith(install_command("torch"))
     assert "✗ broken: frameworks" in done.stderr
 
 
@@ -79,4 +80,4 @@ def test_with_one_framework_the_status_is_0(make_stub: MakeStub, tmp_path: Path)
     assert done.returncode == 0, done.stdout
     assert json.loads(path.read_text())["works"]
     assert "✓ All that is installed works." in done.stdout
-    assert "pip install 'parallel-core[torch]'" in done.stdout
+    assert install_command("torch") in done.stdout

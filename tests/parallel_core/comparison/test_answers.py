@@ -106,7 +106,7 @@ def test_no_difference_and_too_few_runs_are_verdicts_and_the_reason_stands_behin
     same = conclusions(measured(parallel("mxnet"), ONE), measured(parallel("torch"), times(1.0005)))[-1]
     assert same.endswith(": no significant difference.")
     few = conclusions(*(measured(parallel(name), ONE[:2]) for name in ("mxnet", "torch")))[-1]
-    assert few.endswith(": too few runs to tell.")
+    assert few.endswith(": too few runs to decide.")
     cells = (scaled(parallel("mxnet"), 2.0, 1.9), scaled(parallel("torch"), 1.0, 0.7))
     assert conclusions(*cells)[-1].endswith(" faster; operations 1.20 s.")
 

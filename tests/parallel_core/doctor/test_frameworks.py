@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.installation.commands import install_command
 from backends.installation.frameworks import Diagnosis
 from backends.installation.kernels import Kernels, Product
 from backends.installation.probe import Probe
@@ -42,7 +43,7 @@ NO_ENGINE = "F engine.cc:48: Check failed: Cannot find Engine NaivEngine\n"
             "mxnet",
             RAISED.format(error=NO_FILE.format("libcudnn.so.8")),
             ("libcudnn.so.8",),
-            "pip install 'parallel-core[mxnet-cu112]'",
+            "[mxnet-cu112]'",
         ),
         # What is not known comes with a command that shows it.
         (
@@ -91,12 +92,12 @@ def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub, mon
 
 def test_what_is_not_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert found([examine("torch")]) == {"torch": ("absent", "pip install 'parallel-core[torch]'")}
+    assert found([examine("torch")]) == {"torch": ("absent", install_command("torch"))}
 
 
 def test_without_any_framework_nothing_can_be_done() -> None:
     findings = found(examine_frameworks([try_backend("numpy", DEADLINE)]))
-    assert findings == {"numpy": FINE, "frameworks": ("broken", "pip install 'parallel-core[torch]'")}
+    assert findings == {"numpy": FINE, "frameworks": ("broken", install_command("torch"))}
 
 
 @pytest.mark.parametrize(("module", "text"), [("", "; its sync engine works"), ("own", " from own, built for CPUs; ")])
@@ -144,8 +145,8 @@ MKL = attempt("torch", 100.0, Kernels("MKL", "2024.2", None, 1), Kernels("oneDNN
 def test_libraries_are_named_with_their_rate_if_that_was_measured() -> None:
     torch, own = examine_kernels([MKL, attempt("own", 60.0), MXNET, Attempt("jax", (), ())], {}, MODERN)
     assert (torch.state, own.state, torch.figures["gflop_per_s"]) == ("fine", "fine", 100)
-    assert torch.text == "MKL 2024.2; oneDNN, AVX-512 kernels: products at 100 GFLOP/s on one core"
-    assert own.text == "products at 60 GFLOP/s on one core"
+    assert torch.text == "MKL 2024.2; oneDNN, AVX-512 kernels: matrix multiplication at 100 GFLOP/s on one core"
+    assert own.text == "matrix multiplication at 60 GFLOP/s on one core"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_less_than_half_of_another_s_rate_is_doubtful(
     slow = attempt("mxnet", 14.5, Kernels("OpenBLAS", "0.3.13", core_type, 1))
     findings = list(examine_kernels([MKL, slow], environment, processor))
     assert found(findings) == {"torch": FINE, "mxnet": ("doubtful", command)}
-    assert cause(findings[1]).startswith("torch multiplies matrices 6.9 × as fast (100 GFLOP/s on one core)")
+    assert cause(findings[1]).startswith("torch multiplies matrices at 100 GFLOP/s on one core (speed-up 6.9)")
 
 
 OTHER = Attempt("own", (), (Probe("own", "sync", "1.0"),))

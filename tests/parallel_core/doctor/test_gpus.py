@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.installation.commands import install_command
 from backends.installation.frameworks import Diagnosis, Gpu, Gpus
 from backends.installation.probe import Probe
 from backends.torch.installation import CUDA_12_TORCH
@@ -77,7 +78,7 @@ HIDDEN = {"CUDA_VISIBLE_DEVICES": "-1"}
             "mxnet",
             Gpus(),
             {},
-            ("absent", "pip uninstall --yes mxnet && pip install 'parallel-core[mxnet-cu112]'"),
+            ("absent", f"pip uninstall --yes mxnet && {install_command('mxnet-cu112')}"),
         ),
         ([HOPPER], "mxnet", Gpus(), {}, ("absent", ON_CPU.format("mxnet"))),
         ([CARD], "torch", Gpus("CUDA 12.6"), HIDDEN, ("doubtful", "unset CUDA_VISIBLE_DEVICES")),

@@ -77,7 +77,7 @@ def test_many_reports_are_added_up(run: Run) -> None:
         ),
         ("os.abort()", " was killed by SIGABRT after epoch 1, step 3; it said last: oh no"),
         ("sys.exit(7)", " ended with status 7 after epoch 1, step 3; it said last: oh no"),
-        ("os._exit(0)", " ended after epoch 1, step 3, before the others"),
+        ("os._exit(0)", " ended after epoch 1, step 3, before the other processes"),
         ("fail('the loss is nan')", ": the loss is nan"),
     ],
 )

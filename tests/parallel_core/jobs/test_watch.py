@@ -92,7 +92,7 @@ def test_a_job_lasts_while_anybody_makes_progress_and_no_longer(pauses: list[flo
     conclusion, fewest = decided(watch, now + TIMEOUT), min(counts)
     assert conclusion.hang
     assert conclusion.culprits == tuple(f"rank {rank}" for rank in range(3) if counts[rank] == fewest)
-    behind = f"exchange {fewest} was its last, {max(counts)} that of others"
+    behind = f"exchange {fewest} was its last, {max(counts)} that of other ranks"
     assert (behind in conclusion.message) is (max(counts) > fewest)
 
 
@@ -153,7 +153,7 @@ FULL = Failed("full disk", by_others=False, status=1)
         ([(0, CLOSED), ("server 0", Ended(-15))], "server 0 was killed by SIGTERM while the ranks were at work; it"),
         ([(0, Ended(1)), ("server 0", Ended(1))], "server 0 ended with status 1 while the ranks were at work; it"),
         ([("server 0", Ended(1)), (1, KILLED)], "rank 1 was killed by SIGKILL after epoch 1, step 1"),
-        ([(1, WELL), (0, ON), (0, CLOSED)], "rank 1 ended after epoch 1, step 1, before the others"),
+        ([(1, WELL), (0, ON), (0, CLOSED)], "rank 1 ended after epoch 1, step 1, before the other processes"),
         # An exchange does not take back which batch was the last.
         ([(1, Progress(6)), (1, Ended(-15))], "rank 1 was killed by SIGTERM after epoch 1, step 1; it said nothing"),
         ([(1, Ended(-6)), (0, Ended(1))], "rank 1 was killed by SIGABRT after epoch 1, step 1; it said nothing"),
@@ -177,7 +177,7 @@ def test_a_refusal_by_all_that_failed_is_a_bad_request(report: Sequence[Told]) -
 
 def test_a_rank_that_ends_well_without_having_joined_leaves_the_others_alone() -> None:
     conclusion = concluded(watch_over(2), (1, WELL), (0, Progress()), (0, CLOSED))
-    assert conclusion.message == "rank 1 ended before it had joined, before the others"
+    assert conclusion.message == "rank 1 ended before it had joined, before the other processes"
     assert concluded(watch_over(2), (0, CLOSED), now=9.0).message == "rank 1 did not join within 10 s"
 
 
@@ -185,7 +185,7 @@ def test_a_server_that_ends_well_is_the_cause_only_if_the_ranks_then_get_stuck()
     watch = joined(2, "server 0")
     tell(watch, ("server 0", WELL), now=1.0)
     assert watch.decide(1.0 + LATE_NEWS_SECONDS) is None
-    message = "server 0 ended while the ranks were at work, before the others"
+    message = "server 0 ended while the ranks were at work, before the other processes"
     assert decided(watch, 1.0 + TIMEOUT).message == message
     tell(watch, (0, WELL), (1, WELL), now=2.0)
     assert watch.decide(2.0) == FINISHED
@@ -204,7 +204,7 @@ def test_a_rank_that_counts_anew_has_not_gone_back() -> None:
     tell(watch, (0, Progress(6)), (0, Progress(1)), now=1.0)
     conclusion = decided(watch, 1.0 + TIMEOUT)
     assert conclusion.culprits == ("rank 1",)
-    assert conclusion.message.endswith(": exchange 5 was its last, 6 that of others")
+    assert conclusion.message.endswith(": exchange 5 was its last, 6 that of other ranks")
 
 
 def test_a_deadline_does_not_cut_short_the_search_for_a_cause() -> None:

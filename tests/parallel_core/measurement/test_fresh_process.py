@@ -37,7 +37,7 @@ def test_a_refusal_is_passed_on(options: dict[str, Any], reason: str) -> None:
 
 
 def test_a_process_that_takes_too_long_is_a_failed_measurement() -> None:
-    with pytest.raises(MeasurementError, match=r"parallel in a process of its own: gave no result within 0\.05 s"):
+    with pytest.raises(MeasurementError, match=r"parallel in a separate process: gave no result within 0\.05 s"):
         measure_elsewhere("parallel", SMALL, seconds=0.05)
 
 

@@ -202,7 +202,7 @@ def test_graphs_are_pictures_with_a_description() -> None:
 def test_too_few_processes_have_values_and_no_bounds() -> None:
     cells = [with_bare_times(measured(Cell("parallel", name, "async"), (1.0, 1.2))) for name in ("mxnet", "torch")]
     text = page_of(comparison(*cells)).partition("<main>")[2].partition('id="backends"')[0]
-    assert "against mxnet async: too few runs to tell" in text
+    assert "against mxnet async: too few runs to decide" in text
     assert "2 of 5 rounds, each cell" in page_of(comparison(*cells))
     assert 'class="ink"' not in text
     assert "1.10 s</text>" in text

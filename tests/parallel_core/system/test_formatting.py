@@ -42,8 +42,8 @@ def test_what_is_written(found: str, written: str) -> None:
     [
         ("OpenBLAS", "0.3.13", "Haswell", "cpu:1", "OpenBLAS 0.3.13, Haswell kernels: 48.7 GFLOP/s on one core"),
         ("MKL", "2024.2", None, "cpu:1", "MKL 2024.2: 48.7 GFLOP/s on one core"),
-        (None, None, None, "cpu:1", "products of matrices: 48.7 GFLOP/s on one core"),
-        (None, None, None, "gpu:0", "products of matrices: 48.7 GFLOP/s on gpu:0"),
+        (None, None, None, "cpu:1", "matrix multiplication: 48.7 GFLOP/s on one core"),
+        (None, None, None, "gpu:0", "matrix multiplication: 48.7 GFLOP/s on gpu:0"),
     ],
 )
 def test_kernels_are_written_as_far_as_they_are_known(

@@ -67,7 +67,7 @@ def test_others_share_of_the_cores(own: float, worked: float, stolen: float, oth
     assert watch.stolen_share == pytest.approx(stolen / 4)
     assert (watch.waiting_share, watch.slowest_mhz, watch.fastest_mhz) == (0.5, 1500.0, 2000.0)
     assert watch.is_disturbed == disturbed
-    assert any(sentence.startswith("Others took ") for sentence in watch.in_words()) == disturbed
+    assert any(sentence.startswith("Other processes took ") for sentence in watch.in_words()) == disturbed
     assert watch.in_words()[-1].startswith("The cores' clock ran at 1,500 to 2,000 MHz")
 
 

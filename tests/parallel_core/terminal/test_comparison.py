@@ -86,5 +86,5 @@ def test_a_change_is_shown_with_its_reason() -> None:
 
 def test_a_unit_that_is_slower_than_its_case_is_pointed_out() -> None:
     doubtful = in_words(" ".join(shown(comparison(scaled(parallel("mxnet"), 1, 1.2)))))
-    assert "as one unit its operations took 1.20 × as long" in doubtful
+    assert "as one unit its operations took 1.20 × its time" in doubtful
     assert "as one unit" not in " ".join(shown(comparison(scaled(parallel("mxnet"), 1, 1.0))))

@@ -87,7 +87,7 @@ def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
     assert "run and copy together overlap_efficiency 0.98 0.5 ± " in text
     assert "“run and copy together”: overlap_efficiency 0.98 by the trace, 0.5 by the clock" in text
     assert "6 of 6 agree" in text
-    assert text.endswith("Under the profiler it took 1.05 × as long (one case).")
+    assert text.endswith("Under the profiler it took 1.05 × its time without (one case).")
 
 
 def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:

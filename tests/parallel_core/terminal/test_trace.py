@@ -41,12 +41,12 @@ def test_queues_operations_steps_and_both_shares_of_hidden_communication_are_tol
     text = in_words(shown(ddp))
     assert ddp.parts.hidden_exchange_share is not None
     assert f"overlap: {percent(ddp.parts.hidden_exchange_share)} of the exchange" in text
-    assert "of collectives alone, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
+    assert "of collectives only, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
     assert "gpu:0 90 % 3.2 % 7.1 % 46.9 ms 3 %" in text
     assert "gpu:0 stream 7 597 ms 89.1 μs 1.49 ms 0.04 4" in text
     assert "ProfilerStep#6 225 ms" in text
     assert re.search(r"a step takes 222 ms \(\d+ ms … \d+ ms\) in the median of 3: ", text)
-    assert "ProfilerStep#6 is unlike the others:" in text
+    assert "ProfilerStep#6 is unlike the other steps:" in text
     assert re.search(r"nccl\S+ number 15, in all 46.8 ms, mean 3.12 ms, share 69 %", text)
     assert "what bounds it: 100 % the host" in text
 
@@ -59,7 +59,7 @@ def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_t
     text = in_words(shown(replace(ddp, operations=(longest,), steps=many)))
     assert [one for one in arguments if one not in text] == []
     assert "ProfilerStep#4" not in text
-    assert "ProfilerStep#6 is unlike the others" in text
+    assert "ProfilerStep#6 is unlike the other steps" in text
 
 
 def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:

@@ -39,7 +39,7 @@ def load_profiled(load: Callable[[int], Backend], backend_name: str) -> Callable
 
     def load_with(devices: int) -> Backend:
         if backend_name == "numpy":
-            pytest.skip("numpy has no profiler of its own")
+            pytest.skip("numpy has no profiler")
         backend = load(devices)
         try:
             check_profiler(backend)

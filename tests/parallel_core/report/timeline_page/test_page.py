@@ -111,7 +111,7 @@ def test_steps_and_those_unlike_the_others_are_told() -> None:
     steps = [Window(f"ProfilerStep#{n}", at, at + 10**5 if n < 9 else 3 * 10**6) for n, at in enumerate(starts)]
     texts = _Parsed(page({"": Timeline("made up", spans, annotations=tuple(steps))})).texts
     assert texts.count("ProfilerStep#9"[-14:]) == 1
-    assert {"Unlike the others: ProfilerStep#9, time 21 × the median.", "annotations"} <= set(texts)
+    assert {"Unlike the other steps: ProfilerStep#9, time 21 × the median.", "annotations"} <= set(texts)
 
 
 def test_several_timelines_count_from_the_same_time() -> None:
