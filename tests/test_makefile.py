@@ -27,7 +27,7 @@ def made(root: Path, folder: Path, *arguments: str) -> dict[str, tuple[str, str]
     for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
         (folder / name).touch()
     environment = {**os.environ, "PATH": f"{folder}/path:/usr/bin:/bin", "HOME": str(folder)}
-    command = ["make", "--dry-run", "demo", *arguments]
+    command = ["make", "--no-print-directory", "--dry-run", "demo", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     extras = {name: extras for extras, name in re.findall(r"installing (\S+) into (\S+),", done.stdout)}
     pythons = {name: python for python, name in re.findall(r"\|\| (\S+) -m venv (\S+)", done.stdout)}

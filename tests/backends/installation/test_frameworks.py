@@ -11,7 +11,7 @@ from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absen
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
-PYTHON_3_11 = f"python3.11 -m venv mxnet-on-cpu && mxnet-on-cpu/bin/{install_command('mxnet')}"
+_, PYTHON_3_11 = separate_environment("mxnet", "on-cpu", "python3.11")
 UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"
 WITH_ROLE = {
     "DMLC_PS_ROOT_URI": "127.0.0.1",
