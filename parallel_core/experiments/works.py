@@ -38,6 +38,8 @@ PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 """The size, the multiplications and the tries from which a size is chosen."""
 FEW_PROBES, PROBED_COPIES = 3, 8
 """The tries where they take long, and the copies of each result from which a size to copy is chosen."""
+PROBED_RESULTS = 10
+"""With their copies they are more than a core's share of the caches."""
 BESIDE = "multiplications beside the rest"
 LARGEST_SIZE = 8192
 MOST_CALLS = 1000
@@ -246,17 +248,18 @@ def _count_to_copy(timings: float, trial: Trial) -> Choice:
 
 def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
     """Choose so many copies of each result that copying takes about as long as computing."""
-    # Many copies of one result are faster apiece than few, because it stays in the cache: estimate, then correct.
+    # Many copies of one result are faster apiece than few, because it stays in a cache; of many results they are
+    # slower, because these do not fit into it. So: estimate, then correct.
     seconds, copies = seconds_of_one(trial, size, 2), PROBED_COPIES
-    for estimate in range(2):
-        tell("choosing the copies", estimate / 2)
-        copies = max(1, round(seconds / _seconds_of_a_copy(trial, there, size, copies)[1]))
+    for estimate, results in enumerate((2, 2, PROBED_RESULTS)):
+        tell("choosing the copies", estimate / 3)
+        copies = max(1, round(seconds / _seconds_of_a_copy(trial, there, size, copies, results)[1]))
     return Choice(copies, "equal-parts")
 
 
-def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int) -> Timing:
-    """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of two results."""
-    results = multiplied(trial, trial.normal(size, trial.devices[0]), 2)
+def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int, of: int = 2) -> Timing:
+    """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of each of some results."""
+    results = multiplied(trial, trial.normal(size, trial.devices[0]), of)
     buffers = [trial.backend.copy_to(result, there) for result in results]
     issued, done = _median_timing(trial, copies_of(trial, results, there, buffers, copies).launch)
     count = copies * len(results)

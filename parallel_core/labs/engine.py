@@ -1,6 +1,7 @@
 """What a reader's engine is given: NumPy behind the protocol, divided into tasks. How they run is the reader's part."""
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -21,7 +22,7 @@ Span = tuple[str, str, float, float]
 class Task:
     """A piece of work. Whoever computes it fills in `value` or `error`, and then sets `done`."""
 
-    def __init__(self, what: str, device: Device, work: Callable[[], Any], spans: deque[Span]) -> None:
+    def __init__(self, what: str, device: Device, work: Callable[[], Any], engine: "Engine") -> None:
         self.what, self.kind = what, "copy" if what == "copy" else "compute"
         self.device = device
         """Whose queue it belongs to; of a copy, that of the source."""
@@ -30,10 +31,20 @@ class Task:
         self.overwrites: tuple[Task, ...] = ()
         """The tasks whose memory it writes to."""
         self.value: Any = None
-        self.error: BaseException | None = None
         self.done = threading.Event()
+        self._error: BaseException | None = None
         self._work: Any = work
-        self._spans = spans
+        self._engine = engine
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the computation raised; the engine remembers it, also if nobody asks for the value."""
+        return self._error
+
+    @error.setter
+    def error(self, error: BaseException) -> None:
+        self._error = error
+        self._engine.errors.append(error)
 
     def compute(self) -> Any:
         """Return the value; raises what the computation raises, and RuntimeError if an input is not done."""
@@ -41,7 +52,7 @@ class Task:
         try:
             return self._work()
         finally:
-            self._spans.append((self.what, threading.current_thread().name, start, perf_counter()))
+            self._engine.spans.append((self.what, threading.current_thread().name, start, perf_counter()))
             # The values behind these may be freed.
             self.inputs, self.overwrites, self._work = (), (), None
 
@@ -87,7 +98,9 @@ class Engine(BaseBackend):
         setup = Setup(np, inner.ops, "async", inner.devices, "", inner.threads_per_device, 1, (), {})
         super().__init__(setup, f"{self.name}, an engine that a reader builds", inner.cores)
         self.spans: deque[Span] = deque(maxlen=10_000)
-        self._submitted: deque[Task] = deque()
+        self.errors: list[BaseException] = []
+        # A value that nobody holds is freed.
+        self._submitted: deque[weakref.ref[Task]] = deque()
         # Several threads may call verbs, and only one of them submits.
         self._submitting = threading.Lock()
         self.start()
@@ -109,8 +122,10 @@ class Engine(BaseBackend):
         with self._submitting:
             submitted = list(self._submitted)
         self.wait_for_all()
-        for task in submitted:
+        for task in filter(None, (reference() for reference in submitted)):
             self._check(Future(task, task.device))
+        for error in self.errors:
+            self._fail(error)
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         if device not in self.devices:
@@ -135,7 +150,7 @@ class Engine(BaseBackend):
         return tuple(self._submit("allreduce", device, total, reads) for device in devices)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        task = Task("asarray", device, lambda: None, self.spans)
+        task = Task("asarray", device, lambda: None, self)
         try:
             task.value = self._numpy.asarray(x, device)
         except ComputationError as error:
@@ -147,13 +162,13 @@ class Engine(BaseBackend):
         return tree_map(np.array, _read(self.wait(x)))
 
     def _submit(self, what: str, device: Device, work: Any, reads: Sequence[Future], writes: Any = ()) -> Future:
-        task = Task(what, reads[0].device if what == "copy" and reads else device, work, self.spans)
+        task = Task(what, reads[0].device if what == "copy" and reads else device, work, self)
         task.inputs = tuple({future.task: None for future in reads})
         task.overwrites = tuple({future.task: None for future in writes if self.reuses_memory})
         with self._submitting:
-            while self._submitted and self._submitted[0].done.is_set() and self._submitted[0].error is None:
+            while self._submitted and ((first := self._submitted[0]()) is None or first.done.is_set()):
                 self._submitted.popleft()
-            self._submitted.append(task)
+            self._submitted.append(weakref.ref(task))
             self.submit(task)
         return Future(task, device)
 

@@ -48,8 +48,8 @@ MISTAKES = [
     ("two-queues", {"one.done.wait()": "pass"}, 0, "read before it was ready"),
     ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 1, "read before it was ready"),
     ("two-queues", LOCKED, 2, "parallel_speedup"),
-    ("hide-a-copy", {"for one in (*task.inputs, *before)": "for one in task.inputs"}, 0, ""),
-    ("hide-a-copy", {"(task, before)": "(task, [*before, task])"}, 0, "no end within"),
+    ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
+    ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "no end within"),
     ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 2, "overlap_efficiency"),
 ]
 

@@ -1,7 +1,7 @@
 """Lab 3, solved: a queue for copies, and a list of who still reads what is overwritten."""
 
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from weakref import WeakKeyDictionary
 
 from backends import Device
@@ -14,26 +14,26 @@ class MyEngine(Engine):
     reuses_memory = True
 
     def start(self) -> None:
-        self.queues: dict[Device | str, SimpleQueue[tuple[Task, list[Task]]]] = {}
+        self.queues: dict[Device | str, SimpleQueue[tuple[Task, list[Event]]]] = {}
         self.last: dict[Device | str, Task] = {}
-        self.readers: WeakKeyDictionary[Task, list[Task]] = WeakKeyDictionary()
+        self.readers: WeakKeyDictionary[Task, list[Event]] = WeakKeyDictionary()
         for place in (*self.devices, "copies"):
             self.queues[place] = SimpleQueue()
             Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()
 
     def submit(self, task: Task) -> None:
         place = "copies" if task.kind == "copy" else task.device
-        before = [reader for one in task.overwrites for reader in self.readers.get(one, ())]
+        before = [done for one in task.overwrites for done in self.readers.get(one, ())]
         for one in task.inputs:
-            self.readers[one] = [*(reader for reader in self.readers.get(one, ()) if not reader.done.is_set()), task]
+            self.readers[one] = [*(done for done in self.readers.get(one, ()) if not done.is_set()), task.done]
         self.last[place] = task
         self.queues[place].put((task, before))
 
-    def work(self, queue: SimpleQueue[tuple[Task, list[Task]]]) -> None:
+    def work(self, queue: SimpleQueue[tuple[Task, list[Event]]]) -> None:
         while True:
             task, before = queue.get()
-            for one in (*task.inputs, *before):
-                one.done.wait()
+            for done in (*(one.done for one in task.inputs), *before):
+                done.wait()
             try:
                 task.value = task.compute()
             except BaseException as error:
