@@ -119,7 +119,8 @@ def _end_quietly(mx: Any) -> None:
     at_exit = mx.base._notify_shutdown
 
     def notify() -> None:
-        with suppress(mx.base.MXNetError):
+        # Some of MXNet's errors become Python's own: a ValueError, say.
+        with suppress(Exception):
             at_exit()
 
     atexit.unregister(at_exit)
