@@ -61,21 +61,23 @@ def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
     """Judge an engine, step by step, on inputs of a seed."""
     # Whatever is started inherits it.
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    for what, points, judge in (
-        (lab.program.__doc__ or "", 20, _program),
-        (f"Give NumPy's values and errors in {PROGRAMS} random programs.", 40, _conformance),
-        (f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}.", 40, _experiment),
+    command = f"parallel-core run {lab.experiment} --backend engine.py:{engine}"
+    for what, points, judge, shown in (
+        (lab.program.__doc__ or "", 20, _program, inspect.getsource(lab.program)),
+        (f"Give NumPy's values and errors in {PROGRAMS} random programs.", 40, _conformance, ""),
+        (f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}.", 40, _experiment, command),
     ):
         try:
-            state, *rest = judge(lab, engine, seed)
+            state, *found = judge(lab, engine, seed)
         except (BackendError, MeasurementError, RequestError) as error:
-            state, rest = "failed", [str(error), "an end without an error", inspect.getsource(lab.program)]
-        yield Outcome(what, points, state, *rest)
+            state, found = "failed", [str(error), "an end without an error"]
+        # Random programs come with their own text.
+        yield Outcome(what, points, state, *([*found, shown][:3] if state == "failed" else found))
 
 
 def _program(lab: Lab, engine: str, seed: int) -> Any:
     got, expected = in_process(engine, lab.devices, lab.program.__name__, seed)
-    return ("passed",) if got == expected else ("failed", str(got), str(expected), inspect.getsource(lab.program))
+    return ("passed",) if got == expected else ("failed", str(got), str(expected))
 
 
 def _conformance(lab: Lab, engine: str, seed: int) -> Any:
@@ -95,7 +97,7 @@ def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
         return "passed", got
     if watch is not None and watch.taken_share >= WORTH_SAYING:
         return "not judged", "the machine was busy"
-    return "failed", got, "", f"parallel-core run {lab.experiment} --backend engine.py:{engine}"
+    return "failed", got, f"{lab.least:g} to {lab.most:g}"
 
 
 def in_process(engine: str, devices: int, name: str, seed: int) -> Any:
