@@ -58,8 +58,8 @@ def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(drawn:
         end += gap + length
     text = in_words(shown(timeline_figures(Timeline("made up", tuple(spans), (Window("case", 0, end),))), width=1000))
     for line in re.findall("critical path: (.*)", text):
-        shares = [float(share) for share in re.findall(r"([\d.]+) % (?:k\d+ on|others|[\d,]+ names|idle)", line)]
-        # Each of at most five is rounded, and one below 0.5 % is left out.
+        shares = [float(share) for share in re.findall(r"([\d.]+) % (?:k\d+ on|(?:other|[\d,]+) names|idle)", line)]
+        # Each of at most five is rounded, and the rest or idle time below 0.5 % is left out.
         assert shares
         assert abs(sum(shares) - 100) <= 3
 
