@@ -20,8 +20,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -42,11 +41,19 @@ ENGINE = "async"
 ROOT = Path(__file__).resolve().parent.parent.parent
 OVER = "PARALLEL_CORE_PLANTED_OVER"
 """The environment variable that names the backend in which faults are planted."""
-SIZES: Mapping[str, Mapping[str, Any]] = {
-    "parallel": {"size": 400, "rounds": 2, "budget": 1.5},
-    "async": {"size": 200, "steps": 500, "rounds": 2, "budget": 1.5},
-    "overlap": {"size": 600, "products": 10, "rounds": 2, "budget": 2},
+TWICE_AS_MANY = "overlap, twice as many copies"
+"""What is as slow as every copy made twice, by other code."""
+# Nothing hides the copies of a single result, and issuing one that is large is a small part of it.
+COPYING = {"size": 1600, "products": 1, "copies": 100, "rounds": 2, "budget": 2}
+WITHOUT_FAULT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "parallel": ("parallel", {"size": 400, "rounds": 2, "budget": 1.5}),
+    "async": ("async", {"size": 200, "steps": 500, "rounds": 2, "budget": 1.5}),
+    "overlap": ("overlap", COPYING),
+    TWICE_AS_MANY: ("overlap", COPYING | {"copies": 2 * COPYING["copies"]}),
 }
+"""The experiment and its options, for each cell without a fault."""
+Plain: TypeAlias = Mapping[str, CellResults]
+"""Results without a fault, by the names of WITHOUT_FAULT."""
 
 
 @dataclass(frozen=True)
@@ -56,32 +63,37 @@ class Fault:
     what: str
     experiment: str
     part: str | None
-    expected: Callable[[CellResults], float] | None = None
+    expected: Callable[[Plain], float] | None = None
     """The seconds that it adds, from the results without it; None for a neighbour."""
 
 
 DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
 
 
-def operations_of(results: CellResults) -> float:
+def main_seconds(results: CellResults) -> float:
+    """Return the seconds of the experiment's main case."""
+    return median(results.medians(EXPERIMENTS[results.cell.experiment].case))
+
+
+def operations_of(plain: Plain) -> float:
     """Return the seconds of the operations of `parallel`."""
-    return median(account_of(results, EXPERIMENTS["parallel"].case)["operations"])
+    return median(account_of(plain["parallel"], EXPERIMENTS["parallel"].case)["operations"])
 
 
-def delayed(results: CellResults, by: float) -> float:
+def delayed(plain: Plain, by: float) -> float:
     """Return the seconds that are added to all launches of the main case of `async`."""
-    return by * int(results.valid[0].parameters["steps"])
+    return by * int(plain["async"].valid[0].parameters["steps"])
 
 
-def taking_turns(results: CellResults) -> float:
+def taking_turns(plain: Plain) -> float:
     """Return the seconds that `parallel` takes longer if its devices take turns."""
-    case = EXPERIMENTS["parallel"].case
-    return sum(median(results.medians(part)) for part in results.cases(case)[0].parts) - median(results.medians(case))
+    together, *_ = plain["parallel"].cases(EXPERIMENTS["parallel"].case)
+    return sum(median(plain["parallel"].medians(part)) for part in together.parts) - main_seconds(plain["parallel"])
 
 
-def bound_by_copies(results: CellResults) -> float:
-    """Return the seconds that `overlap` takes longer if twice its copies are all that it waits for."""
-    return 2 * median(results.medians("copy")) - median(results.medians(EXPERIMENTS["overlap"].case))
+def copied_twice(plain: Plain) -> float:
+    """Return the seconds that `overlap` takes longer with twice as many copies."""
+    return main_seconds(plain[TWICE_AS_MANY]) - main_seconds(plain["overlap"])
 
 
 FAULTS: Mapping[str, Fault] = {
@@ -90,7 +102,7 @@ FAULTS: Mapping[str, Fault] = {
         name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(delayed, by=by))
         for name, by in DELAYS.items()
     },
-    "copies-twice": Fault("every copy twice", "overlap", "transfer", bound_by_copies),
+    "copies-twice": Fault("every copy twice", "overlap", "transfer", copied_twice),
     "one-queue": Fault("one queue instead of two", "parallel", "rest", taking_turns),
     "neighbour": Fault("a spinning neighbour", "parallel", None),
 }
@@ -175,11 +187,11 @@ def plugged_in(over: str) -> Iterator[None]:
             os.environ.update(before)
 
 
-def measured(cells: Sequence[tuple[str, str]], chosen: Mapping[str, Any] = MappingProxyType({})) -> list[Result]:
-    """Run cells, each a backend and an experiment, in one fresh process, as `compare --quick` does."""
+def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
+    """Run cells, each a backend and one of WITHOUT_FAULT, in one fresh process, as `compare --quick` does."""
     same = {"engine": ENGINE, "device-kind": "cpu", "work": "own"}
-    sizes = {**SIZES, "overlap": {**SIZES["overlap"], **chosen}}
-    runs = [(experiment, same | {"backend": backend} | sizes[experiment]) for backend, experiment in cells]
+    chosen = [(backend, *WITHOUT_FAULT[name]) for backend, name in cells]
+    runs = [(experiment, {**same, "backend": backend, **options}) for backend, experiment, options in chosen]
     done = subprocess.run(measuring_command(sys.executable, runs), stdout=subprocess.PIPE, text=True, check=False)
     return [one.result for one in measured_in(done.stdout)]
 
@@ -188,39 +200,47 @@ def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
     """Compare each fault with no fault, and return what was named, the size of the part, and the expected one."""
     of_backend = [name for name, fault in FAULTS.items() if fault.part is not None]
     beside = [name for name in FAULTS if name not in of_backend]
-    found: dict[str, list[Result]] = {name: [] for name in (*SIZES, *FAULTS)}
-
-    # As many copies as take as long as the multiplications: twice of them cannot hide.
-    chosen = {"copies": measured([(over, "overlap")])[0].parameters["copies"]}
+    found: dict[str, list[Result]] = {name: [] for name in (*WITHOUT_FAULT, *FAULTS)}
 
     def take(names: Sequence[str], cells: Sequence[tuple[str, str]]) -> None:
-        for name, result in zip(names, measured(cells, chosen), strict=True):
+        for name, result in zip(names, measured(cells), strict=True):
             found[name].append(result)
 
     for _ in range(rounds):
         # Those without a fault share a process, and those with one another, so that no pair of cells shares one.
-        take([*SIZES], [(over, experiment) for experiment in SIZES])
+        take([*WITHOUT_FAULT], [(over, name) for name in WITHOUT_FAULT])
         take(of_backend, [(name, FAULTS[name].experiment) for name in of_backend])
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
             take(beside, [(over, FAULTS[name].experiment) for name in beside])
             neighbour.kill()
-    return {name: judged(fault, found[name], found[fault.experiment]) for name, fault in FAULTS.items()}
+    plain = {
+        name: CellResults(Cell(experiment, "plain", ENGINE), tuple(found[name]))
+        for name, (experiment, _) in WITHOUT_FAULT.items()
+    }
+    return {name: judged(name, fault, found[name], plain) for name, fault in FAULTS.items()}
 
 
-def judged(fault: Fault, faulty: Sequence[Result], plain: Sequence[Result]) -> dict[str, Any]:
-    """Return what a comparison names, how much of it there is, and how much was planted."""
-    sides = {"faulty": faulty, "plain": plain}
-    results, others = (CellResults(Cell(fault.experiment, side, ENGINE), tuple(some)) for side, some in sides.items())
+def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> dict[str, Any]:
+    """Return what a comparison names, how much of it there is, how much was planted, and how much longer all took."""
+    results, others = CellResults(Cell(fault.experiment, name, ENGINE), tuple(faulty)), plain[fault.experiment]
     if not results.valid or not others.valid:
-        return {"verdict": "invalid", "named": [], "withheld": "", "seconds": None, "planted_seconds": None}
+        return {
+            "verdict": "invalid",
+            "named": [],
+            "withheld": "",
+            "seconds": None,
+            "longer_seconds": None,
+            "planted_seconds": None,
+        }
     difference = time_difference(results, others)
-    size = difference.parts[fault.part].estimate if fault.part in difference.parts else None
+    size = difference.parts.get(fault.part or "")
     return {
         "verdict": difference.verdict,
         "named": list(difference.reasons),
         "withheld": difference.withheld,
-        "seconds": size,
-        "planted_seconds": fault.expected(others) if fault.expected else None,
+        "seconds": size.estimate if size else None,
+        "longer_seconds": difference.seconds.estimate,
+        "planted_seconds": fault.expected(plain) if fault.expected else None,
     }
 
 
