@@ -32,10 +32,11 @@ def test_processes_find_the_backends_by_name() -> None:
 
 def test_the_part_that_grew_is_judged_and_counted() -> None:
     cell = Cell("parallel", "torch", "async")
-    plain = made_of(cell, 1.0, PARTS).results
+    plain = made_of(cell, 1.0, PARTS)
     slow = made_of(cell, 1.6, PARTS | {"operations": 1.2}).results
-    found = judged(FAULTS["twice"], slow, plain)
+    found = judged("twice", FAULTS["twice"], slow, {"parallel": plain})
     assert found["named"] == ["operations"]
+    assert found["longer_seconds"] == pytest.approx(0.6, rel=0.01)
     assert found["seconds"] == pytest.approx(found["planted_seconds"], rel=0.01)
     trials = [{name: {**found, "named": named} for name in FAULTS} for named in NAMED]
     rows = dict(zip(FAULTS, counts({"trials": trials}), strict=True))
