@@ -15,7 +15,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
+from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point

@@ -24,28 +24,27 @@ dropped results take it too.
 from functools import partial
 from typing import Annotated
 
-import numpy as np
-
 import backends
-from backends import Array
 from parallel_core.experiments import works
-from parallel_core.experiments.asynchronous_computation.cost_model import T2_OVER_T1, fit_cost_model
+from parallel_core.experiments.asynchronous_computation.increments import (
+    EACH,
+    ONCE,
+    T2_OVER_T1,
+    measure_memory,
+    time_increments,
+)
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
-from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.timing import measure
-from parallel_core.system.machine import peak_memory_growth
 
 TEN = "10 products"
 COUNT = 10
 ONE, ALL = "wait for one result", "waitall"
 SIDE_OF_MATRICES = "Side of the matrices. Default: 1000, or what the budget allows."
 IN_NUMPY = "10 products in NumPy"
-EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
-SIDE = 1024
-"""Of the matrix whose increments fill a queue."""
 SIZE = Chosen(
     SIDE_OF_MATRICES,
     # About 75 multiplications are timed in a round, with its share of those that are checked.
@@ -56,12 +55,7 @@ STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.
 
 def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None) -> None:
     """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments with their model."""
-    zeros = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
-    for what in ("kept", "dropped"):
-        for every in (1, 10, 100):
-            grown = peak_memory_growth(partial(fill_queue, trial, zeros, what == "kept", every))
-            if grown is not None:
-                trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
+    measure_memory(trial)
     numpy = Trial(backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {})
     launch = partial(works.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
     trial.time(IN_NUMPY, take=partial(measure, numpy.backend, launch))
@@ -69,18 +63,6 @@ def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | Non
     time_waiting(trial, size)
     trial.run(0.75)
     time_increments(trial, steps)
-
-
-def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
-    """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
-    kept = []
-    for step in range(1, 101):
-        y = works.incremented(trial, x, 1)
-        if keep:
-            kept.append(y)
-        if step % every == 0:
-            trial.backend.wait(y)
-    trial.backend.waitall()
 
 
 def time_ten(trial: Trial, size: int) -> None:
@@ -108,46 +90,6 @@ def time_waiting(trial: Trial, size: int) -> None:
     total = partial(backend.launch, backend.ops.total)
     trial.time("product, to a number", one, until=lambda made: float(backend.to_numpy(total(made[0][0]))))
     trial.time("product, to text", one, until=lambda made: str(backend.to_numpy(made[0][0])))
-
-
-def time_increments(trial: Trial, steps: int | None) -> None:
-    """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
-    backend, add = trial.backend, trial.backend.ops.add
-    x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
-    matrix = trial.normal(works.size_up_to(trial, 0.01, 1000).value, trial.devices[0])
-    model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
-    if steps is None:
-        # Once by launches, and twice within some: in one, and in units.
-        of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
-        allowed = round(trial.left(0.95) / works.FEWEST_TIMINGS / of_a_step / 100) * 100
-        steps = trial.parameters["steps"] = max(100, min(10_000, allowed))
-    once = works.increments(trial, x, steps, trial.devices[0])
-
-    def waiting_each_time() -> Array:
-        for _ in range(steps):
-            y = backend.wait(backend.launch(add, x, 1.0))
-        return y
-
-    def in_one_launch(start: Array) -> Array:
-        for _ in range(steps):
-            y = add(start, 1.0)
-        return y
-
-    trial.time(EACH, Work(waiting_each_time), bare=(once,))
-    trial.time(ONCE, once)
-    trial.time(SINGLE, Work(lambda: backend.launch(in_one_launch, x), once.unit, once.times))
-    trial.check("increments", [works.incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
-    cases = trial.run(0.95)
-    # Beyond a single launch, the rest is the framework's own cost.
-    trial.found_by("launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False)
-    trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
-    trial.found(T2_OVER_T1.name, model.t2_over_t1)
-    seconds = {"t1": model.t1, "t2": model.t2, "t3": model.t3}
-    seconds |= {"measured_once": cases[ONCE].median, "predicted_once": model.waiting_once(steps)}
-    seconds |= {"book_predicted_once": model.waiting_once_by_the_book(steps)}
-    seconds |= {"measured_each": cases[EACH].median, "predicted_each": model.waiting_each(steps)}
-    for name, found in seconds.items():
-        trial.found(f"{name}_seconds", found)
 
 
 def dispatch_fraction(case: str) -> Formula:

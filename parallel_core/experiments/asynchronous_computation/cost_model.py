@@ -28,26 +28,26 @@ disturb each other by as much as at the other sizes with the same slower side.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, log
+from math import log
 from statistics import median
-from time import perf_counter
 from typing import Annotated
 
 import numpy as np
 
 from backends import Array
+from parallel_core.experiments.asynchronous_computation.increments import T2_OVER_T1, CostModel, fit_cost_model
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
-from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import incremented, increments, multiplied, size_up_to
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.works import incremented, increments, size_up_to
+from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import Timing, measure
-from parallel_core.measurement.verdicts import over_rounds, times_as_long
+from parallel_core.measurement.timing import measure
+from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure
 
 
@@ -104,80 +104,6 @@ def enough_steps(trial: Trial, x: Array) -> int:
         seconds = min(measure(trial.backend, launch)[1] for _ in range(3)) / steps
         steps = min(1000, max(20, round(0.01 / seconds)))
     return steps
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear that it is done."""
-
-    issued: Case
-    computed: Case
-    t3: float
-
-    @property
-    def t1(self) -> float:
-        return self.issued.median
-
-    @property
-    def t2(self) -> float:
-        return self.computed.median
-
-    @property
-    def python_is_slower(self) -> bool:
-        """Whether issuing takes as long as computing, or longer."""
-        return self.t2 <= self.t1
-
-    @property
-    def t2_over_t1(self) -> Interval:
-        """How many times as long computing takes as issuing."""
-        return times_as_long(self.computed, self.issued)
-
-    def waiting_once(self, steps: int) -> float:
-        """Predict the seconds of `steps` operations that are waited for at the end."""
-        return self.t1 + (steps - 1) * max(self.t1, self.t2) + self.t2 + self.t3
-
-    def waiting_once_by_the_book(self, steps: int) -> float:
-        """Predict the same under the book's assumption that the backend is the slower side."""
-        return self.t1 + steps * self.t2 + self.t3
-
-    def waiting_each(self, steps: int) -> float:
-        """Predict the seconds of `steps` operations that are each waited for."""
-        return steps * (self.t1 + self.t2 + self.t3)
-
-
-def fit_cost_model(
-    trial: Trial, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
-) -> CostModel:
-    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they are to predict.
-
-    The device of both arrays is kept busy with multiplications of the matrix (some milliseconds each) while `steps`
-    increments are issued: issuing them costs t1 each, and what the device needs for them after its multiplications is
-    t2 each. t3 is what remains of a single increment's round trip.
-    """
-    backend, increment = trial.backend, partial(incremented, trial, x)
-    issued = measure(backend, partial(increment, steps))[0]
-    # The fastest of three: too few multiplications would end before all increments are issued.
-    multiply = partial(multiplied, trial, matrix, 1)
-    blockers = 1 + round(4 * issued / min(measure(backend, multiply)[1] for _ in range(3)))
-
-    def behind_multiplications() -> Timing:
-        backend.waitall()
-        for _ in range(blockers):
-            (last,) = multiply()
-        start = perf_counter()
-        increment(steps)
-        sent = perf_counter() - start
-        backend.wait(last)
-        start = perf_counter()
-        backend.waitall()
-        return sent / steps, (perf_counter() - start) / steps
-
-    probe = Trial(backend, {}, rounds, budget)
-    probe.time("t1 and t2", take=behind_multiplications)
-    probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20)
-    parts, trip = probe.run(1.0).values()
-    t3 = max(0.0, trip.median - parts.dispatch_median - parts.median)
-    return CostModel(replace(parts, seconds=parts.dispatch_seconds), parts, t3)
 
 
 @dataclass(frozen=True)
@@ -241,16 +167,6 @@ def disturbance(points: Sequence[Point], at: Point) -> float:
     return median(one.case.median - one.predicted for one in alike) if alike else 0.0
 
 
-T2_OVER_T1 = Metric(
-    "t2_over_t1",
-    means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
-    about="the ratio of t2 to t1",
-    bands=(
-        Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
-        Band(0.02, "python", "Python is the slower side for an increment, against the book's assumption"),
-        Band(1.0, "device", "The device is the slower side for an increment, as the book assumes"),
-    ),
-)
 SMALLEST = replace(T2_OVER_T1, name="smallest_t2_over_t1")
 MISSED = Metric(
     "sizes_missed",

@@ -32,7 +32,7 @@ import numpy as np
 
 from backends import HOST, Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from parallel_core.experiments import works
+from parallel_core.experiments import copying, works
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
@@ -54,7 +54,7 @@ def destination(trial: Trial) -> Device:
 
 
 # If nothing hides, both ways take as long as their parts; the parts are timed as one unit too.
-SIZE, PRODUCTS, COPIES = works.chosen_to_copy(destination, 9)
+SIZE, PRODUCTS, COPIES = copying.chosen_to_copy(destination, 9)
 SIZES = Parameter("Several sides, each with separate copies, for a table; --size is the largest.", sweeps="size")
 
 
@@ -67,13 +67,13 @@ def program(
 ) -> None:
     """Time matrix multiplications, the copying of their results to another device, and both together."""
     smaller = sorted({*sizes} - {size}) if sizes else []
-    counts = {side: works.copies_to_hide(trial, destination(trial), side).value for side in smaller} | {size: copies}
+    counts = {side: copying.copies_to_hide(trial, destination(trial), side).value for side in smaller} | {size: copies}
     trial.parameters["sizes"] = ",".join(map(str, counts)) if sizes else None
     time_parts(trial, size, products, copies)
     for side in smaller:
         time_parts(trial, side, products, counts[side], f", size {side}")
     trial.run()
-    works.note_issuing(trial, COPY)
+    copying.note_issuing(trial, COPY)
     if sizes:
         trial.described["series"] = {"copies": (*map(float, counts.values()),)}
         for side in counts:
@@ -89,14 +89,14 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
     """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`, only ours."""
     there = destination(trial)
     x = trial.normal(size, trial.devices[0])
-    fresh = works.buffers_for(trial, size, there, products)
+    fresh = copying.buffers_for(trial, size, there, products)
     run_and_copy(trial, x, there, fresh, 1)
     a = trial.backend.to_numpy(x)
     trial.check("copied products", fresh, [a @ a] * products)
     run = works.multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
     buffers = [trial.backend.copy_to(result, there) for result in results]
-    copy, read = (works.copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
+    copy, read = (copying.copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
     both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
     trial.time(RUN + at, run, bare=() if at else (run,))
     trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
@@ -125,7 +125,7 @@ def run_and_copy(trial: Trial, x: Array, device: Device, buffers: list[Array], c
     for index, buffer in enumerate(buffers):
         if len(made) < len(buffers):
             made += works.multiplied(trial, x)
-        buffers[index] = works.copy_into(trial, buffer, made[index], device, copies)
+        buffers[index] = copying.copy_into(trial, buffer, made[index], device, copies)
     return made
 
 

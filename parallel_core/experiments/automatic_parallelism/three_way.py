@@ -30,7 +30,7 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Device
-from parallel_core.experiments import works
+from parallel_core.experiments import copying, works
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES_OR_GPUS, Change, Found, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
@@ -50,7 +50,7 @@ def other_device(trial: Trial) -> Device:
 
 
 # Three parts, all at once in turn if nothing overlaps, and four works as one unit.
-SIZE, PRODUCTS, COPIES = works.chosen_to_copy(other_device, 11)
+SIZE, PRODUCTS, COPIES = copying.chosen_to_copy(other_device, 11)
 
 
 def program(
@@ -58,14 +58,14 @@ def program(
 ) -> None:
     """Time multiplications on each of two devices, the copying of earlier results both ways, and all at once."""
     first, second = trial.devices[0], other_device(trial)
-    matrices, computing, copying, results, buffers = [], [], [], [], []
+    matrices, computing, sending, results, buffers = [], [], [], [], []
     for seed, (device, there) in enumerate(((first, second), (second, first))):
         matrices.append(trial.normal(size, device, seed))
         computing.append(works.multiplications(trial, matrices[-1], products, device))
         results.append(computing[-1].launch())
         buffers.append([trial.backend.copy_to(x, there) for x in results[-1]])
-        copying.append(works.copies_of(trial, results[-1], there, buffers[-1], copies, device))
-    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: copying}
+        sending.append(copying.copies_of(trial, results[-1], there, buffers[-1], copies, device))
+    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: sending}
     worked: dict[str, list[float]] = {name: [] for name in parts}
 
     def take(name: str) -> Timing:
@@ -77,14 +77,14 @@ def program(
     for name, own in parts.items():
         trial.time(name, *own, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
-    trial.time(TOGETHER, together, parts=parts, bare=(*computing, *copying), hides=BOTH_WAYS)
+    trial.time(TOGETHER, together, parts=parts, bare=(*computing, *sending), hides=BOTH_WAYS)
     cases = trial.run()
-    works.note_issuing(trial, BOTH_WAYS)
+    copying.note_issuing(trial, BOTH_WAYS)
     # The first of each was a warm-up. GPUs work without the cores.
     seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
     share = seconds / usable_cores() / sum(cases[name].median for name in parts)
     trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
-    fresh = [works.buffers_for(trial, size, there, products) for there in (second, first)]
+    fresh = [copying.buffers_for(trial, size, there, products) for there in (second, first)]
     made = all_at_once(trial, matrices, results, fresh, 1)
     for number, a in enumerate(map(trial.backend.to_numpy, matrices)):
         trial.check("products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products)
@@ -98,7 +98,7 @@ def all_at_once(
     for index in range(len(results[0])):
         for x, device, earlier, there in zip(matrices, trial.devices[1::-1], results, buffers, strict=True):
             made += works.multiplied(trial, x)
-            there[index] = works.copy_into(trial, there[index], earlier[index], device, copies)
+            there[index] = copying.copy_into(trial, there[index], earlier[index], device, copies)
     return made
 
 

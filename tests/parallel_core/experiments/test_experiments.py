@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend
 from parallel_core import RequestError
-from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.asynchronous_computation import barriers
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
 from parallel_core.experiments.runner import trial as trials
@@ -22,7 +22,7 @@ from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.answers import check_answer
 from tests.parallel_core.experiments.small import small
 
-SIDE = "parallel_core.experiments.asynchronous_computation.asynchrony.SIDE"
+SIDE = "parallel_core.experiments.asynchronous_computation.increments.SIDE"
 # Those of the first two chapters, which train nothing.
 ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.program.__module__]
 MEASURING_A_SINGLE_DEVICE = {"async", "barriers", "cost-model", "eager-cpu", "independent-ops", "small-ops"}
@@ -94,7 +94,7 @@ def test_a_single_device_is_measured_or_refused(
 def test_sizes_are_chosen_when_none_is_given(
     backend: Backend, name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = {works: ("RUN_SECONDS", "COPYING_SECONDS"), barriers: ("TARGET_SECONDS",)}
+    times = {works: ("RUN_SECONDS",), copying: ("COPYING_SECONDS",), barriers: ("TARGET_SECONDS",)}
     for module, names in (times | {dependencies: ("MULTIPLICATION_SECONDS",)}).items():
         for one in names:
             monkeypatch.setattr(module, one, 1e-3)

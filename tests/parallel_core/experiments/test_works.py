@@ -8,7 +8,7 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.runner.parameters import Chosen, choose
 from parallel_core.experiments.runner.trial import Trial
 from tests.parallel_core.experiments.runner.pretended import case, trial
@@ -22,7 +22,7 @@ def chosen(
 ) -> Any:
     """Choose what `overlap` does where a multiplication and a copy take what their operations and bytes do."""
     patched.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / speed)
-    patched.setattr(works, "_seconds_of_a_copy", lambda *args: (31e-6, 4 * args[2] ** 2 / bandwidth))
+    patched.setattr(copying, "_seconds_of_a_copy", lambda *args: (31e-6, 4 * args[2] ** 2 / bandwidth))
     made = Trial(backend, {}, budget=budget)
     values, _ = choose(made, COPYING)
     assert values.items() <= made.parameters.items()
@@ -87,10 +87,10 @@ def test_a_copy_that_is_bound_by_issuing_is_said_not_to_be_a_copy_s_time(
 ) -> None:
     made = trial(replace(case("copy", 1.0), dispatch_seconds=(issued,)))
     made.backend = queueing
-    works.note_issuing(made, "copy")
+    copying.note_issuing(made, "copy")
     assert len(made.notes) == is_noted
     made.backend, made.notes = backends.load("numpy", 1), []
-    works.note_issuing(made, "copy")
+    copying.note_issuing(made, "copy")
     assert not made.notes
 
 

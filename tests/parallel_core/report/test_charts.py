@@ -14,7 +14,7 @@ from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.storage import new_traces, saved_timelines, trace_path
-from parallel_core.experiments.asynchronous_computation.asynchrony import EACH, ONCE, SINGLE
+from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.report import charts, write_report
 from parallel_core.report.page import render

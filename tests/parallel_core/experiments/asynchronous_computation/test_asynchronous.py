@@ -5,8 +5,8 @@ import pytest
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import asynchrony
-from parallel_core.experiments.asynchronous_computation.cost_model import CostModel
+from parallel_core.experiments.asynchronous_computation import increments
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.experiments.runner import trial as trials
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
@@ -32,7 +32,7 @@ def test_values_that_are_wrong_make_the_result_invalid(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     # How much memory a queue holds is tested above.
-    monkeypatch.setattr(asynchrony, "SIDE", 8)
+    monkeypatch.setattr(increments, "SIDE", 8)
     monkeypatch.setattr(trials, "relative_error", lambda *_: float("nan"))
     problems = EXPERIMENTS[name].run(backend, **small(name)).problems
     wrong = {problem.partition(" differ from NumPy's by ")[0] for problem in problems if " differ from " in problem}

@@ -8,7 +8,7 @@ import pytest
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments import works
+from parallel_core.experiments import copying, works
 from parallel_core.experiments.automatic_parallelism import three_way
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
@@ -19,8 +19,8 @@ from tests.parallel_core.experiments.runner.pretended import case
 def test_two_devices_compute_and_copy(
     load: Callable[[int], Backend], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    went, right = [], works.copies_of
-    monkeypatch.setattr(works, "copies_of", lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args))
+    went, right = [], copying.copies_of
+    monkeypatch.setattr(copying, "copies_of", lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args))
     result = parallel_core.run_three_way(load(count), size=32, products=5, copies=2, rounds=2, budget=600.0)
     *parts, together = result.cases
     assert [part.name for part in parts] == ["products on cpu:1", "products on cpu:2", "copies both ways"]
@@ -39,7 +39,7 @@ def test_wrong_copies_or_products_make_the_result_invalid(
         "copy_into": lambda trial, buffer, *_: buffer,
         "multiplied": lambda trial, x, count=1: [trial.backend.launch(trial.backend.ops.add, x, x)] * count,
     }
-    monkeypatch.setattr(works, broken, wrong[broken])
+    monkeypatch.setattr(copying if broken == "copy_into" else works, broken, wrong[broken])
     result = parallel_core.run_three_way(backend, size=16, products=5, copies=1, rounds=1, budget=600.0)
     assert any(problem.startswith("products or copies differ") for problem in result.problems)
 
@@ -55,7 +55,7 @@ def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> 
 def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     went: list[tuple[object, object]] = []
     monkeypatch.setattr(works, "multiplied", lambda *_: [])
-    monkeypatch.setattr(works, "copy_into", lambda _, buffer, result, device, copies: went.append((result, device)))
+    monkeypatch.setattr(copying, "copy_into", lambda _, buffer, result, device, copies: went.append((result, device)))
     results, buffers = [["first"] * 50, ["second"] * 50], [[None] * 50, [None] * 50]
     three_way.all_at_once(Trial(backend, {}), [None, None], results, buffers, 1)
     assert went == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50

@@ -15,7 +15,7 @@ from backends import Backend
 from parallel_core import run_parallel
 from parallel_core.command_line.run import run
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation import asynchrony
+from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner.kept_sizes import keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.trial import Trial
@@ -152,7 +152,7 @@ def test_nothing_is_kept_if_the_variable_is_empty(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("file")
 @pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if one.calibrated])
 def test_what_a_run_wrote_the_next_one_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asynchrony, "SIDE", 8)
+    monkeypatch.setattr(increments, "SIDE", 8)
     # On one device small-ops needs no other process.
     backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
     experiment, options = EXPERIMENTS[name], small(name)

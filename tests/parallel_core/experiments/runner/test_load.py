@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.barriers import SAME, added_fraction, depths, named
-from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST, CostModel
+from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.experiments.runner.metrics import Metric, ratio
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case

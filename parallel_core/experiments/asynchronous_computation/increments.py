@@ -1,0 +1,188 @@
+"""Increments of an array: the time of ten thousand, the cost model that predicts it, and the memory of queued ones.
+
+Book: Dive into Deep Learning, "Asynchronous Computation": with t1 to issue an operation, t2 to compute it and t3 to
+report its result, n operations that are waited for once take t1 + n · t2 + t3, if the backend is the slower side.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from time import perf_counter
+
+import numpy as np
+
+from backends import Array
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.trial import Trial, Work
+from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, multiplied, size_up_to
+from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import Timing, measure
+from parallel_core.measurement.verdicts import times_as_long
+from parallel_core.system.machine import peak_memory_growth
+
+EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
+FEWEST_ISSUED = 10
+"""From fewer increments a cost is not fitted."""
+SIDE = 1024
+"""Of the matrix whose increments fill a queue."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear that it is done."""
+
+    issued: Case
+    computed: Case
+    t3: float
+
+    @property
+    def t1(self) -> float:
+        return self.issued.median
+
+    @property
+    def t2(self) -> float:
+        return self.computed.median
+
+    @property
+    def python_is_slower(self) -> bool:
+        """Whether issuing takes as long as computing, or longer."""
+        return self.t2 <= self.t1
+
+    @property
+    def t2_over_t1(self) -> Interval:
+        """How many times as long computing takes as issuing."""
+        return times_as_long(self.computed, self.issued)
+
+    def waiting_once(self, steps: int) -> float:
+        """Predict the seconds of `steps` operations that are waited for at the end."""
+        return self.t1 + (steps - 1) * max(self.t1, self.t2) + self.t2 + self.t3
+
+    def waiting_once_by_the_book(self, steps: int) -> float:
+        """Predict the same under the book's assumption that the backend is the slower side."""
+        return self.t1 + steps * self.t2 + self.t3
+
+    def waiting_each(self, steps: int) -> float:
+        """Predict the seconds of `steps` operations that are each waited for."""
+        return steps * (self.t1 + self.t2 + self.t3)
+
+
+def fit_cost_model(
+    trial: Trial, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
+) -> CostModel:
+    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they are to predict.
+
+    The device of both arrays is kept busy with multiplications of the matrix (some milliseconds each) while `steps`
+    increments are issued, or as many as may be in flight: issuing them costs t1 each, and what the device needs for
+    them after its multiplications is t2 each. t3 is what remains of a single increment's round trip.
+    """
+    backend, increment = trial.backend, partial(incremented, trial, x)
+    issued = measure(backend, partial(increment, steps))[0] / steps
+    # The fastest of three: too few multiplications would end before all increments are issued.
+    multiply = partial(multiplied, trial, matrix, 1)
+    multiplying = min(measure(backend, multiply)[1] for _ in range(3))
+
+    def behind_multiplications(count: int) -> tuple[float, float, float]:
+        """Return the seconds to issue increments, from then until the multiplications end, and from then on."""
+        backend.waitall()
+        for _ in range(1 + round(4 * count * issued / multiplying)):
+            (last,) = multiply()
+        start = perf_counter()
+        increment(count)
+        sent = perf_counter()
+        backend.wait(last)
+        free = perf_counter()
+        backend.waitall()
+        return sent - start, free - sent, perf_counter() - free
+
+    while backend.engine == "async" and steps > FEWEST_ISSUED:
+        sent, held, _ = behind_multiplications(steps)
+        if held >= sent:
+            break
+        # The multiplications ended too soon: where few may be in flight, issuing waits for them.
+        steps //= 2
+
+    def timing() -> Timing:
+        sent, _, computing = behind_multiplications(steps)
+        return sent / steps, computing / steps
+
+    probe = Trial(backend, {}, rounds, budget)
+    probe.time("t1 and t2", take=timing)
+    probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20)
+    parts, trip = probe.run(1.0).values()
+    t3 = max(0.0, trip.median - parts.dispatch_median - parts.median)
+    return CostModel(replace(parts, seconds=parts.dispatch_seconds), parts, t3)
+
+
+def time_increments(trial: Trial, steps: int | None) -> None:
+    """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
+    backend, add = trial.backend, trial.backend.ops.add
+    x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
+    matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
+    model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
+    if steps is None:
+        # Once by launches, and twice within some: in one, and in units.
+        of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
+        allowed = round(trial.left(0.95) / FEWEST_TIMINGS / of_a_step / 100) * 100
+        steps = trial.parameters["steps"] = max(100, min(10_000, allowed))
+    once = increments(trial, x, steps, trial.devices[0])
+
+    def waiting_each_time() -> Array:
+        for _ in range(steps):
+            y = backend.wait(backend.launch(add, x, 1.0))
+        return y
+
+    def in_one_launch(start: Array) -> Array:
+        for _ in range(steps):
+            y = add(start, 1.0)
+        return y
+
+    trial.time(EACH, Work(waiting_each_time), bare=(once,))
+    trial.time(ONCE, once)
+    trial.time(SINGLE, Work(lambda: backend.launch(in_one_launch, x), once.unit, once.times))
+    trial.check("increments", [incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
+    cases = trial.run(0.95)
+    # Beyond a single launch, the rest is the framework's own cost.
+    trial.found_by("launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False)
+    trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
+    trial.found(T2_OVER_T1.name, model.t2_over_t1)
+    seconds = {"t1": model.t1, "t2": model.t2, "t3": model.t3}
+    seconds |= {"measured_once": cases[ONCE].median, "predicted_once": model.waiting_once(steps)}
+    seconds |= {"book_predicted_once": model.waiting_once_by_the_book(steps)}
+    seconds |= {"measured_each": cases[EACH].median, "predicted_each": model.waiting_each(steps)}
+    for name, found in seconds.items():
+        trial.found(f"{name}_seconds", found)
+
+
+def measure_memory(trial: Trial) -> None:
+    """Find the memory that 100 queued increments of a matrix take while results are kept or dropped."""
+    zeros = trial.backend.asarray(np.zeros((SIDE, SIDE), dtype=np.float32), trial.devices[0])
+    for what in ("kept", "dropped"):
+        for every in (1, 10, 100):
+            grown = peak_memory_growth(partial(fill_queue, trial, zeros, what == "kept", every))
+            if grown is not None:
+                trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
+
+
+def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
+    """Launch 100 increments, keep the results or drop them, and wait at every `every`-th."""
+    kept = []
+    for step in range(1, 101):
+        y = incremented(trial, x, 1)
+        if keep:
+            kept.append(y)
+        if step % every == 0:
+            trial.backend.wait(y)
+    trial.backend.waitall()
+
+
+T2_OVER_T1 = Metric(
+    "t2_over_t1",
+    means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
+    about="the ratio of t2 to t1",
+    bands=(
+        Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
+        Band(0.02, "python", "Python is the slower side for an increment, against the book's assumption"),
+        Band(1.0, "device", "The device is the slower side for an increment, as the book assumes"),
+    ),
+)
