@@ -114,7 +114,8 @@ def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> s
         return f"the recorder could not hook {failures[0]}"
     if not processes:
         return (
-            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, -E and -S forbid it)"
+            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, -E and -S forbid it); "
+            "a JAX program records itself, with jax.profiler.trace(folder, create_perfetto_trace=True)"
         )
     furthest = max(processes, key=lambda one: (one.steps_recorded, one.steps_seen))
     seen, recorded = furthest.steps_seen, furthest.steps_recorded
