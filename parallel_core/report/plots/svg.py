@@ -163,10 +163,10 @@ def inline(chart: Chart | None, label: str) -> Markup | None:
     return picture.inline()
 
 
-def titled(chart: Chart, *titles: str) -> bytes:
-    """Return a chart under titles, of which empty ones are left out, as a file's content."""
+def titled(chart: Chart, *titles: str, width: float = WIDTH) -> bytes:
+    """Return a chart under titles, of which empty ones are left out, as a file's content, at least so wide."""
     said = list(filter(None, titles))
-    picture = Picture(said[0], max(WIDTH, chart.width))
+    picture = Picture(said[0], max(width, chart.width))
     for number, title in enumerate(said):
         picture.paragraph(title, "faint" if number else "bold")
     picture.bottom += 8

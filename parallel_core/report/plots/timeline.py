@@ -65,11 +65,12 @@ class TimelinesChart:
     panels: Sequence[Panel]
     after: str = ""
     """What is said below them."""
+    lanes_width: float = LANES_WIDTH
 
     @property
     def width(self) -> float:
         """The lanes' room, beside the longest name."""
-        return LANES_WIDTH + self._left
+        return self.lanes_width + self._left
 
     @property
     def _left(self) -> float:
@@ -91,21 +92,21 @@ class TimelinesChart:
         for panel in self.panels:
             picture.paragraph(": ".join(filter(None, (panel.name, panel.remarks))), "bold")
             grid, top = picture.add("g"), picture.bottom
-            _draw_lanes(picture, panel.shown, scale, left)
-            picture.grid(axis, left, LANES_WIDTH, top, grid)
-        picture.x_axis(axis, left, LANES_WIDTH)
+            _draw_lanes(picture, panel.shown, scale, left, self.lanes_width)
+            picture.grid(axis, left, self.lanes_width, top, grid)
+        picture.x_axis(axis, left, self.lanes_width)
         if self.after:
             picture.paragraph(self.after, "faint", left)
 
 
-def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float) -> None:
+def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float, width: float) -> None:
     def x(time: float) -> float:
-        return left + LANES_WIDTH * scale.place(time)
+        return left + width * scale.place(time)
 
     middles = {lane.name: picture.bottom + LANE * (number + 0.5) for number, lane in enumerate(shown.lanes)}
     for lane, middle in zip(shown.lanes, middles.values(), strict=True):
         picture.name(middle, lane.name)
-        picture.add("rect", x=left, y=middle - BLOCK / 2, width=LANES_WIDTH, height=BLOCK, style="shade")
+        picture.add("rect", x=left, y=middle - BLOCK / 2, width=width, height=BLOCK, style="shade")
     # Behind the blocks, so that no arrow crosses their labels.
     for launch in shown.launches:
         picture.arrow(
@@ -115,7 +116,7 @@ def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float) -
         )
     for lane, middle in zip(shown.lanes, middles.values(), strict=True):
         group = picture.add("g", role="img", aria_label=f"{lane.name}: {_busy(lane.blocks, scale.high)}")
-        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, scale.high * MIN_BLOCK / LANES_WIDTH), strict=True):
+        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, scale.high * MIN_BLOCK / width), strict=True):
             length = x(end) - x(block.start)
             edge = 0.7 if block.spans == 1 and length > EDGED_BLOCK else 0
             pale = {"opacity": _opacity(block)} if block.busy_share < 1 else {}
