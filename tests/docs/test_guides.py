@@ -1,13 +1,20 @@
 """Each command of the guides is one that the program has, with these options; links lead to files.
 
-The README's own commands are run (`test_readme.py`).
+What the how-to pages run on one machine is run, on little work and page by page, as the README's own commands are
+(`test_readme.py`). Comparisons, labs, conformance and ranks on two hosts have tests of whole processes elsewhere.
 """
 
+import os
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
+import pytest
 
 from parallel_core.command_line import cli
 from tests.docs.markdown import links, shell_lines
@@ -21,6 +28,31 @@ GUIDES = sorted(
 IN_GUIDES = sorted({command for path in GUIDES for command in shell_lines(path.read_text())})
 OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
 MOST_ENTRIES = 15
+TRAINING = ("--limit", "2", "--batch-size", "24")
+LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
+    "list": (),
+    "run async": ("--size", "64", "--steps", "100", "--budget", "1"),
+    "run overlap": ("--size", "64", "--products", "4", "--copies", "2", "--budget", "1"),
+    "run parallel": ("--size", "64", "--budget", "1"),
+    "run independent-ops": ("--size", "64", "--budget", "1"),
+    "run data-parallel": TRAINING,
+    "launch allreduce": ("--budget", "1"),
+    "launch data-parallel": TRAINING,
+    "profile": (),
+}
+"""What each command of the how-to pages is given to do; the last options count."""
+NO_PART = ("gpu", "jax", "--help", "--explain", "--engine sync", "torchrun", "mpirun", "engine.py", "mine", "DMLC_")
+"""In commands that need another machine or environment, or whose test is another one."""
+TRAIN = """
+import torch
+
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    model(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+"""
 
 
 def unknown_options(words: list[str]) -> list[str]:
@@ -70,3 +102,42 @@ def test_a_folder_has_few_entries_and_every_guide_is_in_the_list_that_a_reader_s
     for folder in {path.parent for path in GUIDES if path.name != "index.md"}:
         listed = links((folder / "index.md").read_text())
         assert [path.name for path in sorted(folder.glob("*.md")) if path.name not in (*listed, "index.md")] == []
+
+
+def little(command: str) -> list[str] | None:
+    """Return the words of a how-to page's command, on little work; None if it is not run here."""
+    words = shlex.split(command)[1:]
+    experiment = words[words.index("run") + 1] if "run" in words else ""
+    work = LITTLE_WORK.get(" ".join(filter(None, (words[0], experiment))))
+    return None if work is None or any(part in command for part in NO_PART) else [*words, *work]
+
+
+COMMANDS_OF: Mapping[str, list[list[str]]] = {
+    path.name: run
+    for path in GUIDES
+    if path.parent.name == "how-to"
+    and (run := list(filter(None, map(little, filter(OURS.__contains__, shell_lines(path.read_text()))))))
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", COMMANDS_OF)
+def test_what_a_page_runs_succeeds(page: str, tmp_path: Path, require: Callable[[str], None]) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    for words in COMMANDS_OF[page]:
+        for framework in ("mxnet", "torch"):
+            if any(framework in word.split(",") for word in words):
+                require(framework)
+        done = subprocess.run(
+            [sys.executable, "-m", "parallel_core", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        # A machine that other work disturbs may leave everything open, and says so: status 3.
+        assert done.returncode in (0, 3), f"{words}: {done.stderr}"
+        assert done.stdout or words[0] == "profile"
+        for option in ("--json", "--plot", "--trace", "--timeline"):
+            assert option not in words or (tmp_path / words[words.index(option) + 1]).stat().st_size > 0

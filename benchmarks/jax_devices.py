@@ -1,0 +1,63 @@
+"""What two devices of JAX on CPUs do at the same time, through our verbs and in plain JAX, and which threads copy.
+
+    .venv-jax/bin/python -m benchmarks.jax_devices
+
+The plain side launches with `jax.jit` and copies with `jax.device_put` to a sharding, on the same two clients. The
+processor's time of a copy is divided by threads: the one that calls, and those of the source and the destination.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import median
+
+from benchmarks.harness.findings import Report, benchmark
+from benchmarks.harness.side_by_side import Measured, Variant, figures_of, paired, take_turns, worker
+from benchmarks.harness.targets import Finding, Target
+from parallel_core.measurement.confidence_intervals import Interval, median_interval
+
+TARGET = Target("at most", 1.05)
+WORKS: Mapping[str, str] = {
+    "one device": "multiplications on one device",
+    "two devices": "multiplications on two devices",
+    "copies": "copies to the other device",
+    "copies beside": "multiplications and copies",
+}
+
+
+def of_medians(measured: Sequence[Measured], formula: Callable[[Callable[[str], float]], float]) -> Interval:
+    """Return what a formula of the cases' medians gives in each process."""
+    return median_interval([formula(lambda case, one=one: median(one.seconds[case])) for one in measured])
+
+
+def speedup(side: str, times: Callable[[str], float]) -> float:
+    """Return what two devices at once gain over one after the other."""
+    return 2 * times(f"one device, {side}") / times(f"two devices, {side}")
+
+
+def hidden(side: str, times: Callable[[str], float]) -> float:
+    """Return the percentage of the shorter part that is hidden under the longer one."""
+    run, copy, together = (times(f"{work}, {side}") for work in ("one device", "copies", "copies beside"))
+    return 100 * (run + copy - together) / min(run, copy)
+
+
+@benchmark("jax-devices", rounds=5)
+def main(rounds: int, quick: bool) -> Report:
+    """Compare our verbs with plain JAX on two devices, and find which threads copy."""
+    amounts = {"size": 256 if quick else 1000, "products": 10, "copies": 20, "repetitions": 2 if quick else 5}
+    measured = take_turns([Variant("jax", worker("jax_devices", **amounts))], rounds)["jax"]
+    findings = [
+        Finding(f"{name}: ours / plain JAX", paired(measured, f"{work}, ours", f"{work}, plain"), target=TARGET)
+        for work, name in WORKS.items()
+    ]
+    for side, name in {"ours": "ours", "plain": "plain JAX"}.items():
+        gained, share = (of_medians(measured, partial(formula, side)) for formula in (speedup, hidden))
+        findings.append(Finding(f"{name}: speed-up of two devices over one after the other", gained))
+        findings.append(Finding(f"{name}: copies hidden under multiplications", share, "%"))
+    for thread in ("caller", "source", "destination"):
+        share = median_interval([100 * one for one in figures_of(measured, f"{thread}_share")])
+        findings.append(Finding(f"a copy's processor time: threads of the {thread}", share, "%"))
+    return Report("JAX on two devices", findings, {"jax": measured}, parameters=amounts)
+
+
+if __name__ == "__main__":
+    main()
