@@ -1,4 +1,4 @@
-"""Run every exercise once on each framework, with its default options, and keep what they said.
+"""Run every exercise once on each framework, with the same options, and keep what they said.
 
     python -m benchmarks.experiments.exercises
 
@@ -34,6 +34,8 @@ SHOWN = "parallel"
 SIDES_OF_SHOWN = (*SIDES, "torch sync")
 TRACED, TRACED_ON = "overlap", "mxnet"
 """The README shows what is printed of its trace."""
+OPTIONS: Mapping[str, Mapping[str, Any]] = {"learning-rates": {"limit": 100}}
+"""A budget would give the frameworks trainings of different lengths."""
 WIDTH = 96
 """Characters of a printed line."""
 NAME = "experiments/exercises.json"
@@ -46,8 +48,9 @@ RAW = ("series", "tasks", "environment")
 def run_once(experiment: str, side: str) -> dict[str, Any]:
     """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`."""
     backend, _, engine = side.partition(" ")
+    options = {"backend": backend, "engine": engine or None, **OPTIONS.get(experiment, {})}
     try:
-        result = measure_elsewhere(experiment, {"backend": backend, "engine": engine or None}, DEADLINE)
+        result = measure_elsewhere(experiment, options, DEADLINE)
     except (MeasurementError, RequestError) as error:
         return {"failed": str(error)}
     return short(result, with_times=experiment == SHOWN)

@@ -1,4 +1,4 @@
-"""Fill the pages' tables, and write the page beside each benchmark's JSON; to be run from the repository's root.
+"""Fill the pages' tables, and write the page or pictures beside results; to be run from the repository's root.
 
 python -m benchmarks.tables            # from the folders that the pages name
 python -m benchmarks.tables --check    # change nothing: status 1 if something differs
@@ -21,7 +21,13 @@ from backends.errors import unknown
 from benchmarks import self_test
 from benchmarks.harness.findings import page, write_text
 from benchmarks.tables.benchmarks import environments, findings, how_fast, network, processes, variants
-from benchmarks.tables.comparisons import comparison, comparison_answer, planted_faults, wrong_verdicts
+from benchmarks.tables.comparisons import (
+    comparison,
+    comparison_answer,
+    pictures,
+    planted_faults,
+    wrong_verdicts,
+)
 from benchmarks.tables.exercises import answer, first_run, trace
 
 OF_EXERCISES = (first_run, answer, trace)
@@ -43,7 +49,7 @@ LINK = re.compile(r"\]\((?!\w+:|#|/)([^)\s]+)\)")
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit with status 1 if a file differs.")
 def main(check: bool) -> None:
-    """Fill the pages' tables, and write the page beside each benchmark's JSON, or check that they are as written."""
+    """Fill the pages' tables, and write the page or pictures beside results, or check that they are as written."""
     try:
         differing = [(path, text) for path, text in written() if not path.exists() or path.read_text() != text]
     except (OSError, ValueError, KeyError) as error:
@@ -66,6 +72,8 @@ def written() -> Iterator[tuple[Path, str]]:
         document = json.loads(path.read_text())
         if "findings" in document or "rates" in document:
             yield path.with_suffix(".md"), page(document) if "findings" in document else self_test.page(document)
+        if path.name == "comparison.json":
+            yield from ((path.with_name(name), drawn) for name, drawn in pictures(path.parent).items())
 
 
 def pages() -> Iterator[Path]:

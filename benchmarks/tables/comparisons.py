@@ -14,7 +14,23 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import read_comparison
 from parallel_core.measurement.confidence_intervals import with_bounds
+from parallel_core.report.charts import dispatch_chart, layers_chart
+from parallel_core.report.plots.svg import titled
 from parallel_core.system.formatting import percent, seconds
+
+
+def pictures(folder: Path) -> dict[str, str]:
+    """Draw what the gallery shows of a comparison: SVG, by file name."""
+    analysis = analyse(read_comparison(folder))
+    layers = (layers_chart(one) for one in analysis.experiments if one.experiment.name == "async")
+    charts = {
+        "control.svg": (
+            dispatch_chart(analysis),
+            "From when control returned until all was done, on a logarithmic scale",
+        ),
+        "layers.svg": (next(layers, None), "Adding 1 to a small array: the operation, and what is on top of it"),
+    }
+    return {name: titled(chart, title).decode() for name, (chart, title) in charts.items() if chart is not None}
 
 
 def comparison(folder: Path) -> str:
