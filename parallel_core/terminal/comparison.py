@@ -45,11 +45,9 @@ def show_screen(analysis: Analysis, console: Console) -> None:
         show_sentence(screen.headline, console)
     show_table(_answers_table(screen), console)
     if screen.differences:
-        first, *_ = screen.differences
-        table = _plain_table(first, "", "why")
+        table = _plain_table("", "", "why")
         for compared, rows in screen.differences.items():
-            if compared != first:
-                table.add_row(f"[bold]{compared}[/]", "", "")
+            table.add_row(f"[bold]{compared}[/]", "", "")
             for row in rows:
                 colour = VERDICT_COLOURS.get(row.details.verdict)
                 table.add_row(row.what, f"[{colour}]{row.difference}[/]" if colour else row.difference, row.why)

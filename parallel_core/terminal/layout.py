@@ -114,7 +114,8 @@ def _show_records(table: Table, console: Console) -> None:
     for name, *row in zip(*(column.cells for column in table.columns), strict=True):
         show_sentence(": ".join(filter(None, (first, _text(name).plain))), console, "bold")
         cells = (Text("; ").join(_text(cell).split("\n")) for cell in row)
-        _show_record([pair for pair in zip(headings, cells, strict=True) if pair[1].plain.strip()], console)
+        if pairs := [pair for pair in zip(headings, cells, strict=True) if pair[1].plain.strip()]:
+            _show_record(pairs, console)
 
 
 def _show_record(pairs: Sequence[tuple[str, Text]], console: Console) -> None:
