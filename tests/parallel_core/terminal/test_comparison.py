@@ -48,6 +48,14 @@ def test_more_than_two_frameworks_are_a_row_each() -> None:
     assert [line.split()[0] for line in lines if " of 2" in line] == ["MXNet", "PyTorch", "JAX"]
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_each_pair_has_a_heading_however_narrow_the_screen(width: int) -> None:
+    cells = [measured(parallel(name), [of * one for one in ONE]) for name, of in {"mxnet": 1, "torch": 2}.items()]
+    cells += [measured(Cell("parallel", "jax", "async"), [4 * one for one in ONE])]
+    lines = [line.strip() for line in shown(comparison(*cells), width, show_screen)]
+    assert len([line for line in lines if line.endswith((" against MXNet", " against PyTorch"))]) == 3
+
+
 def with_speedups(speedups: tuple[float, ...]) -> CellResults:
     cell = measured(parallel("mxnet"), ONE)
     results = (replace(one, metrics={"parallel_speedup": of}) for one, of in zip(cell.results, speedups, strict=True))
