@@ -34,6 +34,7 @@ def main(comparison: Path, out: Path) -> None:
         raise click.ClickException(f"{comparison} has no traces: compare without --no-traces")
     machine = measured.machine
     made = f"{machine['processor']}, {machine['cores']} cores, {machine['utc'][:10]}; one repetition under the profiler"
+    out.mkdir(parents=True, exist_ok=True)
     drawn = titled(replace(chart, lanes_width=LANES), TITLE, made, width=WIDTH)
     write_whole(out / "timelines.svg", lambda stream: stream.write(drawn))
 
