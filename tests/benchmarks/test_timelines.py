@@ -4,7 +4,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from benchmarks.timelines import main
+from benchmarks.experiments.timelines import main
 from tests.tree import ROOT
 
 

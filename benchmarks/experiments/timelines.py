@@ -1,7 +1,7 @@
 """Draw the README's timelines of `overlap` from a comparison with traces.
 
 parallel-core compare overlap --quick --out DIR
-python -m benchmarks.timelines DIR
+python -m benchmarks.experiments.timelines DIR
 """
 
 from dataclasses import replace
