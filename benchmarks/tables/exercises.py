@@ -24,11 +24,11 @@ def first_run(folder: Path) -> str:
     """Show what a person sees of a run, and what the other engine says."""
     run = read_json(folder / NAME)["runs"][SHOWN]
     left_out = {"series": {}, "environment": describe_machine()}
-    first, other = (Result.from_json({**left_out, **run["results"][side]}) for side in ("mxnet", "torch sync"))
+    first, other = (Result.from_json({**left_out, **run["results"][side]}) for side in ("torch", "torch sync"))
     stream = io.StringIO()
     show(first, Console(file=stream, width=WIDTH, highlight=False, color_system=None))
     lines = [
-        f"$ parallel-core run {SHOWN} --backend mxnet",
+        f"$ parallel-core run {SHOWN} --backend torch",
         *(line.rstrip() for line in stream.getvalue().strip().splitlines()),
         "",
         f"$ parallel-core run {SHOWN} --backend torch --engine sync",
