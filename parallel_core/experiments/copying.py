@@ -14,7 +14,6 @@ from backends import Array, Device
 from parallel_core.experiments import works
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.measurement.progress import tell
 from parallel_core.measurement.timing import Timing
 
 FEWEST_MULTIPLICATIONS = 15
@@ -25,23 +24,23 @@ ISSUING_SECONDS = 31e-6
 """Of a copy, on the framework that issues slowest (MXNet, between CPUs): all frameworks get the same work."""
 ISSUING_SHARE, TOO_MUCH_ISSUING = 0.1, 0.5
 """The share of a copy's time that issuing it may take, and from which on that time is not the copy's own."""
-PROBED_COPIES = 8
-"""The copies of each result from which a size to copy is chosen."""
-PROBED_RESULTS = 10
-"""With their copies they are more than a core's share of the caches."""
-CACHED_BYTES = 2**23
-"""Results and buffers of this size stay in a cache while they are copied again."""
+PROBED_COPIES = 30
+"""The copies of each of two results from which a size and how many copies are chosen."""
 
 
-def copy_into(trial: Trial, buffer: Array, result: Array, device: Device, copies: int) -> Array:
-    """Launch copies of a result to a buffer on the device; return the buffer as it will then be."""
-    for _ in range(copies):
-        buffer = trial.backend.copy_to(result, device, out=buffer)
-    return buffer
+def copy_in_turn(trial: Trial, buffers: list[Array], index: int, result: Array, device: Device, copies: int) -> None:
+    """Launch copies of the result of this index to the buffers on a device in turn, and replace these by the copies.
+
+    MXNet's engine takes next what has been ready for longest, and of copies to one buffer only one is ready. In turn
+    they run in the order of the program on every framework, through as much memory whether they are alone or not.
+    """
+    for number in range(index * copies, (index + 1) * copies):
+        turn = number % len(buffers)
+        buffers[turn] = trial.backend.copy_to(result, device, out=buffers[turn])
 
 
 def buffers_for(trial: Trial, size: int, device: Device, count: int) -> list[Array]:
-    """Load buffers of zeros on a device: those that are timed hold the right values before any timed copy."""
+    """Load buffers of zeros on a device, so that what is right in them was copied."""
     zeros = np.zeros((size, size), dtype=np.float32)
     return [trial.backend.asarray(zeros, device) for _ in range(count)]
 
@@ -54,7 +53,7 @@ def copies_of(
     copies: int,
     source: Device | None = None,
 ) -> Work:
-    """Copy every result so many times into its buffer on the device; the buffers are replaced by the copies.
+    """Copy every result so many times to the buffers on the device in turn; these are replaced by the copies.
 
     What their calls take by themselves is timed if the results' device is given as `source`.
     """
@@ -62,16 +61,14 @@ def copies_of(
     def of(results: Sequence[Array], buffers: list[Array], copies: int) -> Work:
         def one_by_one() -> None:
             for index, result in enumerate(results):
-                buffers[index] = copy_into(trial, buffers[index], result, device, copies)
+                copy_in_turn(trial, buffers, index, result, device, copies)
 
         def many_at_once() -> None:
-            # As many results together as caches hold, with little queued between them.
-            bytes_of_one = trial.backend.to_numpy(results[0]).nbytes
-            together = max(1, CACHED_BYTES // (2 * bytes_of_one))
-            for first in range(0, len(results), together):
-                own = slice(first, first + together)
-                copied = copy_into(trial, tuple(buffers[own]), tuple(results[own]), device, copies)
-                buffers[own] = [copied[index] for index in range(len(results[own]))]
+            each = [result for result in results for _ in range(copies)]
+            for first in range(0, len(each), len(buffers)):
+                own = tuple(each[first : first + len(buffers)])
+                copied = trial.backend.copy_to(own, device, out=tuple(buffers[: len(own)]))
+                buffers[: len(own)] = [copied[turn] for turn in range(len(own))]
 
         return Work(one_by_one, many_at_once, transfers=True)
 
@@ -108,7 +105,7 @@ def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial:
     largest = smallest * (works.MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
     rule = seconds.rule
     for _ in range(2):
-        issuing, copying = _seconds_of_a_copy(trial, there, size, PROBED_COPIES)
+        issuing, copying = _seconds_of_a_copy(trial, there, size)
         wanted = size * sqrt(issuing / ISSUING_SHARE / copying)
         rule = "issuing" if smallest < wanted < largest else seconds.rule
         size = max(8, round(min(max(smallest, wanted), largest) / 8) * 8)
@@ -130,19 +127,14 @@ def _count_to_copy(timings: float, trial: Trial) -> Choice:
 
 def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
     """Choose so many copies of each result that copying takes about as long as computing."""
-    # Many copies of one result are faster apiece than few, because it stays in a cache; of many results they are
-    # slower, because these do not fit into it. So: estimate, then correct.
-    seconds, copies = works.seconds_of_one(trial, size, 2), PROBED_COPIES
-    for estimate, results in enumerate((2, 2, PROBED_RESULTS)):
-        tell("choosing the copies", estimate / 3)
-        copies = max(1, round(seconds / _seconds_of_a_copy(trial, there, size, copies, results)[1]))
-    return Choice(copies, "equal-parts")
+    copies = works.seconds_of_one(trial, size, 2) / _seconds_of_a_copy(trial, there, size)[1]
+    return Choice(max(1, round(copies)), "equal-parts")
 
 
-def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int, of: int = 2) -> Timing:
-    """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of each of some results."""
-    results = works.multiplied(trial, trial.normal(size, trial.devices[0]), of)
-    buffers = [trial.backend.copy_to(result, there) for result in results]
+def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int = PROBED_COPIES) -> Timing:
+    """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of each of two results."""
+    results = works.multiplied(trial, trial.normal(size, trial.devices[0]), 2)
+    buffers = buffers_for(trial, size, there, FEWEST_MULTIPLICATIONS)
     issued, done = works.median_timing(trial, copies_of(trial, results, there, buffers, copies).launch)
     count = copies * len(results)
     # Without a queue the copy is over when it is issued.

@@ -9,10 +9,10 @@ once than one after the other, so little is expected of its way.
 Method: Up to 25 matrix multiplications are timed, then the copying of their results to another device, then both
 together. A multiplication takes far longer than copying its result through the memory that CPU devices share, so each
 result is copied as often as makes both parts take about the same time: overlap can save most then. Matrices are so
-large that issuing a copy is a small part of it. Copies go to the same buffers, because memory that is touched for the
-first time costs more than the copy. Before copies are timed in isolation their sources are read once, since together
-they are read when they have just been written. The book's way is timed beside ours. On GPUs both copy to the host. With
-`--sizes` the parts are timed at each of several sizes.
+large that issuing a copy is a small part of it. Copies go to the same buffers in turn, because memory that is touched
+for the first time costs more than the copy. Before copies are timed in isolation their sources are read once, since
+together they are read when they have just been written. The book's way is timed beside ours. On GPUs both copy to the
+host. With `--sizes` the parts are timed at each of several sizes.
 
 Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way;
 `price_of_overlap`, how much longer the multiplications take while results are copied.
@@ -90,14 +90,14 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
     there = destination(trial)
     x = trial.normal(size, trial.devices[0])
     fresh = copying.buffers_for(trial, size, there, products)
-    run_and_copy(trial, x, there, fresh, 1)
+    run_and_copy(trial, x, products, there, fresh, 1)
     a = trial.backend.to_numpy(x)
     trial.check("copied products", fresh, [a @ a] * products)
     run = works.multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
-    buffers = [trial.backend.copy_to(result, there) for result in results]
+    buffers = copying.buffers_for(trial, size, there, products)
     copy, read = (copying.copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
-    both = Work(lambda: run_and_copy(trial, x, there, buffers, copies))
+    both = Work(lambda: run_and_copy(trial, x, products, there, buffers, copies))
     trial.time(RUN + at, run, bare=() if at else (run,))
     trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
     bare = () if at else (run, copy)
@@ -118,14 +118,16 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
     trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
 
 
-def run_and_copy(trial: Trial, x: Array, device: Device, buffers: list[Array], copies: int) -> list[Array]:
-    """Launch a multiplication for each buffer, and copies of each result when the next multiplication is launched."""
+def run_and_copy(
+    trial: Trial, x: Array, products: int, device: Device, buffers: list[Array], copies: int
+) -> list[Array]:
+    """Launch multiplications, and copies of each result into a buffer when the next multiplication is launched."""
     # Not all multiplications first: a copy from a GPU waits for all that was launched there before it.
     made = works.multiplied(trial, x)
-    for index, buffer in enumerate(buffers):
-        if len(made) < len(buffers):
+    for index in range(products):
+        if len(made) < products:
             made += works.multiplied(trial, x)
-        buffers[index] = copying.copy_into(trial, buffer, made[index], device, copies)
+        copying.copy_in_turn(trial, buffers, index, made[index], device, copies)
     return made
 
 

@@ -63,7 +63,7 @@ def program(
         matrices.append(trial.normal(size, device, seed))
         computing.append(works.multiplications(trial, matrices[-1], products, device))
         results.append(computing[-1].launch())
-        buffers.append([trial.backend.copy_to(x, there) for x in results[-1]])
+        buffers.append(copying.buffers_for(trial, size, there, products))
         sending.append(copying.copies_of(trial, results[-1], there, buffers[-1], copies, device))
     parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: sending}
     worked: dict[str, list[float]] = {name: [] for name in parts}
@@ -98,7 +98,7 @@ def all_at_once(
     for index in range(len(results[0])):
         for x, device, earlier, there in zip(matrices, trial.devices[1::-1], results, buffers, strict=True):
             made += works.multiplied(trial, x)
-            there[index] = copying.copy_into(trial, there[index], earlier[index], device, copies)
+            copying.copy_in_turn(trial, there, index, earlier[index], device, copies)
     return made
 
 

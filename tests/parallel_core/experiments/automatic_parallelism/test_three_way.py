@@ -31,15 +31,15 @@ def test_two_devices_compute_and_copy(
     assert result.metrics["possible_on_cores_fraction"] <= result.metrics["possible_fraction"]
 
 
-@pytest.mark.parametrize("broken", ["copy_into", "multiplied"])
+@pytest.mark.parametrize("broken", ["copy_in_turn", "multiplied"])
 def test_wrong_copies_or_products_make_the_result_invalid(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     wrong: dict[str, Callable[..., Any]] = {
-        "copy_into": lambda trial, buffer, *_: buffer,
+        "copy_in_turn": lambda *_: None,
         "multiplied": lambda trial, x, count=1: [trial.backend.launch(trial.backend.ops.add, x, x)] * count,
     }
-    monkeypatch.setattr(copying if broken == "copy_into" else works, broken, wrong[broken])
+    monkeypatch.setattr(copying if broken == "copy_in_turn" else works, broken, wrong[broken])
     result = parallel_core.run_three_way(backend, size=16, products=5, copies=1, rounds=1, budget=600.0)
     assert any(problem.startswith("products or copies differ") for problem in result.problems)
 
@@ -55,7 +55,9 @@ def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> 
 def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     went: list[tuple[object, object]] = []
     monkeypatch.setattr(works, "multiplied", lambda *_: [])
-    monkeypatch.setattr(copying, "copy_into", lambda _, buffer, result, device, copies: went.append((result, device)))
+    monkeypatch.setattr(
+        copying, "copy_in_turn", lambda _, buffers, index, result, device, copies: went.append((result, device))
+    )
     results, buffers = [["first"] * 50, ["second"] * 50], [[None] * 50, [None] * 50]
     three_way.all_at_once(Trial(backend, {}), [None, None], results, buffers, 1)
     assert went == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50
