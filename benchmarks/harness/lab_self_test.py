@@ -69,11 +69,7 @@ class Truth:
     def band_of(self, cases: Timed) -> str | None:
         """Return the code of the band that these times are said to lie in; None if it stays open."""
         declared = self.declared
-        interval = (
-            declared.measured(cases)
-            if self.formula is None
-            else interval_of(self.formula, cases, is_ratio=True, noise=declared.noise)
-        )
+        interval = declared.measured(cases) if self.formula is None else interval_of(self.formula, cases, is_ratio=True)
         assert interval is not None
         band = declared.place(interval, self._result(cases, interval))
         return band and band.code

@@ -3,7 +3,6 @@
 An experiment runs on any backend, returns a frozen result, and names no framework.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,8 +23,7 @@ class _Catalogue(Mapping[str, Experiment]):
         # `async` is a word of the language.
         module = "asynchrony" if name == "async" else name.replace("-", "_")
         for chapter in CHAPTERS:
-            path = f"{__name__}.{chapter}.{module}"
-            if path in sys.modules or (module.isidentifier() and find_spec(path)):
+            if module.isidentifier() and find_spec(f"{__name__}.{chapter}.{module}"):
                 experiment = _declared_in(chapter, module)
                 if experiment is not None and experiment.name == name:
                     return experiment

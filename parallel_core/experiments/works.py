@@ -140,6 +140,16 @@ def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
     return Choice(wanted, "largest") if wanted <= largest else Choice(max(8, largest // 8 * 8), "budget")
 
 
+def geometric(first: int, last: int, factor: int = 2) -> tuple[int, ...]:
+    """Return `first`, and what follows from it by multiplying, up to `last`."""
+    return (first, *geometric(first * factor, last, factor)) if first * factor <= last else (first,)
+
+
+def doublings(last: int) -> tuple[int, ...]:
+    """Return 1, 2, 4, … up to a number, and that number itself."""
+    return tuple(sorted({*geometric(1, last), last}))
+
+
 def time_beside(trial: Trial, *works: Work) -> None:
     """Register how long the results of the first of some works take while the rest goes on; that needs a queue."""
     if trial.backend.engine == "async":

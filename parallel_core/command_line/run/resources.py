@@ -165,7 +165,7 @@ def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Com
 
 
 def _option_of(parameter: Parameter) -> Callable[[Command], Command]:
-    default = parameter.written_default or parameter.default
+    default = parameter.default
     if isinstance(default, Sequence) and not isinstance(default, str):
         default = ",".join(map(str, default))
     return click.option(

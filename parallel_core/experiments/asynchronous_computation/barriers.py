@@ -35,7 +35,7 @@ from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, 
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import multiplications, multiplied, size_for
+from parallel_core.experiments.works import doublings, multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
 
 SAME, OTHER = "on the same device", "on another device"
@@ -80,8 +80,8 @@ def program(trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DE
 
 
 def depths(deepest: int) -> tuple[int, ...]:
-    """List 0, the powers of two below `deepest`, and `deepest`."""
-    return (0, *(2**power for power in range((deepest - 1).bit_length())), deepest)
+    """List 0, the powers of two up to `deepest`, and `deepest`."""
+    return (0, *doublings(deepest))
 
 
 def named(wait: str, count: int, place: str) -> str:

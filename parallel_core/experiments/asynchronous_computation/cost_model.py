@@ -41,7 +41,7 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import incremented, increments, size_up_to
+from parallel_core.experiments.works import geometric, incremented, increments, size_up_to
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -55,7 +55,7 @@ def program(
     trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19
 ) -> None:
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
-    ones = {size: np.ones((1, size), dtype=np.float32) for size in sizes_up_to(largest)}
+    ones = {size: np.ones((1, size), dtype=np.float32) for size in geometric(2, largest, 4)}
     vectors = {size: trial.backend.asarray(row, trial.devices[0]) for size, row in ones.items()}
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     fitted: dict[int, tuple[int, CostModel]] = {}
@@ -88,11 +88,6 @@ def program(
     }.items():
         if found is not None:
             trial.found(name, found)
-
-
-def sizes_up_to(largest: int) -> tuple[int, ...]:
-    """List numbers of elements in factors of four: 2, 8, 32, … up to `largest`, and 2 in any case."""
-    return tuple(2 * 4**power for power in range(32) if power == 0 or 2 * 4**power <= largest)
 
 
 def enough_steps(trial: Trial, x: Array) -> int:

@@ -23,24 +23,23 @@ those behind it, even if they could start. An engine that queues a task once it 
 one that nobody is waiting for before one on the critical path. Random graphs show both.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from statistics import median
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import numpy as np
 
 from backends import Array, Backend, Ops
 from backends.host import available_cores
+from parallel_core.experiments.programs import Program, record, works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import works_of_step
 from parallel_core.experiments.works import size_for
-from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, measure
 
@@ -62,15 +61,8 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     _, *others = time_programs(trial, programs)
     trial.found_by(RANDOM.name, lambda times: np.median([one.bound_fraction(times) for one in others], axis=0))
     for name, nodes in graphs.items():
-        values = programs[name].run(trial.backend, programs[name].inputs(trial.backend))
+        values = programs[name].launch(trial.backend)
         trial.check("results", values, expected(nodes, device_matrices(size, count)))
-
-
-class Program(NamedTuple):
-    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them."""
-
-    inputs: Callable[[Backend], Any]
-    run: Callable[[Backend, Any], Array]
 
 
 @dataclass(frozen=True)
@@ -170,13 +162,6 @@ class Scheduled:
     """The bound over the time freely scheduled."""
 
 
-def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
-    """Run a program and return what it did, the loading of its inputs included."""
-    recording = Recording(backend, one_by_one)
-    _kept = program.run(recording, program.inputs(recording))
-    return recording.tasks
-
-
 def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
     """Time programs with a wait after every operation and with none, and find what bounds the first.
 
@@ -195,8 +180,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
         return measure(trial.backend, partial(programs[name].run, trial.backend, inputs))
 
     for name, program in programs.items():
-        step = partial(lambda program, backend: program.run(backend, program.inputs(backend)), program)
-        units = works_of_step(trial.backend, step, as_unit=trial.backend.ops.as_unit)
+        units = works_of_step(trial.backend, program.launch, as_unit=trial.backend.ops.as_unit)
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)

@@ -31,7 +31,8 @@ import numpy as np
 import backends
 from backends import Array, Backend, Ops
 from parallel_core.experiments.automatic_parallelism import dependencies
-from parallel_core.experiments.automatic_parallelism.dependencies import Program, record, time_programs
+from parallel_core.experiments.automatic_parallelism.dependencies import time_programs
+from parallel_core.experiments.programs import Program, record
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
@@ -68,7 +69,7 @@ def program(
     trial.found("crossings", crossings(tasks))
     trial.found("moved_bytes", sum(task.bytes for task in tasks))
     trial.found("work_seconds", work_seconds(tasks))
-    made = trial.backend.to_numpy(drawn.run(trial.backend, drawn.inputs(trial.backend)))
+    made = trial.backend.to_numpy(drawn.launch(trial.backend))
     if of == "xy":
         trial.check("results", [made], [np.full((XY_SIZE, XY_SIZE), 3.0)])
         return

@@ -93,7 +93,7 @@ def program(
     trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
     trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES)
     trial.check("products", independent.launch(), [drawn @ drawn] * MULTIPLICATIONS)
-    trial.check("products", [chain.launch()], [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)])
+    trial.check("products in a chain", [chain.launch()], [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)])
 
 
 def named(what: str, workers: int) -> str:

@@ -1,17 +1,18 @@
 """Sizes that a run chose for this machine, kept so that runs on other backends and engines do the same work.
 
 They are in one file, under the machine's description: sizes of another machine are none here. $PARALLEL_CORE_SIZES
-names another file; if it is empty, nothing is kept. What was spoilt in the file is as good as not kept.
+names another file; if it is empty, nothing is kept. A file that was spoilt is as good as none.
 """
 
 import datetime
-import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from backends import Backend
 from parallel_core.system.files import write_whole
@@ -23,17 +24,27 @@ RULE = 2
 SAME_MACHINE = ("processor", "cores", "memory_bytes")
 """What of a machine's description decides whether it is the same one."""
 
+Size = Annotated[int, msgspec.Meta(gt=0)]
+
 
 @dataclass(frozen=True)
 class KeptSizes:
     """The values of parameters that a run chose, the backend and engine it ran on, and the day."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, Size | Annotated[tuple[Size, ...], msgspec.Meta(min_length=1)]]
     chosen_on: str
     day: str
 
     def __str__(self) -> str:
         return f"kept for this machine, as chosen on {self.chosen_on}, {self.day}; --work new chooses others"
+
+
+@dataclass(frozen=True)
+class _File:
+    rule: int
+    machine: Mapping[str, Any]
+    sizes: dict[str, dict[str, Any]]
+    """By experiment and place."""
 
 
 def place_of(backend: Backend, budget: float | None) -> str:
@@ -44,39 +55,35 @@ def place_of(backend: Backend, budget: float | None) -> str:
 
 def kept_sizes(experiment: str, place: str, names: Sequence[str]) -> KeptSizes | None:
     """Return the sizes of an experiment, if all the parameters that are named are kept for this machine."""
-    places = _read().get(experiment)
-    match places.get(place) if isinstance(places, dict) else None:
-        case {"values": dict(kept), "chosen_on": str(chosen_on), "day": str(day)}:
-            values = {name: _size_of(kept.get(name)) for name in names}
-            return None if None in values.values() else KeptSizes(values, chosen_on, day)
+    with suppress(msgspec.ValidationError, KeyError):
+        kept = msgspec.convert(_read()[experiment][place], KeptSizes)
+        return replace(kept, values={name: kept.values[name] for name in names})
     return None
 
 
-def keep_sizes(experiment: str, place: str, values: Mapping[str, Any], chosen_on: str) -> None:
-    """Keep the sizes that a run chose, in the place of those before; a folder that cannot be written keeps none."""
-    path = _path()
-    if path is None:
+def keep_sizes(experiment: str, place: str, values: Mapping[str, int | str], chosen_on: str) -> None:
+    """Keep the sizes that a run chose, in the place of those before; a folder that cannot be written keeps none.
+
+    Several are written with commas, as in a result.
+    """
+    if (path := _path()) is None:
         return
-    kept = KeptSizes(dict(values), chosen_on, datetime.datetime.now(datetime.UTC).date().isoformat())
-    sizes = _read()
-    before = sizes.get(experiment)
-    sizes[experiment] = {**(before if isinstance(before, dict) else {}), place: asdict(kept)}
-    text = json.dumps({"rule": RULE, "machine": _machine(), "sizes": sizes}, indent=1, ensure_ascii=False) + "\n"
+    read = {name: one if isinstance(one, int) else tuple(map(int, one.split(","))) for name, one in values.items()}
+    sizes, today = _read(), datetime.datetime.now(datetime.UTC).date()
+    sizes.setdefault(experiment, {})[place] = KeptSizes(read, chosen_on, today.isoformat())
+    text = msgspec.json.format(msgspec.json.encode(_File(RULE, _machine(), sizes)), indent=1)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # JSON may hold half of a character, which UTF-8 does not.
-        write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
+        write_whole(path, lambda stream: stream.write(text))
 
 
-def _read() -> dict[str, Any]:
-    path = _path()
-    try:
-        document = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
-        is_ours = document["rule"] == RULE and document["machine"] == _machine()
-        sizes: Any = document["sizes"] if is_ours else {}
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return {}
-    return sizes if isinstance(sizes, dict) else {}
+def _read() -> dict[str, dict[str, Any]]:
+    if (path := _path()) is not None:
+        with suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
+            file = msgspec.json.decode(path.read_bytes(), type=_File)
+            if (file.rule, file.machine) == (RULE, _machine()):
+                return file.sizes
+    return {}
 
 
 def _path() -> Path | None:
@@ -91,12 +98,3 @@ def _path() -> Path | None:
 def _machine() -> dict[str, Any]:
     described = describe_machine()
     return {name: described[name] for name in SAME_MACHINE}
-
-
-def _size_of(value: Any) -> int | tuple[int, ...] | None:
-    """Return a size, or several, which a result writes with commas; None for what is none."""
-    if isinstance(value, str) and all(map(str.isdecimal, value.split(","))):
-        value = [int(one) for one in value.split(",")]
-    if isinstance(value, list):
-        return tuple(value) if value and all(_size_of(one) == one for one in value) else None
-    return value if type(value) is int and value > 0 else None

@@ -69,7 +69,7 @@ def ratio(slow: str, fast: str) -> Formula:
 
 
 def interval_of(
-    formula: Formula, cases: Mapping[str, Case], *, is_ratio: bool = False, noise: float = MIN_NOISE, among: int = 1
+    formula: Formula, cases: Mapping[str, Case], *, is_ratio: bool = False, noise: float = MIN_NOISE
 ) -> Interval | None:
     """Return what a formula gives, with its interval from the cases that it touches; None if one of them is missing.
 
@@ -95,7 +95,7 @@ def interval_of(
             return np.log(values) if is_ratio else values
 
     seconds = [getattr(cases[case], which) for case, which in touched]
-    found = over_rounds(resampled, *seconds, noise=noise, paired=noise <= MIN_NOISE, among=among)
+    found = over_rounds(resampled, *seconds, noise=noise, paired=noise <= MIN_NOISE)
     found = _under_load(resampled, touched, cases, found)
     return exponential(found) if is_ratio else found
 
@@ -171,7 +171,6 @@ class Metric:
     """From this share on the figure cannot be reached without a queue (see `WITHOUT_QUEUE`)."""
     ratio: bool = False
     """Whether it is a ratio of times, so that its interval is that of its logarithm."""
-    noise: float = MIN_NOISE
     said: Callable[[Result], bool] = lambda _: True
     """Whether its sentence belongs to an answer."""
 
@@ -184,7 +183,7 @@ class Metric:
         """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
         if self.formula is None:
             return None
-        return interval_of(self.formula, cases, is_ratio=self.ratio, noise=self.noise)
+        return interval_of(self.formula, cases, is_ratio=self.ratio)
 
     def place(self, interval: Interval, result: Result) -> Band | None:
         """Return the band in which a whole interval lies; None if it touches several, or the metric has none.

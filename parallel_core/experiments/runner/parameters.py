@@ -30,8 +30,6 @@ class Parameter:
     """For a list of names: those that are known. Its option may be given several times."""
     parse: Callable[[str], object] | None = None
     """Reads the value if its type does not say how; raises ValueError."""
-    written_default: str | None = None
-    """How a default that `parse` reads is written."""
     sweeps: str = ""
     """For several numbers: the parameter that they take the place of; it is the largest of them."""
     fields: Mapping[str, "Parameter"] = field(default_factory=dict)

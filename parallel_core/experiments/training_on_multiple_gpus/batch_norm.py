@@ -35,6 +35,7 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Ops
+from parallel_core.experiments.programs import Program, record
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
@@ -42,15 +43,13 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
     Parameters,
-    Steps,
     Strategy,
-    doublings,
     of_own_rows,
-    recorded_step,
     step_by,
     swept,
     time_steps_in_a_row,
 )
+from parallel_core.experiments.works import geometric
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves
@@ -82,7 +81,7 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     trial.refuse_single_device("batch-norm", "divides a batch")
     if rows < MIN_ROWS:
         raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
-    numbers = tuple(doublings(MIN_ROWS, rows))
+    numbers = geometric(MIN_ROWS, rows)
     most = numbers[-1]
     differences: dict[str, list[float]] = {name: [] for name in NAMES}
     for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
@@ -98,7 +97,7 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
         last = differences[name][-1]
         trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
-    fewer, more = (recorded_step(backend, in_single_precision(name, count * most)) for name in NAMES)
+    fewer, more = (record(backend, in_single_precision(name, count * most)) for name in NAMES)
     for kind, counted in (("allreduces", lambda task: task.kind == "allreduce"), ("bytes", lambda task: task.bytes)):
         trial.found(f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer))))
     trial.points[""] = dict(zip(numbers, differences[PER_DEVICE], strict=True))
@@ -214,7 +213,7 @@ def ways(rows: int) -> dict[str, Strategy]:
     }
 
 
-def in_single_precision(name: str, rows: int) -> Steps:
+def in_single_precision(name: str, rows: int) -> Program:
     return ways(rows)[name].in_single_precision(initial_parameters(), synthetic_batch(rows), RATE / rows)
 
 

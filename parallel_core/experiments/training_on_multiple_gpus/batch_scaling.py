@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
+from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
@@ -71,7 +72,7 @@ def program(
         settings = Settings(1, batch, limit=taken, seed=seed)
         params = training_steps.placed(trial.backend, initial_parameters(seed), count)
         take = partial(training_steps.time_steps, trial.backend, params, data, settings)
-        bare = training_steps.works_of_step(trial.backend, training_steps.one_step(count, data, settings), times=taken)
+        bare = works_of_step(trial.backend, training_steps.one_step(count, data, settings), times=taken)
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
 

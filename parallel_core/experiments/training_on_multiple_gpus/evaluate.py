@@ -32,6 +32,7 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
+from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
@@ -39,12 +40,11 @@ from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
     counted_devices,
-    device_counts,
     enlarged_start,
     placed,
     tested_on,
-    works_of_step,
 )
+from parallel_core.experiments.works import doublings
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
@@ -83,7 +83,7 @@ def program(
     else:
         parameters = checkpoint.parameters
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
-    params = {count: placed(backend, parameters, count) for count in device_counts(len(backend.devices))}
+    params = {count: placed(backend, parameters, count) for count in doublings(len(backend.devices))}
     last = max(params)
     scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     counted = {

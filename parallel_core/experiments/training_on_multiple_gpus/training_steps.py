@@ -8,20 +8,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import backends
-from backends import Array, Backend, Device, Ops
+from backends import Array, Backend, Ops
 from backends.process_groups import GroupedBackend
+from parallel_core.experiments.programs import Program, works_of_step
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
+from parallel_core.experiments.works import doublings
 from parallel_core.measurement.progress import part
-from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case, Timing
-from parallel_core.measurement.task_graph import Task, without_loads
 from parallel_core.measurement.timing import if_repeatable, interleave, measure
 from parallel_core.system.machine_watch import MachineWatch
 from parallel_core.training.batches import Epoch, Settings, batches
@@ -43,49 +42,6 @@ Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 """Inputs (n, …) and their labels (n,)."""
 Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Sequence[Array]]
 """(backend, every device's parameters, its (x, labels)) -> every device's gradients."""
-Step: TypeAlias = Callable[[Backend], object]
-"""A function of a backend that loads what it needs and launches one step on it."""
-Point = TypeVar("Point")
-
-
-def works_of_step(
-    backend: Backend,
-    step: Step,
-    times: int = 1,
-    as_unit: Callable[[Callable[..., Array]], Callable[..., Array]] = lambda compute: compute,
-) -> list[Work]:
-    """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times.
-
-    It is taken on a recording, and a unit launches all that the step launched on a device again, as one function with
-    the same arguments. Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
-    unit returns all that was launched, because a framework that compiles it leaves out what nobody can see; what two
-    launches have in common may be merged, unless `ops.as_unit` is given. MXNet has no graph of gradients, and queues a
-    unit's operators one by one.
-    """
-    launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
-    step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
-    # What is timed later must not wait for it.
-    backend.waitall()
-
-    def as_one(functions: Sequence[Callable[..., Array]], arguments: Sequence[Array]) -> Work:
-        def compute(*arrays: Array) -> Array:
-            given = iter(arrays)
-            fill = [tuple(one if isinstance(one, Real) else next(given) for one in args) for args in arguments]
-            return tuple(fn(*args) for fn, args in zip(functions, fill, strict=True))
-
-        arrays = [one for args in arguments for one in args if not isinstance(one, Real)]
-        launch = partial(backend.launch, as_unit(compute), *arrays)
-        return Work(launch, launch, times)
-
-    return [as_one(*zip(*calls, strict=True)) for calls in launched.values()]
-
-
-class Steps(NamedTuple):
-    """Steps of gradient descent: what loads (parameters, batch) on a backend, and what launches a step from there."""
-
-    load: Callable[[Backend], tuple[Any, Any]]
-    take: Callable[[Backend, Any, Any], Any]
-    """(backend, parameters, batch) -> parameters."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +63,12 @@ class Strategy:
     gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(backend.to_numpy(placed[-1]))
     """Wait for the parameters and put them together."""
 
-    def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Steps:
-        """Return what loads parameters and a batch in float32, and what takes a step from there."""
+    def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Program:
+        """Make the program of a step in float32, whose inputs are (placed, loaded); it returns what is placed then."""
         *single, x = (array.astype(np.float32) for array in (*parameters, batch[0]))
-        return Steps(
+        return Program(
             lambda backend: (self.place(backend, tuple(single)), self.load(backend, x, batch[1])),
-            lambda backend, placed, loaded: self.step(backend, placed, loaded, rate),
+            lambda backend, inputs: self.step(backend, inputs[0], inputs[1], rate),
         )
 
     def changes(
@@ -148,28 +104,21 @@ def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
     return gradients
 
 
-def recorded_step(backend: Backend, steps: Steps) -> tuple[Task, ...]:
-    """Take a step and return its tasks, without the loading of parameters and batch."""
-    recording = Recording(backend)
-    steps.take(recording, *steps.load(recording))
-    return without_loads(recording.tasks)
-
-
-def time_steps_in_a_row(trial: Trial, name: str, steps: Steps, count: int, **curve: Any) -> None:
+def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **curve: Any) -> None:
     """Register the case of a step, which is timed as so many in a row, each from where the last one led."""
-    bare = works_of_step(trial.backend, lambda backend: steps.take(backend, *steps.load(backend)), count)
-    parameters, batch = steps.load(trial.backend)
+    bare = works_of_step(trial.backend, step.launch, count)
+    parameters, batch = step.inputs(trial.backend)
 
     def launch() -> Any:
         nonlocal parameters
         for _ in range(count):
-            parameters = steps.take(trial.backend, parameters, batch)
+            parameters = step.run(trial.backend, (parameters, batch))
         return parameters
 
     trial.time(name, Work(launch), bare=bare, repeats=count, **curve)
 
 
-def one_step(devices: int, data: Dataset, settings: Settings) -> Step:
+def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backend], object]:
     """Make the function that takes the first step of a training on the first devices, with parameters of its own."""
 
     def take(backend: Backend) -> object:
@@ -225,14 +174,7 @@ def case_of_epochs(
     )
 
 
-def doublings(first: int, last: int) -> Iterator[int]:
-    """Count from first to last by doubling; `last` is left out if it is not reached exactly."""
-    while first <= last:
-        yield first
-        first *= 2
-
-
-def swept(trial: Trial, points: Sequence[Point], weights: Sequence[float]) -> Iterator[Point]:
+def swept(trial: Trial, points: Sequence[int], weights: Sequence[float]) -> Iterator[int]:
     """Iterate over the points; what a loop's body registers is timed when it ends.
 
     Their shares are as the weights, one a point; what one leaves over is the next one's. What is told of the progress
@@ -250,14 +192,9 @@ def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
     """Return the global batch for each kind of batch and number of devices; on one device there is one kind."""
     return {
         (kind, count): batch_size * (count if kind == SCALED else 1)
-        for count in device_counts(loaded)
+        for count in doublings(loaded)
         for kind in ((FIXED, SCALED) if count > 1 else (FIXED,))
     }
-
-
-def device_counts(loaded: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, … up to the number of loaded devices, and that number itself."""
-    return tuple(sorted({*(2**power for power in range(loaded.bit_length())), loaded}))
 
 
 def counted_devices(count: int) -> str:
@@ -304,8 +241,7 @@ def first_losses(
     until = perf_counter() + seconds
     few = replace(settings, epochs=1, limit=count)
     params = placed(backend, start, devices)
-    every = 1 if seconds < math.inf else None
-    for so_far in continue_training(backend, params, tested_on(data, slice(1)), few, on_batch, every=every):
+    for so_far in continue_training(backend, params, tested_on(data, slice(1)), few, on_batch, every=1):
         losses = so_far.losses
         if perf_counter() > until:
             break

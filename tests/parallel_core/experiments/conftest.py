@@ -1,13 +1,19 @@
-"""What experiments say must not depend on what else the machine does while the tests run."""
+"""What experiments say must not depend on what else the machine does while the tests run; and they start no process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import backends
 from backends import Backend
+from parallel_core.command_line.run import measure
+from parallel_core.experiments.runner import trial as trials
+from parallel_core.measurement.fresh_process import measured_in, measuring_command
+from parallel_core.measurement.result import Result
 from parallel_core.system import machine_watch
 
 
@@ -29,3 +35,17 @@ def queueing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Backend:
     monkeypatch.setattr(backend, "name", "torch")
     monkeypatch.setattr(backend, "engine", "async")
     return backend
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let NumPy in this process do what a fresh process is asked for, by the command and the options that it gets."""
+    on_numpy = {"backend": "numpy", "engine": "sync", "threads": 1, "variant": ()}
+
+    def measured(experiment: str, options: Mapping[str, Any]) -> Result:
+        words = measuring_command("python", [(experiment, {**options, **on_numpy})])[-1]
+        done = CliRunner().invoke(measure, [words])
+        assert done.stdout, done.output
+        return next(measured_in(done.stdout)).result
+
+    monkeypatch.setattr(trials, "measure_elsewhere", measured)

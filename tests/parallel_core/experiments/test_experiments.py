@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,28 +14,51 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend
 from parallel_core import RequestError
+from parallel_core.command_line.run import run
 from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.asynchronous_computation import barriers
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
-from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.progress import listening
+from parallel_core.measurement.result import Result
 from tests.docs.metrics import unexplained
-from tests.parallel_core.experiments.answers import check_answer
 from tests.parallel_core.experiments.small import small
+
+pytestmark = pytest.mark.usefixtures("in_process")
 
 SIDE = "parallel_core.experiments.asynchronous_computation.increments.SIDE"
 # Those of the first two chapters, which train nothing.
 ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.program.__module__]
 MEASURING_A_SINGLE_DEVICE = {"async", "barriers", "cost-model", "eager-cpu", "independent-ops", "small-ops"}
 MEASURING_A_SINGLE_DEVICE |= {"dependencies", "data-parallel", "evaluate"}
+LONGEST = 220
+"""Characters of an answer's sentence, without the bounds of its figures."""
+BOUNDS = re.compile(r" \(−?[\d.,]+(?:–| … )−?[\d.,]+%?\)")
+
+
+def check_answer(result: Result) -> None:
+    """Assert that a result has an answer of two or three short sentences with figures, or says why it has none."""
+    assert result.answer is not None
+    sentences, change = result.answer.sentences, result.answer.would_change
+    command = run.get_command(click.Context(run), result.experiment)
+    assert command is not None
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert set(re.findall(r"--[a-z][a-z-]*", " ".join((*sentences, change)))) <= options
+    if result.problems or result.explanation.startswith("No verdict: "):
+        assert [sentence.startswith(("No verdict: ", "No answer: ")) for sentence in sentences] == [True]
+        return
+    assert sentences[0] == result.explanation
+    assert 1 <= len(sentences) <= 3
+    assert all(re.search(r"\d", sentence) for sentence in sentences)
+    for sentence in (*sentences, change):
+        assert sentence.endswith(".")
+        assert len(BOUNDS.sub("", sentence)) <= LONGEST, sentence
 
 
 @pytest.fixture(autouse=True)
-def _no_other_process(load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let NumPy in this process stand for the processes that small-ops starts, and multiply twice instead of often."""
+def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiply twice instead of often."""
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
-    monkeypatch.setattr(trials, "measure_elsewhere", lambda name, _: EXPERIMENTS[name].run(load(1), **small(name)))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -1,9 +1,12 @@
 """The rule by which a run chooses its work, on machines that are made up."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import backends
 import parallel_core
@@ -123,3 +126,13 @@ def test_the_price_of_overlap_is_had_where_there_is_a_queue(
     assert len(beside) == ("price_of_overlap" in result.metrics) == (engine == "async")
     for seconds in beside:
         assert result.metrics["price_of_overlap"] == pytest.approx(seconds / result.cases[0].median - 1)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 9), st.sampled_from([2, 4]))
+def test_sweeps_double_up_to_the_last_or_grow_by_a_factor(last: int, first: int, factor: int) -> None:
+    counts, sizes = works.doublings(last), works.geometric(first, last, factor)
+    assert (counts[0], counts[-1], sizes[0]) == (1, last, first)
+    assert all(before < after <= 2 * before for before, after in pairwise(counts))
+    assert all(after == 2 * before for before, after in pairwise(counts[:-1]))
+    assert all(after == factor * before for before, after in pairwise(sizes))
+    assert sizes == (first,) or sizes[-1] <= last < factor * sizes[-1]

@@ -11,9 +11,10 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous, barrier, broadcast, gather
+from backends.process_groups.addresses import local_address
 from backends.process_groups.agreement import COMPARED_EXCHANGES
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
@@ -27,7 +28,7 @@ NATIVE = "native"
 Carry: TypeAlias = Callable[[memoryview, int], float]
 """Carries a vector from rank 0 to the other end of a stream and back, so often; all ranks call it.
 
-It returns the mean seconds of one way on rank 0, which are half of both, and 0 on the others. Raises GroupError if the
+It returns the seconds of the ways there on rank 0, half of all ways, and 0 on the others. Raises GroupError if the
 other one is gone.
 """
 
@@ -67,10 +68,6 @@ def program(
         sums.check_sums(trial, (NATIVE,), length, group.rank, backend.device_counts)
     timed = []
 
-    def left() -> float:
-        # The first rank's, for all.
-        return _gathered(group, (trial.left(), 0.0))[0][0]
-
     def in_step(take: Callable[[int], Timing], repeats: int) -> Timing:
         # All ranks begin at once, and find the times of the slowest.
         barrier(group)
@@ -82,7 +79,10 @@ def program(
         def stream(vector: memoryview, repeats: int) -> Timing:
             return (carry(vector, repeats),) * 2
 
-        for size, seconds in sums.swept_sizes(trial, whole, sizes is not None, left):
+        # What is left to the first rank decides for all.
+        for size, seconds in sums.swept_sizes(
+            trial, whole, sizes is not None, lambda: _gathered(group, trial.left())[0]
+        ):
             sums.check_sums(trial, (NATIVE,), size // sums.ITEM, group.rank, backend.device_counts)
             reduce = partial(sums.measure_each, backend, sums.summing(backend, native, sums.zeros(backend, size)))
             # Not zeros: pages that were never written to are all the same one, which stays in the cache.
@@ -90,12 +90,13 @@ def program(
             takes = {sums.ONE_STREAM: partial(in_step, carry_one), NATIVE: partial(in_step, reduce)}
             sums.time_repeated(trial, takes, size, seconds)
             timed.append(size)
-    trial.errors["sums"] = largest_of(error for error, _ in _gathered(group, (trial.errors["sums"], 0.0)))
+    trial.errors["sums"] = largest_of(_gathered(group, trial.errors["sums"]))
     sums.find_bandwidths(trial, timed, (NATIVE,), sums.ONE_STREAM, count)
 
 
-def _gathered(group: Group, numbers: tuple[float, float]) -> list[tuple[float, float]]:
-    return [json.loads(sent) for sent in gather(group, json.dumps(numbers).encode())]
+def _gathered(group: Group, value: Any) -> list[Any]:
+    """Return the values of all ranks."""
+    return [json.loads(sent) for sent in gather(group, json.dumps(value).encode())]
 
 
 def other_end(hosts: Sequence[str]) -> int:
@@ -124,7 +125,7 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
                 return 0.0
             way = tcp_stream.answer_round_trip if group.rank > 0 else tcp_stream.round_trip
             try:
-                return sum(way(connection, vector, vector) or 0.0 for _ in range(times)) / times / 2
+                return sum(way(connection, vector, vector) or 0.0 for _ in range(times)) / 2
             except OSError as error:
                 raise GroupError(f"the TCP stream between rank 0 and rank {other} broke: {error}") from error
 
@@ -136,15 +137,15 @@ def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack
     # The job's deadline must not pass before this one, whose error says what is wrong.
     patience = where.timeout / 2
     # Every rank has a route to the address at which all have met.
-    own_address = tcp_stream.own_address(where.address, where.port)
-    addresses = [address.decode() for address in gather(group, own_address.encode())]
+    own_address = local_address(where.address)
+    addresses = _gathered(group, own_address)
     if group.rank == 0:
         theirs = addresses[other]
         # If a host's name resolves to loopback, its route to the other host has the address that others see.
         is_loopback = ipaddress.ip_address(theirs).is_loopback
-        mine = own_address if is_loopback else tcp_stream.own_address(theirs, where.port)
+        mine = own_address if is_loopback else local_address(theirs)
         secret = secrets.token_hex(16)
-        listener = connections.enter_context(tcp_stream.listening(mine))
+        listener = connections.enter_context(socket.create_server((mine, 0)))
         broadcast(group, json.dumps([mine, listener.getsockname()[1], secret]).encode())
         return connections.enter_context(tcp_stream.accepted(listener, secret.encode(), patience))
     address, port, secret = json.loads(broadcast(group, b""))

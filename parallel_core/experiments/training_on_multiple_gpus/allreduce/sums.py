@@ -228,20 +228,19 @@ def time_repeated(
     seconds: float,
     bare: Mapping[str, Sequence[Work]] | None = None,
 ) -> None:
-    """Time alternately what takes a number of repeats, which the fastest of a few runs decides, and is of once.
+    """Time alternately what takes a number of repeats, which the fastest of a few runs decides; cases are of once.
 
     There are fewer rounds, but three at least, if more would exceed so many seconds by these runs' times.
     """
-    once = {name: _fastest(take) for name, take in takes.items()}
-    repeats = {name: min(MAX_REPEATS, ceil(MIN_SECONDS / taken)) for name, taken in once.items()}
-    a_round = sum(repeats[name] * taken for name, taken in once.items())
+    a_round = 0.0
     for name, take in takes.items():
-        trial.time(_named(name, size), take=partial(take, repeats[name]), bare=(bare or {}).get(name))
+        once = _fastest(take)
+        repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / once))
+        a_round += repeats * once
+        works = [replace(work, times=repeats * work.times) for work in (bare or {}).get(name, ())]
+        trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)
     # The warm-up is a round, too.
-    cases = trial.run(rounds=int(min(trial.rounds, max(FEWEST_FOR_A_VERDICT, seconds / a_round - 1))))
-    for name in takes:
-        named = _named(name, size)
-        trial.cases[named] = replace(cases[named], repeats=repeats[name])
+    trial.run(rounds=int(min(trial.rounds, max(FEWEST_FOR_A_VERDICT, seconds / a_round - 1))))
 
 
 def _fastest(take: Callable[[int], Timing]) -> float:
@@ -250,7 +249,7 @@ def _fastest(take: Callable[[int], Timing]) -> float:
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:
-    """Repeat an operation on idle devices, waiting for its results each time; return the mean timing of one."""
+    """Repeat an operation on idle devices, waiting for its results each time; return the timing of all."""
     backend.waitall()
     dispatch = 0.0
     start = perf_counter()
@@ -259,7 +258,7 @@ def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing
         results = operation()
         dispatch += perf_counter() - launched
         backend.wait(results)
-    return dispatch / repeats, (perf_counter() - start) / repeats
+    return dispatch, perf_counter() - start
 
 
 def find_bandwidths(trial: Trial, sizes: Sequence[int], names: Sequence[str], bound: str, devices: int) -> None:

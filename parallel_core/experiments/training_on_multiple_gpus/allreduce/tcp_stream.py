@@ -1,7 +1,7 @@
 """One TCP connection between two processes, and how fast it carries bytes: the limit of any exchange over TCP.
 
-One side calls `listening` and `accepted`, the other `connected`. Both prove that they know the same secret, for anyone
-may connect to an open port.
+One side listens and calls `accepted`, the other `connected`. Both prove that they know the same secret, for anyone may
+connect to an open port.
 """
 
 import hmac
@@ -13,20 +13,6 @@ AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 """Lets small messages leave at once."""
 SECRET_SECONDS = 1.0
 """How long a connection may take to send the secret."""
-
-
-def own_address(other: str, port: int) -> str:
-    """Return the address of this host from which it reaches another one; nothing is sent. Raises OSError."""
-    family, kind, protocol, _, address = socket.getaddrinfo(other, port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)
-        return str(probe.getsockname()[0])
-
-
-def listening(address: str) -> socket.socket:
-    """Listen on a free port at an address of this host. Raises OSError."""
-    family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((address, 0), family=family)
 
 
 def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.socket:

@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import backends
+from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import ratio, speed
@@ -38,13 +39,12 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
     Batch,
     Parameters,
     Strategy,
-    doublings,
-    recorded_step,
     swept,
     time_steps_in_a_row,
 )
+from parallel_core.experiments.works import geometric
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.task_graph import crossings
+from parallel_core.measurement.task_graph import crossings, without_loads
 from parallel_core.system.errors import RequestError
 
 UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
@@ -93,12 +93,12 @@ def program(
         )
     ways, rows = strategies(micro_batches), divisions.synthetic_batch(batch)
     moved: dict[str, tuple[float, ...]] = {f"bytes {name}": () for name in ways if name != UNDIVIDED}
-    widths = tuple(doublings(narrow, wide))
+    widths = geometric(narrow, wide)
     for width in swept(trial, widths, widths):
         initial = divisions.initial_parameters(width)
         check_steps(trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1))
         steps = {name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()}
-        recorded = {name: recorded_step(backend, steps[name]) for name in ways if name != UNDIVIDED}
+        recorded = {name: without_loads(record(backend, steps[name])) for name in ways if name != UNDIVIDED}
         for name, tasks in recorded.items():
             moved[f"bytes {name}"] += (float(sum(task.bytes for task in tasks)),)
         for name in ways:

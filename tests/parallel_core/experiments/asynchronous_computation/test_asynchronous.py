@@ -4,10 +4,8 @@ import pytest
 
 import parallel_core
 from backends import Backend
-from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.runner import trial as trials
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 
@@ -27,19 +25,8 @@ def test_it_answers_all_its_questions(backend: Backend) -> None:
     assert result.metrics["dispatch_fraction"] == pytest.approx(sent / done)
 
 
-@pytest.mark.parametrize("name", ["async", "barriers", "cost-model", "eager-cpu"])
-def test_values_that_are_wrong_make_the_result_invalid(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    # How much memory a queue holds is tested above.
+def test_steps_and_size_are_chosen_to_suit_the_budget(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(increments, "SIDE", 8)
-    monkeypatch.setattr(trials, "relative_error", lambda *_: float("nan"))
-    problems = EXPERIMENTS[name].run(backend, **small(name)).problems
-    wrong = {problem.partition(" differ from NumPy's by ")[0] for problem in problems if " differ from " in problem}
-    assert wrong == {"async": {"products", "increments"}, "cost-model": {"increments"}}.get(name, {"products"})
-
-
-def test_steps_and_size_are_chosen_to_suit_the_budget(backend: Backend) -> None:
     parameters = parallel_core.run_async(backend, rounds=1, budget=1e-9).parameters
     assert (parameters["size"], parameters["steps"]) == (8, 100)
 

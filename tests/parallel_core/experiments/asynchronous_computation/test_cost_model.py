@@ -1,7 +1,6 @@
 """The cost model over sizes: where its regimes meet, what is predicted, and at which sizes it misses."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ import parallel_core
 from backends import Backend
 from parallel_core.experiments.asynchronous_computation import cost_model as module
 from parallel_core.experiments.asynchronous_computation.cost_model import CostModel, Point, crossing, disturbance
+from parallel_core.experiments.works import geometric
 from tests.parallel_core.experiments.runner.pretended import case
 
 
@@ -25,14 +25,6 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
     assert all(20 <= one.repeats <= 1000 for one in result.cases)
 
 
-@given(st.integers(1, 2**40))
-def test_sizes_grow_by_four_up_to_the_largest(largest: int) -> None:
-    sizes = module.sizes_up_to(largest)
-    assert sizes[0] == 2
-    assert all(later == 4 * size for size, later in pairwise(sizes))
-    assert len(sizes) == 1 or sizes[-1] <= largest < 4 * sizes[-1]
-
-
 def point(elements: int, t1: float, t2: float, measured: float | None = None, spread: float = 0.0) -> Point:
     model = CostModel(case("t1", *(t1,) * 3), case("t2", *(t2,) * 3), 0.0)
     seconds = max(t1, t2) if measured is None else measured
@@ -41,7 +33,7 @@ def point(elements: int, t1: float, t2: float, measured: float | None = None, sp
 
 @given(st.floats(2.001, 2**19 - 1), st.floats(1e-7, 1e-3))
 def test_the_regimes_meet_where_both_take_equally_long(met: float, t1: float) -> None:
-    points = [point(size, t1, t1 * size / met) for size in module.sizes_up_to(2**19)]
+    points = [point(size, t1, t1 * size / met) for size in geometric(2, 2**19, 4)]
     assert crossing(points) == pytest.approx(met, rel=1e-6)
     # Measured is the longer of both, so a straight line between logarithms is at its most wrong near the bend.
     left = module.floor_left(points)

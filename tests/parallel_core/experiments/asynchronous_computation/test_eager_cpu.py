@@ -71,9 +71,8 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, m
     assert result.problems == ()
 
 
-def test_a_contrast_runs_in_a_separate_process(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    # NumPy is installed in any case, and stands against itself too here.
-    monkeypatch.setattr(eager_cpu, "contrasts", lambda *_: (("numpy", "sync"),))
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0)
-    assert [case.name for case in result.cases] == ["10 products", "10 products, numpy sync"]
+@pytest.mark.usefixtures("in_process")
+def test_a_contrast_is_asked_for_as_the_command_takes_it(backend: Backend) -> None:
+    result = parallel_core.run_eager_cpu(backend, size=8, against="torch:sync", rounds=2, budget=600.0)
+    assert [case.name for case in result.cases] == ["10 products", "10 products, torch sync"]
     assert [len(case.seconds) for case in result.cases] == [2, 2]

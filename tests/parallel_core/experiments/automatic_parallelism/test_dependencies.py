@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import parallel_core
 from backends import Backend
 from parallel_core.experiments.automatic_parallelism import dependencies
 from parallel_core.experiments.automatic_parallelism.dependencies import (
@@ -15,10 +14,11 @@ from parallel_core.experiments.automatic_parallelism.dependencies import (
     launch_graph,
     random_graph,
 )
+from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.metrics import Times
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.checks import relative_error
-from parallel_core.measurement.task_graph import Task, bounds_of, without_loads
+from parallel_core.measurement.task_graph import Kind, Task, bounds_of, without_loads
 
 SIZE = 6
 
@@ -41,7 +41,7 @@ def test_a_recording_has_the_dependencies_of_the_graph_and_a_copy_for_each_cross
     backend: Backend, seed: int
 ) -> None:
     nodes = random_graph(seed, len(backend.devices))
-    tasks = without_loads(dependencies.record(backend, dependencies.program_of(nodes, SIZE)))
+    tasks = without_loads(record(backend, dependencies.program_of(nodes, SIZE)))
     computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
     assert [tasks[place].device for place in computed] == [str(backend.devices[node.device]) for node in nodes]
     for node, place in zip(nodes, computed, strict=True):
@@ -84,40 +84,29 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     assert {"bound_fraction", *dependencies.LOWER_BOUND} < trial.figures.keys()
 
 
-def test_wrong_results_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_the_last_operand(backend: Backend, nodes: tuple[Node, ...], matrices: list[object]) -> object:
-        return launch_graph(backend, [Node(node.device, node.after[:-1], node.products) for node in nodes], matrices)
-
-    monkeypatch.setattr(dependencies, "launch_graph", without_the_last_operand)
-    (problem,) = parallel_core.run_dependencies(backend, size=SIZE, rounds=1, budget=600.0).problems
-    assert problem.startswith("results differ from NumPy's by ")
+def task(device: str, seconds: float, *after: int, kind: Kind = "compute") -> Task:
+    return Task("t", device, kind, after, seconds)
 
 
 @pytest.mark.parametrize(
-    ("tasks", "places", "bounds", "name"),
+    ("tasks", "places", "workers", "bounds", "name"),
     [
         # A chain over two devices.
-        ((("a", (), 3.0), ("b", (0,), 2.0)), 2, (5, 2.5, 3), "longest chain"),
-        # All on one device, where two could share it.
-        ((("a", (), 3.0), ("a", (), 2.0)), 2, (3, 2.5, 5), "busiest device"),
+        ([task("a", 3), task("b", 2, 0)], 2, 1, (5, 2.5, 3), "longest chain"),
+        # All on one device, where two could share it, and one whose two workers do.
+        ([task("a", 3), task("a", 2)], 2, 1, (3, 2.5, 5), "busiest device"),
+        ([task("a", 3), task("a", 1)], 2, 2, (3, 2, 2), "longest chain"),
         # Three devices, cores for one of them.
-        ((("a", (), 2.0), ("b", (), 2.0), ("c", (), 2.0)), 1, (2, 6, 2), "devices that can work at once"),
+        ([task("a", 2), task("b", 2), task("c", 2)], 1, 1, (2, 6, 2), "devices that can work at once"),
+        # Copies are work without engines for them, and no computing.
+        ([task("cpu:1", 1), task("cpu:2", 3, kind="copy")], 2, 1, (3, 2, 1), "longest chain"),
+        ([task("gpu:0", 1), task("gpu:1", 3, kind="copy")], 2, 1, (3, 0.5, 1), "longest chain"),
     ],
 )
 def test_the_largest_bound_counts(
-    tasks: tuple[tuple[str, tuple[int, ...], float], ...], places: int, bounds: tuple[float, ...], name: str
+    tasks: list[Task], places: int, workers: int, bounds: tuple[float, ...], name: str
 ) -> None:
-    found = bounds_of([Task("t", device, "compute", after, seconds) for device, after, seconds in tasks], places)
+    found = bounds_of(tasks, places, workers)
     assert (found.critical_path, found.work_per_device, found.busiest_device) == bounds
     assert found.seconds == max(bounds)
     assert name in found.name
-
-
-def test_a_device_with_two_workers_bounds_half_as_much_and_copies_are_work_without_engines_for_them() -> None:
-    tasks = [Task("t", "cpu:1", "compute", (), 1), Task("t", "cpu:1", "compute", (), 3)]
-    assert (bounds_of(tasks, 2).busiest_device, bounds_of(tasks, 2, workers=2).busiest_device) == (4, 2)
-    on_cpu = [Task("t", "cpu:1", "compute", (), 1), Task("copy", "cpu:2", "copy", (), 3)]
-    on_gpu = [Task("t", "gpu:0", "compute", (), 1), Task("copy", "gpu:1", "copy", (), 3)]
-    assert bounds_of(on_cpu, 2).work_per_device == 2
-    assert bounds_of(on_gpu, 2).work_per_device == 0.5
-    assert bounds_of(on_cpu, 2).busiest_device == 1

@@ -7,11 +7,8 @@ import pytest
 
 import backends
 import parallel_core
-from backends import Array, Backend
+from backends import Backend
 from parallel_core import Result
-from parallel_core.experiments.automatic_parallelism import independent_ops
-from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import MULTIPLICATIONS
 
 Elsewhere = list[dict[str, Any]]
 
@@ -61,21 +58,14 @@ def test_one_number_of_workers_starts_no_process(backend: Backend, elsewhere: El
     assert (result.metrics["parallel_speedup"], result.bands["parallel_speedup"]) == (1, "serial")
 
 
-@pytest.mark.parametrize("broken", ["chained", "multiplications"])
-def test_wrong_products_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    right: Callable[..., Any] = getattr(independent_ops, broken)
-
-    def wrong(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> object:
-        return right(trial, trial.backend.launch(trial.backend.ops.add, x, x), count)
-
-    monkeypatch.setattr(independent_ops, broken, wrong)
-    (problem,) = run(backend, (1,)).problems
-    assert problem.startswith("products differ from NumPy's by ")
+@pytest.mark.usefixtures("in_process")
+def test_other_threads_are_asked_for_as_the_command_takes_them(load: Callable[[int], Backend]) -> None:
+    assert len(run(load(2), rounds=2).cases) == 4
 
 
-@pytest.mark.parametrize("name", [pytest.param("torch", marks=pytest.mark.long), "numpy"])
-def test_the_other_workers_really_run_in_fresh_processes(require: Callable[[str], None], name: str) -> None:
-    require(name)
-    result = run(backends.load(name, 2, "cpu", None, 1), rounds=2)
-    assert len(result.cases) == (6 if name == "torch" else 4)
+@pytest.mark.long
+def test_the_other_workers_really_run_in_fresh_processes(require: Callable[[str], None]) -> None:
+    require("torch")
+    result = run(backends.load("torch", 2, "cpu", None, 1), rounds=2)
+    assert len(result.cases) == 6
     assert set(result.problems) <= set(result.disturbances)

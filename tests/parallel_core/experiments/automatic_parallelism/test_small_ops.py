@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
-from parallel_core import Case, RequestError
+from parallel_core import Case
 from parallel_core.experiments.automatic_parallelism import small_ops
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.verdicts import times_as_long
@@ -62,7 +62,8 @@ def test_small_are_the_sizes_up_to_128_or_the_smallest() -> None:
     assert figures(256, 512)["small_speedup"] == pytest.approx(2)
 
 
-def test_a_single_device_is_timed_by_itself_and_threads_really_run_in_a_fresh_process(
+@pytest.mark.usefixtures("in_process")
+def test_a_single_device_is_timed_by_itself_and_threads_are_asked_for_as_the_command_takes_them(
     load: Callable[[int], Backend],
 ) -> None:
     result = parallel_core.run_small_ops(load(1), sizes=(8,), rounds=1, budget=600.0)
@@ -72,21 +73,6 @@ def test_a_single_device_is_timed_by_itself_and_threads_really_run_in_a_fresh_pr
     assert result.answer.would_change == "A second device (--devices 2)."
     result = parallel_core.run_small_ops(load(2), sizes=(8, 32), rounds=2, budget=600.0)
     assert len(result.series["speedup all threads"]) == 2
-
-
-def test_no_size_is_refused_and_wrong_products_make_the_result_invalid(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(RequestError, match="--sizes 8,64,512"):
-        parallel_core.run_small_ops(backend, sizes=())
-
-    def sums(one: Any, x: object) -> list[object]:
-        return [one.backend.launch(one.backend.ops.add, x, x)]
-
-    monkeypatch.setattr(small_ops, "multiplied", sums)
-    monkeypatch.setattr(backend, "devices", backend.devices[:1])
-    (problem,) = parallel_core.run_small_ops(backend, sizes=(8,), rounds=1, budget=600.0).problems
-    assert problem.startswith("products differ from NumPy's by ")
 
 
 def cases(*seconds: float) -> list[Case]:

@@ -44,17 +44,14 @@ def test_the_loss_is_that_of_the_textbook_s_formula() -> None:
     assert float(found) == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=10)
-@given(rows=draw.integers(4, 20), seed=draw.integers(0, 99))
-def test_synchronised_statistics_give_the_step_of_one_device(backend: Backend, rows: int, seed: int) -> None:
+@settings(max_examples=16)
+@given(rows=draw.integers(5, 20), devices=draw.sampled_from([1, 2, 3, 5]), seed=draw.integers(0, 99))
+def test_synchronised_statistics_give_the_step_of_one_device(
+    load: Callable[[int], Backend], rows: int, devices: int, seed: int
+) -> None:
     batch = synthetic_batch(rows, seed)
-    found = change(backend, SYNCHRONISED, *batch, seed)
+    found = change(load(devices), SYNCHRONISED, *batch, seed)
     assert largest_error(found, step_of_one_device(*batch, seed)) < 1e-6
-
-
-@pytest.mark.parametrize("devices", [1, 2, 5])
-def test_it_holds_for_any_number_of_devices(load: Callable[[int], Backend], devices: int) -> None:
-    assert difference(load(devices), SYNCHRONISED, 2 * devices + 1) < 1e-6
 
 
 def test_statistics_per_device_are_of_the_device_s_rows_and_differ_by_less_the_more_there_are(backend: Backend) -> None:

@@ -39,19 +39,6 @@ def test_larger_batches_see_as_many_images(batch_size: int, limit: int, times: i
     assert 0 <= settings.limit * settings.batch_size - limit * batch_size < settings.batch_size
 
 
-def test_learning_rates_have_a_curve_for_each_kind_of_batch(backend: Backend) -> None:
-    result = learning_rates(backend)
-    assert result.series["rate"] == (0.1, 0.2)
-    on_more = [f"{count} devices, {kind} batch" for count in (2, 3) for kind in ("fixed", "scaled")]
-    assert list(result.series)[1:] == [f"test_accuracy {name}" for name in ("1 device", *on_more)]
-    assert all(len(values) == 2 for values in result.series.values())
-    assert result.checks["max_device_difference"] < 1e-4
-    assert result.problems == ()
-    assert result.metrics["best_test_accuracy_one_device"] == max(result.series["test_accuracy 1 device"])
-    low, high = (result.metrics[f"{which}_best_rate_one_device"] for which in ("lowest", "highest"))
-    assert low <= result.metrics["best_rate_one_device"] <= high
-
-
 def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +51,12 @@ def test_a_point_is_the_mean_over_the_seeds_at_its_rate_and_batch(
 
     monkeypatch.setattr(module, "train_once", train_and_say_what)
     result = learning_rates(backend, settings=Settings(1, 4, limit=3, seed=5), rounds=2)
-    for name, batch in (("1 device", 4), ("3 devices, fixed batch", 4), ("3 devices, scaled batch", 12)):
+    batches = {"1 device": 4}
+    for count in (2, 3):
+        batches |= {f"{count} devices, {FIXED}": 4, f"{count} devices, {SCALED}": 4 * count}
+    assert list(result.series) == ["rate", *(f"test_accuracy {name}" for name in batches)]
+    assert result.series["rate"] == (0.1, 0.2)
+    for name, batch in batches.items():
         expected = [rate + 0.055 + batch / 1000 for rate in (0.1, 0.2)]
         assert result.series[f"test_accuracy {name}"] == pytest.approx(expected)
     assert [len(case.seconds) for case in result.cases] == [4] * 5

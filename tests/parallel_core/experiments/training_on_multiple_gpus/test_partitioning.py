@@ -9,6 +9,7 @@ from hypothesis import strategies as draw
 import parallel_core
 from backends import Backend
 from backends.arrays import tree_leaves
+from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     CUT,
@@ -20,8 +21,8 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     divisions,
     strategies,
 )
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import Batch, Strategy, recorded_step
-from parallel_core.measurement.task_graph import Task, crossings
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import Batch, Strategy
+from parallel_core.measurement.task_graph import Task, crossings, without_loads
 
 NAMES = list(strategies(2))
 FEATURES, UNITS, CLASSES, ITEM = 8 * 144, 32, 10, 4
@@ -70,7 +71,7 @@ def test_each_device_holds_its_part(backend: Backend, load: Callable[[int], Back
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
     way = strategies(micro_batches)[name]
     drawn = divisions.initial_parameters(1), divisions.synthetic_batch(rows)
-    return recorded_step(backend, way.in_single_precision(*drawn, rate=0.1))
+    return without_loads(record(backend, way.in_single_precision(*drawn, rate=0.1)))
 
 
 def test_bytes_are_those_of_activations_or_of_gradients_and_devices_wait_as_layers_and_pieces_say(

@@ -1,7 +1,6 @@
 """What a step launches on a device as one unit, a sweep's budget, numbers of devices and batches, and first losses."""
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,15 +9,11 @@ from hypothesis import strategies as st
 
 import backends
 from backends import Backend, Device
+from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    FIXED,
-    SCALED,
-    case_of_epochs,
-    device_counts,
-    plans,
-)
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_of_epochs, plans
+from parallel_core.experiments.works import doublings
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.result import Case, Timing
@@ -45,7 +40,7 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
         sums = backend.allreduce([a, b])
         backend.launch(add, y, sums[1])
 
-    works = training_steps.works_of_step(recording, step, times=2)
+    works = works_of_step(recording, step, times=2)
     assert [work.times for work in works] == [2, 2]
     launched.clear()
     made = [recording.to_numpy(work.launch()) for work in works]
@@ -80,9 +75,9 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     trial, told, shares = Trial(backends.load("numpy", 1), {}, 1, budget), [], []
     with pytest.MonkeyPatch.context() as patch, listening(lambda _, share: told.append(share)):
         patch.setattr(Trial, "run", lambda _, share: shares.append(share))
-        for place, point in enumerate(training_steps.swept(trial, "abcde"[: len(weights)], weights)):
+        for place, point in enumerate(training_steps.swept(trial, range(len(weights)), weights)):
             # What a body registers is timed when it ends.
-            assert ("abcde".index(point), len(shares)) == (place, place)
+            assert (point, len(shares)) == (place, place)
             tell("begun", 0.0)
             tell("done", 1.0)
     assert shares == pytest.approx(
@@ -92,18 +87,10 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     assert (told[0], told[-1]) == pytest.approx((0, 1))
 
 
-@given(st.integers(1, 1000))
-def test_devices_double_up_to_all_of_them(loaded: int) -> None:
-    counts = device_counts(loaded)
-    assert (counts[0], counts[-1]) == (1, loaded)
-    assert all(before < after <= 2 * before for before, after in pairwise(counts))
-    assert all(after == 2 * before for before, after in pairwise(counts[:-1]))
-
-
 @given(st.integers(1, 100), st.integers(1, 64))
 def test_every_device_beyond_the_first_has_both_kinds_of_batch(batch_size: int, loaded: int) -> None:
     planned = plans(batch_size, loaded)
-    counts = device_counts(loaded)
+    counts = doublings(loaded)
     assert planned.keys() == {(FIXED, count) for count in counts} | {(SCALED, count) for count in counts[1:]}
     assert all(batch == batch_size * (count if kind == SCALED else 1) for (kind, count), batch in planned.items())
     assert len({training_steps.case_name(*plan, loaded) for plan in planned}) == len(planned)
