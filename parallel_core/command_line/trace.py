@@ -86,7 +86,7 @@ def trace(
         clocks_agree = bool(summary.clocks_agree)
         timeline = side_by_side(ranks, clocks_agree)
         all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
-        document = {"ranks": all_ranks, "summary": summary.as_json()}
+        document = {"ranks": all_ranks, "summary": asdict(summary)}
         _show_several(ranks, summary, console)
     if picture is not None:
         write_picture_file(timeline, picture)
@@ -127,11 +127,10 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
 
 
 def _as_json(one: RankTrace) -> dict[str, Any]:
-    timeline, cases = one.timeline, [case.as_json() for case in one.figures]
     return {
-        "source": timeline.source,
-        "notes": timeline.notes,
-        "unlinked_operations": timeline.unlinked,
-        "cases": cases,
+        "source": one.timeline.source,
+        "notes": one.timeline.notes,
+        "unlinked_operations": one.timeline.unlinked,
+        "cases": [asdict(case) for case in one.figures],
         "interference": [asdict(price) for price in one.prices],
     }

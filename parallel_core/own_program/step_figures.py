@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
+from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.parts import Parts
@@ -98,7 +98,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         hidden_exchange_share=whole.hidden_exchange_share,
         copy_seconds=whole.copy_seconds / steps,
         hidden_copy_share=whole.hidden_copy_share,
-        exchanges=int((case.kinds == KINDS.index("exchange")).sum()),
+        exchanges=int(case.of_kind("exchange").sum()),
         early_exchanges=_early_exchanges(case.spans),
         loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple((one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]),

@@ -10,7 +10,7 @@ from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
 from parallel_core.terminal.layout import show_sentence, show_table, table_of
-from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement, Overhead
+from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.device_figures.interference import Beside, Price
 from parallel_core.trace_analysis.figures import CaseFigures
@@ -129,13 +129,9 @@ def show_prices(prices: Sequence[Price], console: Console) -> None:
 
 
 def show_agreements(
-    agreements: Sequence[Agreement],
-    overhead: Overhead | None,
-    console: Console,
-    main: str | None = None,
-    asked: str = SECONDS,
+    agreements: Sequence[Agreement], console: Console, main: str | None = None, asked: str = SECONDS
 ) -> None:
-    """Print the same quantities by the trace and by the clock, why they differ if they do, and the overhead.
+    """Print the same quantities by the trace and by the clock, and why they differ if they do.
 
     Of the quantities that every case has, only those of the case called `main` are listed: its time, and the metric
     that the experiment `asked` for. Of the rest only the number that agree is printed.
@@ -157,8 +153,6 @@ def show_agreements(
             console,
             ASIDE,
         )
-    if overhead is not None:
-        show_sentence(overhead.sentence, console, ASIDE)
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:

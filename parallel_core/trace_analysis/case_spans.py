@@ -1,4 +1,4 @@
-"""The spans of each case of a timeline, also as arrays: a million are too many for loops; and arithmetic of times.
+"""The spans of each case of a timeline, as arrays: a million are too many for loops; and arithmetic of times.
 
 An interval set is an array (n, 2) of int64, starts and ends in nanoseconds: sorted, disjoint, not touching, none of
 them empty. Every function of them returns one; `union` makes one of any intervals.
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling import HostCalls, Span, Spans, Timeline, Window, in_seconds
+from backends.profiling import HostCalls, Span, SpanKind, Spans, Timeline, Window, in_seconds
 from backends.profiling.timeline import KINDS, UNKNOWN
 
 ALL = "all"
@@ -28,27 +28,16 @@ WAITS_QUEUE = "waits"
 class CaseSpans:
     """The spans of one case, from its first launch to the end of its last span; times are whole nanoseconds.
 
-    The arrays have an entry for each span, those of times are int64. A case without spans starts and ends at its
-    window's start.
+    Arrays have an entry for each span. A case without spans starts and ends at its window's start.
     """
 
     name: str
     start: int
     end: int
     spans: Spans
-    """A sequence, and columns of names and operators beside those here."""
-    starts: np.ndarray
-    ends: np.ndarray
-    launched: np.ndarray
-    """UNKNOWN if the profiler does not record it."""
-    kinds: np.ndarray
-    """Places in KINDS."""
+    """With queues in the order of their first spans."""
     waits: np.ndarray
     """Whether the host only waited."""
-    queues: tuple[tuple[str, str], ...]
-    """Device and queue, in the order of their first spans."""
-    queue_of: np.ndarray
-    """Places in `queues`."""
     resolution: int
     """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
     timed: float | None = None
@@ -74,33 +63,42 @@ class CaseSpans:
         return self.seconds / self.timed if self.timed else None
 
     @property
-    def linked(self) -> np.ndarray:
-        """Whether the launch of each span is known."""
-        return self.launched != UNKNOWN
+    def lengths(self) -> np.ndarray:
+        """How long each span took."""
+        return self.spans.ends - self.spans.starts
 
     @property
-    def operations(self) -> np.ndarray:
-        """Whether each span is an operation on a device, and not the host's."""
-        return self.kinds != KINDS.index("host")
+    def linked(self) -> np.ndarray:
+        """Whether the launch of each span is known."""
+        return self.spans.launched != UNKNOWN
 
     @property
     def since(self) -> np.ndarray:
         """When each span was launched, or began if its launch is not known."""
-        return np.where(self.linked, self.launched, self.starts)
+        return np.where(self.linked, self.spans.launched, self.spans.starts)
+
+    @property
+    def operations(self) -> np.ndarray:
+        """Whether each span is an operation on a device, and not the host's."""
+        return ~self.of_kind("host")
 
     @property
     def device_of(self) -> np.ndarray:
-        """The device of each span, by the place in `queues` of the device's first queue."""
-        devices = [device for device, _ in self.queues]
-        return np.array([devices.index(device) for device in devices], np.intp)[self.queue_of]
+        """The device of each span, by the place of the device's first queue."""
+        devices = [device for device, _ in self.spans.queues]
+        return np.array([devices.index(device) for device in devices], np.intp)[self.spans.queue_of]
 
-    def intervals(self, mask: np.ndarray) -> np.ndarray:
-        """Return the starts and ends of the spans that a mask selects, (n, 2)."""
-        return np.stack((self.starts[mask], self.ends[mask]), axis=1)
+    def of_kind(self, *kinds: SpanKind) -> np.ndarray:
+        """Return the mask of the spans of some kinds."""
+        return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
 
-    def covered(self, mask: np.ndarray) -> np.ndarray:
-        """Return the times that the spans cover that a mask selects, as an interval set."""
-        return union(self.intervals(mask))
+    def intervals(self, where: np.ndarray) -> np.ndarray:
+        """Return the starts and ends of the spans that a mask selects, or of those at some places, (n, 2)."""
+        return np.stack((self.spans.starts[where], self.spans.ends[where]), axis=1)
+
+    def covered(self, where: np.ndarray) -> np.ndarray:
+        """Return the times that these spans cover, as an interval set."""
+        return union(self.intervals(where))
 
 
 def is_wait(span: Span) -> bool:
@@ -144,6 +142,8 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
     # In the order of their first spans, which is that of pictures and tables.
     used, first_spans, queue_of = np.unique(spans.queue_of, return_index=True, return_inverse=True)
     order = np.argsort(first_spans)
+    queues = tuple(spans.queues[used[place]] for place in order.tolist())
+    spans = replace(spans, queues=queues, queue_of=np.argsort(order)[queue_of])
     # A launch before the case's window is another case's.
     known = spans.launched[spans.launched > (UNKNOWN if earliest is None else earliest - 1)]
     return CaseSpans(
@@ -151,13 +151,7 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
         start=int(known.min(initial=spans.starts[0])) if spans else earliest or 0,
         end=int(spans.ends.max()) if spans else earliest or 0,
         spans=spans,
-        starts=spans.starts,
-        ends=spans.ends,
-        launched=spans.launched,
-        kinds=spans.kinds,
         waits=waits,
-        queues=tuple(spans.queues[used[place]] for place in order.tolist()),
-        queue_of=np.argsort(order)[queue_of],
         resolution=resolution,
     )
 

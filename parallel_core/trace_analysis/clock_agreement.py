@@ -65,15 +65,6 @@ class Agreement:
         return f"{apart} {CAUSES.get(self.quantity, CAUSE)}"
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """Each case's time under the profiler over that without, by the clock: for each case, and the median."""
-
-    ratios: Mapping[str, float]
-    median: float
-    sentence: str
-
-
 def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreement, ...]:
     """Compare the clock's figures with the trace's: the experiment's own first, then each case's time and dispatch.
 
@@ -87,16 +78,11 @@ def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreemen
     return (*own, *(one for case, found in both for one in _of_case(case, found)))
 
 
-def overhead(result: Result, profiled: Mapping[str, float]) -> Overhead | None:
-    """Compare the seconds of profiled repetitions with the medians without, both by the clock; None if none are."""
-    ratios = {
-        case.name: profiled[case.name] / (case.median * case.share) for case in result.cases if case.name in profiled
-    }
-    if not ratios:
-        return None
-    typical = median(ratios.values())
+def overhead(result: Result, profiled: Mapping[str, float]) -> str:
+    """Say how long profiled repetitions took beside the medians without, both by the clock."""
+    ratios = [profiled[case.name] / (case.median * case.share) for case in result.cases if case.name in profiled]
     of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
-    return Overhead(ratios, typical, f"Under the profiler it took {typical:.2f} × its time without ({of}).")
+    return f"Under the profiler it took {median(ratios):.2f} × its time without ({of})."
 
 
 def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:

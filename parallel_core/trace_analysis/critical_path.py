@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, HostCalls, Span, SpanKind, Spans, in_seconds
+from backends.profiling import HOST_DEVICE, HostCalls, SpanKind, Spans, in_seconds
 from backends.profiling.timeline import KINDS, UNKNOWN
 from parallel_core.trace_analysis.case_spans import CaseSpans
 from parallel_core.trace_analysis.host_waits import HostWaits, innermost, linked_waits, waits_by_time
@@ -40,17 +40,9 @@ OPERATION, HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY, START = range(6)
 launched to the start, or from the end of what was waited for; and before all that is known."""
 
 
-class Segment(NamedTuple):
-    """A stretch of the path in nanoseconds from the timeline's beginning, and the span it lies in; None while idle."""
-
-    start: int
-    end: int
-    span: Span | None
-
-
 @dataclass(frozen=True)
 class PathPart:
-    """All segments of one name: their number, their seconds, and their share of the path."""
+    """All spans of one name on the path: their number, their seconds, and their share of it."""
 
     device: str
     queue: str
@@ -132,23 +124,18 @@ def path_summary(case: CaseSpans) -> PathSummary:
     return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts), causes)
 
 
-def critical_path(case: CaseSpans) -> tuple[Segment, ...]:
-    """Return the path of a case in the order of time, from its start to the end of its last operation, without holes.
+def critical_path(case: CaseSpans) -> Spans:
+    """Return the path of a case in the order of time: spans cut to it, which touch where it is not idle.
 
-    Spans are cut to the path. It is empty if no operation of the case took any time. O(n log n).
+    It leads from the case's start to the end of its last operation; it is empty if no operation took any time.
+    O(n log n).
     """
-    segments, reached = [], case.start
-    for span in _path(case)[1]:
-        if span.start > reached:
-            segments.append(Segment(reached, span.start, None))
-        reached = span.end
-        segments.append(Segment(span.start, span.end, span))
-    return tuple(segments)
+    return _path(case)[1]
 
 
 def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
     """Return a path's pieces, and the spans of those that are not idle; none if no operation took any time."""
-    if not np.any(case.operations & (case.ends > case.starts)):
+    if not np.any(case.operations & (case.lengths > 0)):
         return _Pieces(*np.zeros((4, 0), np.int64)), Spans.of(())
     calls = case.host_calls
     if calls is not None:
@@ -156,9 +143,8 @@ def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
         waits = linked_waits(calls, operations)
     else:
         host = np.flatnonzero(~case.operations)
-        queues = tuple(queue for _, queue in case.queues)
-        columns = (case.starts, case.ends, case.spans.name_of, case.queue_of, case.kinds)
-        calls = HostCalls(case.spans.names, queues, *(column[host] for column in columns))
+        queues, spans = tuple(queue for _, queue in case.spans.queues), case.spans.select(host)
+        calls = HostCalls(spans.names, queues, spans.starts, spans.ends, spans.name_of, spans.queue_of, spans.kinds)
         operations = operations_by_time(case, host)
         waits = waits_by_time(case, calls, host, operations)
     pieces = _walk(case.start, operations, calls, waits)

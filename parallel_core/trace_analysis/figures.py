@@ -6,8 +6,7 @@ under computation: the time of both at once over the time of communication, over
 Trace Analysis calls overlap is in `devices`: of only collectives, without copies, device by device.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -139,23 +138,18 @@ class CaseFigures:
         slowed = self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
         return f"slowed down by the profiler: {self.slowdown:.1f} × the time" if slowed else ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object with these names."""
-        return asdict(self)
 
-
-def timeline_figures(timeline: Timeline, kernel_delay: int = KERNEL_DELAY) -> tuple[CaseFigures, ...]:
-    """Compute the figures of every case; a timeline without cases is one case, named "all".
-
-    Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as kernel waits.
-    """
-    return tuple(figures_of(case, kernel_delay) for case in cases_of(timeline))
+def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
+    """Compute the figures of every case; a timeline without cases is one case, named "all"."""
+    return tuple(map(figures_of, cases_of(timeline)))
 
 
 def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures:
-    """Compute one case's figures; seconds are 0 if it has no spans."""
-    computing = case.covered(case.kinds == KINDS.index("compute"))
-    communicating = case.covered(np.isin(case.kinds, [KINDS.index("copy"), KINDS.index("exchange")]))
+    """Compute one case's figures; seconds are 0 if it has no spans.
+
+    Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as kernel waits.
+    """
+    computing, communicating = case.covered(case.of_kind("compute")), case.covered(case.of_kind("copy", "exchange"))
     compute, communication = total_length(computing), total_length(communicating)
     hidden = total_length(intersection(computing, communicating))
     shorter = min(compute, communication)
@@ -175,7 +169,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         hidden_share=hidden / communication if communication else None,
         hidden_of_shorter=hidden / shorter if shorter else None,
         working_seconds=in_seconds(total_length(union(computing, communicating))),
-        queues_at_once=_at_once(case, case.queue_of),
+        queues_at_once=_at_once(case, case.spans.queue_of),
         devices_at_once=_at_once(case, case.device_of),
         parts=parts_of(case, [(case.start, case.end)])[0],
         waits=_launch_waits(case),
@@ -196,8 +190,8 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
 
 def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
     rows = []
-    for place, (device, queue) in enumerate(case.queues):
-        own = case.queue_of == place
+    for place, (device, queue) in enumerate(case.spans.queues):
+        own = case.spans.queue_of == place
         working, waiting = case.covered(own & ~case.waits), _waits_in_calls(case, device, queue)
         covered = union(case.intervals(own), waiting)
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
@@ -229,11 +223,12 @@ def _waits_in_calls(case: CaseSpans, device: str, queue: str) -> np.ndarray:
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
-    counts = np.bincount(case.kinds, minlength=len(KINDS))
-    lengths = case.ends - case.starts
-    taken = [in_seconds(lengths[case.kinds == place].sum()) for place in range(len(KINDS))]
-    rows = zip(KINDS, counts.tolist(), taken, strict=True)
-    return tuple(KindFigures(kind, count, seconds / count) for kind, count, seconds in rows if count)
+    by_kind = ((kind, case.lengths[case.of_kind(kind)]) for kind in KINDS)
+    return tuple(
+        KindFigures(kind, len(lengths), in_seconds(lengths.sum()) / len(lengths))
+        for kind, lengths in by_kind
+        if len(lengths)
+    )
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
@@ -244,7 +239,7 @@ def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
 
 
 def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
-    waited = (case.starts - case.launched)[case.operations & case.linked]
+    waited = (case.spans.starts - case.spans.launched)[case.operations & case.linked]
     if len(waited) == 0:
         return None
     # Two clocks that differ slightly may let an operation begin before its launch.
@@ -254,11 +249,12 @@ def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
 
 
 def _control_returned(case: CaseSpans) -> int | None:
-    launches = np.flatnonzero(~case.operations & ~case.waits)
+    spans, calls = case.spans, ~case.operations
+    launches = np.flatnonzero(calls & ~case.waits)
     if len(launches) == 0:
         return None
-    calling = np.flatnonzero(~case.operations & (case.queue_of == case.queue_of[launches[0]]))
+    calling = np.flatnonzero(calls & (spans.queue_of == spans.queue_of[launches[0]]))
     # A timing ends by waiting for all; control returns after the waits before that one.
     if case.waits[calling[-1]]:
         calling = calling[:-1]
-    return int(case.ends[calling[-1]] - case.starts[calling[0]])
+    return int(spans.ends[calling[-1]] - spans.starts[calling[0]])

@@ -78,7 +78,6 @@ class Launch(NamedTuple):
 class CaseLanes:
     """A case's lanes: the host's first, then the devices in order, computing before copying."""
 
-    case: str
     seconds: float
     """From the first launch or span to the end of the last span."""
     lanes: tuple[Lane, ...]
@@ -103,7 +102,7 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     # The launches of several ranks come from as many hosts.
     several = any(RANK.fullmatch(device) for device, _ in by_lane)
     launches = () if several else _launches(case.spans, case.start)
-    return CaseLanes(case.name, case.seconds, merged_lanes, launches)
+    return CaseLanes(case.seconds, merged_lanes, launches)
 
 
 def lane_order(device: str, queue: str) -> tuple[object, ...]:

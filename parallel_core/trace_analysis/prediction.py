@@ -109,7 +109,7 @@ def predict(
     return Prediction(judge(value, asked.metric_named(metric), result), result, recorded)
 
 
-def _run(experiment: str, options: Mapping[str, str], with_timeline: bool) -> tuple[Result, Timeline | None]:
+def _run(experiment: str, options: Mapping[str, Any], with_timeline: bool) -> tuple[Result, Timeline | None]:
     if not with_timeline:
         return measure_elsewhere(experiment, options, MOST_SECONDS), None
     with TemporaryDirectory(prefix="parallel-core-") as folder:
@@ -118,12 +118,11 @@ def _run(experiment: str, options: Mapping[str, str], with_timeline: bool) -> tu
         return result, read_timeline(path) if path.exists() else None
 
 
-def _as_words(options: Mapping[str, Any]) -> dict[str, str]:
-    """Write options as the command takes them; None is an option that is not given."""
-    given = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
+def _as_words(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Name options, and write lists, as the command takes them."""
     return {
-        name: ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-        for name, value in given.items()
+        name.replace("_", "-"): ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+        for name, value in options.items()
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -86,10 +86,6 @@ class Ranks:
     spread: Mapping[str, Spread]
     """By the names of figures, those that any rank has."""
     notes: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON object with these names."""
-        return asdict(self)
 
 
 def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:

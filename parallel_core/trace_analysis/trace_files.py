@@ -21,7 +21,7 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
 from parallel_core.trace_analysis.device_figures.steps import only_step
-from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
@@ -168,6 +168,7 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
     if step is not None:
         with _naming(file, "cannot be cut"):
             timeline = only_step(timeline, step)
+    cases = cases_of(timeline)
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
@@ -178,11 +179,11 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
         world_size,
         timeline,
         len(timeline.spans),
-        timeline_figures(timeline, kernel_delay),
+        tuple(figures_of(case, kernel_delay) for case in cases),
         tuple(_own_collectives(timeline) if is_own else _collectives(trace, timeline, begin, step is not None)),
         # Cases begin at zero, wherever they are in the trace.
         None if is_own or timeline.cases else begin,
-        interference(cases_of(timeline)),
+        interference(cases),
     )
 
 

@@ -57,15 +57,14 @@ class Operations:
 
 def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     """Find what each operation of a case waited for. O(n log n)."""
-    places = np.flatnonzero(case.operations & (case.ends > case.starts))
-    starts, ends, linked = case.starts[places], case.ends[places], case.linked[places]
-    launched = case.since[places]
-    queue_of = case.queue_of[places]
+    places = np.flatnonzero(case.operations & (case.lengths > 0))
+    spans, launched = case.spans.select(places), case.since[places]
+    starts, ends, queue_of = spans.starts, spans.ends, spans.queue_of
     queues = tuple(
-        _queue(case.queues[queue], np.flatnonzero(queue_of == queue), case.launched[places], ends)
+        _queue(spans.queues[queue], np.flatnonzero(queue_of == queue), spans.launched, ends)
         for queue in np.unique(queue_of)
     )
-    launched_by = np.where(linked, _launched_by(calls, launched), NONE)
+    launched_by = np.where(case.linked[places], _launched_by(calls, launched), NONE)
     previous = _previous(queue_of)
     previous[starts[previous] == starts] = NONE
     earlier = np.where(previous >= 0, ends[previous], UNKNOWN)
@@ -96,15 +95,16 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
 
 def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
     """Find what may have delayed each operation of a case whose host's spans are at some places. O(n log n)."""
-    places = np.flatnonzero(case.operations & (case.ends > case.starts))
-    starts, ends = case.starts[places], case.ends[places]
+    places = np.flatnonzero(case.operations & (case.lengths > 0))
+    spans = case.spans.select(places)
+    starts, ends = spans.starts, spans.ends
     calls = _last_launch(case, places, host[~case.waits[host]])
     before = last_ended(starts, ends, starts)
     ended = np.where(before >= 0, ends[before], UNKNOWN)
-    called = np.where(calls >= 0, np.minimum(case.ends[calls], starts), UNKNOWN)
+    called = np.where(calls >= 0, np.minimum(case.spans.ends[calls], starts), UNKNOWN)
     before[called > ended] = NONE
     ended = np.maximum(ended, called)
-    previous = _previous(case.queue_of[places])
+    previous = _previous(spans.queue_of)
     alike = (previous >= 0) & (ends[previous] <= starts) & (ends[previous] >= ended - case.resolution)
     before[alike] = previous[alike]
     launched_by = np.where(calls >= 0, np.searchsorted(host, calls), NONE)
@@ -141,12 +141,13 @@ def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
 
 def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> np.ndarray:
     """Return the place of the call that launched each operation, or of the last that was over, or NONE."""
-    begins = case.starts[places]
-    nearest = np.searchsorted(case.starts[launches], np.minimum(case.since[places], begins), side="right") - 1
+    starts, ends = case.spans.starts, case.spans.ends
+    begins = starts[places]
+    nearest = np.searchsorted(starts[launches], np.minimum(case.since[places], begins), side="right") - 1
     if len(launches):
-        ends = case.ends[launches[nearest]]
+        called = ends[launches[nearest]]
         # A call that was under way and ended before the operation need not have launched it.
-        under_way = ~case.linked[places] & (ends > begins) & (ends < case.ends[places])
+        under_way = ~case.linked[places] & (called > begins) & (called < ends[places])
         nearest = np.maximum(nearest - under_way, NONE)
     return np.append(launches, NONE)[nearest]
 

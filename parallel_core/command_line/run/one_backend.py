@@ -151,9 +151,8 @@ def profile_and_show(
     show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
-    show_agreements(
-        agreements(result, figures), overhead(result, profiled.seconds), console, main, experiment.main.name
-    )
+    show_agreements(agreements(result, figures), console, main, experiment.main.name)
+    show_sentence(overhead(result, profiled.seconds), console, ASIDE)
     for note in timeline.notes:
         show_sentence(note, console, bullet="· ")
     return next((about_efficiency(case) for case in figures if case.case == main), "")

@@ -112,15 +112,13 @@ def _path(timeline: Timeline) -> list[tuple[Span, Queue]]:
     """
     stretches: list[tuple[Span, Queue]] = []
     for case in cases_of(timeline):
-        for start, end, span in critical_path(case):
-            if span is None:
-                continue
+        for span in critical_path(case):
             queue = (span.device, span.queue)
             before, lane = stretches[-1] if stretches else (None, None)
-            if before and (before.end, before.name, before.kind, lane) == (start, span.name, span.kind, queue):
-                stretches[-1] = before._replace(end=end), queue
+            if before and (before.end, before.name, before.kind, lane) == (span.start, span.name, span.kind, queue):
+                stretches[-1] = before._replace(end=span.end), queue
             else:
-                stretches.append((span._replace(device="", queue=PATH, start=start, end=end, launched=None), queue))
+                stretches.append((span._replace(device="", queue=PATH, launched=None), queue))
     return stretches
 
 

@@ -9,6 +9,7 @@ are one.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,19 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, intersection, tot
 
 FILLS = ("Memset", "hipMemset")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
+
+
+class Work(NamedTuple):
+    """What some operations did together, in nanoseconds."""
+
+    whole: int
+    """From the first one's start to the last one's end; 0 without operations, as all that follows."""
+    busy: int
+    """How long at least one of them ran; `compute` and `collective` likewise, of kernels and of collectives."""
+    compute: int
+    collective: int
+    hidden: int
+    """How long both ran."""
 
 
 @dataclass(frozen=True)
@@ -59,29 +73,38 @@ class OperationFigures:
 
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
-    devices = [device for device, _ in case.queues]
-    compute, collective = kernels(case)
+    devices = [device for device, _ in case.spans.queues]
+    masks = kernels(case)
     return tuple(
-        _figures(case, device, own, own & compute, own & collective)
+        _figures(device, len(own), work_of(case, own, *masks))
         for device in sorted({*devices} - {HOST_DEVICE}, key=lambda device: queue_order(device, ""))
-        if np.any(own := case.operations & (case.device_of == devices.index(device)))
+        if len(own := np.flatnonzero(case.operations & (case.device_of == devices.index(device))))
     )
 
 
 def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
     """Return the masks of a case's spans that compute, not those that fill memory with a value, and of collectives."""
-    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)
-    compute = np.flatnonzero(case.kinds == KINDS.index("compute"))
-    computes = np.zeros(len(case.kinds), bool)
-    computes[compute] = ~fills[case.spans.operator_of[compute]]
-    return computes, case.kinds == KINDS.index("exchange")
+    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)[case.spans.operator_of]
+    return case.of_kind("compute") & ~fills, case.of_kind("exchange")
+
+
+def work_of(case: CaseSpans, own: np.ndarray, compute: np.ndarray, collective: np.ndarray) -> Work:
+    """Add up what the operations at some places did, by the masks that `kernels` returns."""
+    computing, exchanging = case.covered(own[compute[own]]), case.covered(own[collective[own]])
+    return Work(
+        int(np.ptp(case.intervals(own))) if len(own) else 0,
+        total_length(case.covered(own)),
+        total_length(computing),
+        total_length(exchanging),
+        total_length(intersection(exchanging, computing)),
+    )
 
 
 def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
     """Add up the operations of a case by name, those that took the most time first; by name where they took as long."""
     own = case.operations
-    lengths = (case.ends - case.starts)[own]
-    named = case.spans.name_of[own].astype(np.int64) * len(KINDS) + case.kinds[own]
+    lengths = case.lengths[own]
+    named = case.spans.name_of[own].astype(np.int64) * len(KINDS) + case.spans.kinds[own]
     groups, group_of, counts = np.unique(named, return_inverse=True, return_counts=True)
     sums, longest = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
     # Sums of integers are exact, those of weights in `bincount` are not.
@@ -101,21 +124,15 @@ def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
     )
 
 
-def _figures(
-    case: CaseSpans, device: str, own: np.ndarray, compute: np.ndarray, collective: np.ndarray
-) -> DeviceFigures:
-    whole = int(case.ends[own].max() - case.starts[own].min())
-    working, computing = total_length(case.covered(own)), case.covered(compute)
-    exchanging = case.covered(collective)
-    exchanged, hidden = total_length(exchanging), total_length(intersection(exchanging, computing))
+def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
     return DeviceFigures(
         device=device,
-        operations=int(own.sum()),
-        seconds=in_seconds(whole),
-        idle_seconds=in_seconds(whole - working),
-        compute_seconds=in_seconds(total_length(computing)),
-        non_compute_seconds=in_seconds(working - total_length(computing)),
-        collective_seconds=in_seconds(exchanged),
-        hidden_collective_seconds=in_seconds(hidden),
-        hidden_collective_share=hidden / exchanged if exchanged else None,
+        operations=operations,
+        seconds=in_seconds(work.whole),
+        idle_seconds=in_seconds(work.whole - work.busy),
+        compute_seconds=in_seconds(work.compute),
+        non_compute_seconds=in_seconds(work.busy - work.compute),
+        collective_seconds=in_seconds(work.collective),
+        hidden_collective_seconds=in_seconds(work.hidden),
+        hidden_collective_share=work.hidden / work.collective if work.collective else None,
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from backends.profiling.timeline import KINDS
 from parallel_core.measurement.confidence_intervals import exponential, stretched
-from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, CaseSpans, union
+from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, CaseSpans
 
 FEWEST = 5
 """So many operations on each side are needed to say something."""
@@ -70,28 +70,27 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
 
 
 def _sides(case: CaseSpans) -> Iterator[tuple[Beside, tuple[str, str], Sides]]:
-    lengths = case.ends - case.starts
-    computing = (case.kinds == KINDS.index("compute")) & (lengths > 0)
+    spans, lengths = case.spans, case.lengths
+    computing = case.of_kind("compute") & (lengths > 0)
+    masks = (case.operations, *(case.of_kind(kind) for kind in KINDS[:3]))
     shares = np.zeros((len(NEIGHBOURS), len(lengths)))
-    for place in np.unique(case.queue_of[computing]):
-        own = computing & (case.queue_of == place)
-        others = case.operations & (case.queue_of != place)
-        kinds = [others & (case.kinds == place) for place in range(3)]
-        for row, mask in enumerate((others, *kinds)):
-            shares[row, own] = _covered(case.intervals(mask), case.starts[own], case.ends[own]) / lengths[own]
+    for place in np.unique(spans.queue_of[computing]):
+        own = computing & (spans.queue_of == place)
+        others = spans.queue_of != place
+        for row, mask in enumerate(masks):
+            shares[row, own] = _covered(case.covered(mask & others), *case.intervals(own).T) / lengths[own]
     alone = shares[0] <= ALONE
-    named = case.spans.name_of.astype(np.int64) * len(case.queues) + case.queue_of
+    named = spans.name_of.astype(np.int64) * len(spans.queues) + spans.queue_of
     for key in np.unique(named[computing]).tolist():
         own = computing & (named == key)
-        name, device = case.spans.names[key // len(case.queues)], case.queues[key % len(case.queues)][0]
+        name, device = spans.names[key // len(spans.queues)], spans.queues[key % len(spans.queues)][0]
         for row, beside in enumerate(NEIGHBOURS):
             apart = np.ones(len(own), bool) if row == 0 else np.all(np.delete(shares[1:], row - 1, 0) <= ALONE, axis=0)
             yield beside, (name, device), (lengths[own & alone], lengths[own & (shares[row] >= BESIDE) & apart])
 
 
-def _covered(intervals: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return how much of the time from each start to its end some intervals cover."""
-    times = union(intervals)
+def _covered(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return how much of the time from each start to its end an interval set covers."""
     if len(times) == 0:
         return np.zeros(len(starts))
     reached = np.concatenate(([0], np.cumsum(times[:, 1] - times[:, 0])))

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, in_seconds
-from backends.profiling.timeline import KINDS
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
@@ -90,11 +89,10 @@ def share_in_words(share: Interval) -> str:
 
 def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
     """Divide each of some times, from start to end in nanoseconds, by what a case's operations did in it."""
-    copies = case.kinds == KINDS.index("copy")
-    if case.name == ALL and {device for device, _ in case.queues} <= {HOST_DEVICE, "cpu"}:
+    copies, exchanges = case.of_kind("copy"), case.of_kind("exchange")
+    if case.name == ALL and {device for device, _ in case.spans.queues} <= {HOST_DEVICE, "cpu"}:
         # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its work.
         copies = np.zeros_like(copies)
-    exchanges = case.kinds == KINDS.index("exchange")
     of_kinds = [case.covered(mask) for mask in (case.operations & ~copies & ~exchanges, exchanges, copies)]
     return tuple(_parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times)
 

@@ -65,7 +65,7 @@ def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
     """Compute the length of every device's queue of a case, by name; queues without known launches are left out."""
     known = case.operations & case.linked
     return tuple(
-        _length(device, queue, case.launched[linked], case.starts[linked])
+        _length(device, queue, case.spans.launched[linked], case.spans.starts[linked])
         for device, queue, own in _by_name(case)
         if np.any(linked := own & known)
     )
@@ -73,15 +73,16 @@ def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
 
 def _by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
     """Give the devices' queues by name, and which spans are theirs."""
-    for device, queue in sorted(case.queues, key=lambda queue: queue_order(*queue)):
+    queues = case.spans.queues
+    for device, queue in sorted(queues, key=lambda queue: queue_order(*queue)):
         if device != HOST_DEVICE:
-            yield device, queue, case.queue_of == case.queues.index((device, queue))
+            yield device, queue, case.spans.queue_of == queues.index((device, queue))
 
 
 def _idleness(case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_delay: int) -> QueueIdleness:
-    starts, launched = case.starts[own][1:], case.launched[own][1:]
-    ended = np.maximum.accumulate(case.ends[own])[:-1]
-    idle = starts - ended
+    starts, ends = case.intervals(own).T
+    launched, ended = case.spans.launched[own][1:], np.maximum.accumulate(ends)[:-1]
+    idle = starts[1:] - ended
     gap = idle > 0
     # What was never seen to be launched has the smallest number there is.
     host = gap & (launched > ended)

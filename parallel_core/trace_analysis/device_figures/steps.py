@@ -21,8 +21,8 @@ import numpy as np
 from backends.profiling import Timeline, Window, in_seconds
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, intersection, total_length, union
-from parallel_core.trace_analysis.device_figures.devices import kernels
+from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, total_length, union
+from parallel_core.trace_analysis.device_figures.devices import Work, kernels, work_of
 from parallel_core.trace_analysis.device_figures.parts import Parts, StepAccount, account_of, parts_of
 
 BY_THE_FRAMEWORK = re.compile(
@@ -201,12 +201,10 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
     places = np.flatnonzero(case.operations & (step_of >= 0))
     places = places[np.argsort(step_of[places], kind="stable")]
     bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
-    compute, collective = kernels(case)
-    times = np.stack((case.starts, case.ends), axis=1)
-    of_steps = np.split(places, bounds[1:-1])
-    parts = parts_of(case, _on_devices(windows, [times[own] for own in of_steps]))
+    of_steps, masks = np.split(places, bounds[1:-1]), kernels(case)
+    parts = parts_of(case, _on_devices(windows, [case.intervals(own) for own in of_steps]))
     return tuple(
-        _step(one, times[own], compute[own], collective[own], divided)
+        _step(one, len(own), work_of(case, own, *masks), divided)
         for one, own, divided in zip(windows, of_steps, parts, strict=True)
     )
 
@@ -227,18 +225,17 @@ def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[
     return [(begin, min(end, after)) for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)]
 
 
-def _step(window: Window, times: np.ndarray, compute: np.ndarray, collective: np.ndarray, parts: Parts) -> StepFigures:
-    computing, exchanging = union(times[compute]), union(times[collective])
+def _step(window: Window, operations: int, work: Work, parts: Parts) -> StepFigures:
     return StepFigures(
         name=window.name,
         start_seconds=in_seconds(window.start),
         seconds=in_seconds(window.end - window.start),
-        operations=len(times),
-        device_seconds=in_seconds(times[:, 1].max() - times[:, 0].min()) if len(times) else 0.0,
-        busy_seconds=in_seconds(total_length(union(times))),
-        compute_seconds=in_seconds(total_length(computing)),
-        collective_seconds=in_seconds(total_length(exchanging)),
-        hidden_collective_seconds=in_seconds(total_length(intersection(exchanging, computing))),
+        operations=operations,
+        device_seconds=in_seconds(work.whole),
+        busy_seconds=in_seconds(work.busy),
+        compute_seconds=in_seconds(work.compute),
+        collective_seconds=in_seconds(work.collective),
+        hidden_collective_seconds=in_seconds(work.hidden),
         parts=parts,
     )
 

@@ -5,7 +5,7 @@ Results of `overlap`, made up as well, to be held against them, and programs mad
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.clock_agreement import Agreement, agreements
-from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 
@@ -159,9 +159,15 @@ def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) ->
     return replace(made, cases=cases, metrics={"overlap_efficiency": (run + copy - both) / min(run, copy)})
 
 
+@cache
+def overlap_figures(**changes: float | bool) -> tuple[CaseFigures, ...]:
+    """Return the figures of the cases of `overlap_timeline`, made with some changes."""
+    return timeline_figures(overlap_timeline(**changes))  # type: ignore[arg-type]
+
+
 def held(result: Result, **changes: float | bool) -> tuple[Agreement, ...]:
     """Hold a result of `overlap` against a timeline that is made with some changes."""
-    return agreements(result, timeline_figures(overlap_timeline(**changes)))  # type: ignore[arg-type]
+    return agreements(result, overlap_figures(**changes))
 
 
 @dataclass

@@ -80,6 +80,6 @@ def test_times_are_whole_numbers_also_in_traces_of_years() -> None:
     first, last = (Span("x", "compute", FIRST, "compute", *times) for times in ((1, 2, 0), (year + 3, year + 4)))
     (case,) = cases_of(Timeline("made up", (first, last)))
     assert (case.start, case.end, case.nanoseconds) == (0, year + 4, year + 4)
-    assert {case.starts.dtype, case.ends.dtype, case.launched.dtype} == {np.dtype(np.int64)}
-    assert case.launched.tolist() == [0, UNKNOWN]
+    assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {np.dtype(np.int64)}
+    assert case.spans.launched.tolist() == [0, UNKNOWN]
     assert case.since.tolist() == [0, year + 3]

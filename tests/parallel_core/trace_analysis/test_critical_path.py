@@ -83,29 +83,33 @@ def test_the_path_of_a_real_trace_has_no_holes(name: str) -> None:
 
 
 def check(case: CaseSpans) -> None:
-    segments, summary = critical_path(case), path_summary(case)
+    path, summary = critical_path(case), path_summary(case)
     ends = [span.end for span in case.spans if span.kind != "host" and span.end > span.start]
     if not ends:
-        assert segments == ()
+        assert not path
         return
-    assert (segments[0].start, segments[-1].end) == (case.start, max(ends))
-    assert all(before.end == after.start for before, after in itertools.pairwise(segments))
-    assert all(segment.start < segment.end for segment in segments)
-    seen = [span for _, _, span in segments if span is not None]
-    operations = [one for one in seen if one.kind != "host"]
+    assert (path[-1].end, summary.seconds) == (max(ends), (max(ends) - case.start) / 1e9)
+    assert all(before.end <= after.start for before, after in itertools.pairwise(path))
+    assert all(case.start <= span.start < span.end for span in path)
+    operations = [one for one in path if one.kind != "host"]
     # An operation is on the path as a whole, and once.
     assert len(set(operations)) == len(operations)
     assert set(operations) <= set(case.spans)
     assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1)
-    assert sum(part.segments for part in summary.parts) == len(seen)
-    assert sum(part.seconds for part in summary.parts) == pytest.approx(sum(one.end - one.start for one in seen) / 1e9)
+    assert sum(part.segments for part in summary.parts) == len(path)
+    assert sum(part.seconds for part in summary.parts) == pytest.approx(sum(one.end - one.start for one in path) / 1e9)
     if summary.causes:
         delays = summary.causes.launch_delay_seconds + summary.causes.queue_delay_seconds
         assert summary.idle_seconds >= delays * (1 - 1e-12)
 
 
 def path_of(case: CaseSpans) -> str:
-    return ", ".join(f"{start} {span.name if span else 'idle'}" for start, _, span in critical_path(case))
+    said, reached = [], case.start
+    for span in critical_path(case):
+        said += [f"{reached} idle"] if span.start > reached else []
+        said.append(f"{span.start} {span.name}")
+        reached = span.end
+    return ", ".join(said)
 
 
 def shares(summary: PathSummary) -> dict[str, float]:
@@ -270,8 +274,8 @@ def test_h100_s_path_is_what_walking_event_by_event_gave() -> None:
 def test_the_difference_to_hta_s_path_is_explained_to_the_microsecond() -> None:
     # HTA 0.5.0 finds a path of 2,401 µs: 2,337 µs of the host, 28 of launching, 36 of a kernel and 2 of a copy.
     summary = path_summary(case_of_trace("event_sync"))
-    segments = critical_path(case_of_trace("event_sync"))
-    between = sum(end - start for start, end, span in segments if span and span.name == "between calls")
+    path = critical_path(case_of_trace("event_sync"))
+    between = sum(span.end - span.start for span in path if span.name == "between calls")
     # It gives no weight to the host's time between operators, nor to the 16 µs from the end of the last copy to that of
     # the call that waits for it, and it goes on to the host's last call, the 4 µs of cudaEventElapsedTime.
     assert summary.seconds * 1e6 - between / 1000 - 16 + 4 == pytest.approx(2401)

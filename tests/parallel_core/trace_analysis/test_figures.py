@@ -1,7 +1,7 @@
 """The figures of a timeline: what they are for timelines whose figures are known, and what always holds."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     SECOND,
     Program,
+    overlap_figures,
     overlap_timeline,
     queue_of,
     sorted_by_start,
@@ -39,26 +40,8 @@ def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
     return times
 
 
-def together(**changes: float | bool) -> CaseFigures:
-    return timeline_figures(overlap_timeline(**changes))[-1]  # type: ignore[arg-type]
-
-
-def test_copies_on_a_device_of_their_own_are_hidden_but_for_the_last() -> None:
-    found = together(products=50)
-    assert found.hidden_share == pytest.approx(49 / 50)
-    assert found.hidden_of_shorter == pytest.approx(49 / 50)
-    assert found.queues_at_once == found.devices_at_once == pytest.approx(100 / 51)
-
-
-def test_shares_are_of_communication_and_of_the_shorter_part() -> None:
-    found = made_of(*queue_of([(0, 4)]), *queue_of([(2, 10)], "exchange", SECOND))
-    assert (found.compute_seconds, found.communication_seconds, found.hidden_seconds) == (4, 8, 2)
-    assert (found.hidden_share, found.hidden_of_shorter) == (2 / 8, 2 / 4)
-    assert (found.working_seconds, found.idle_share) == (10, 0)
-
-
 def test_without_communication_or_operations_there_is_no_share() -> None:
-    found = timeline_figures(overlap_timeline())[0]
+    found = overlap_figures()[0]
     assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
     host = made_of(Span("launch", "host", HOST_DEVICE, "Python", 0, ns(1)))
     assert (host.queues_at_once, host.devices_at_once, host.waits) == (None, None, None)
@@ -86,25 +69,25 @@ def test_the_host_is_not_busy_while_it_waits() -> None:
         row for row in figures_of(replace(case, host_calls=program.host_calls)).queues if row.queue == "Python"
     )
     assert (nested.busy_seconds, nested.waiting_seconds) == (4e-9, 5e-9)
-    *_, host = together(products=10, product=1e-3, copy=1e-3).queues
+    *_, host = overlap_figures(products=10, product=1e-3, copy=1e-3)[-1].queues
     assert host.device == HOST_DEVICE
     assert host.busy_seconds == pytest.approx(20 * 20e-6)
     assert host.busy_seconds + host.waiting_seconds == pytest.approx(11e-3 + 20e-6 + 5e-6)
 
 
 def test_launches_that_wait_in_a_queue_are_told_apart_from_those_that_do_not() -> None:
-    waits = timeline_figures(overlap_timeline(products=50, product=4e-3))[0].waits
+    waits = overlap_figures()[0].waits
     assert waits is not None
     assert (waits.operations, waits.longest_seconds) == (50, pytest.approx(49 * (4e-3 - 20e-6) + 20e-6))
     assert waits.median_seconds < waits.percentile_90_seconds < waits.longest_seconds
-    eager = timeline_figures(overlap_timeline(synchronous=True))[0].waits
+    eager = overlap_figures(synchronous=True)[0].waits
     assert eager is not None
     assert eager.longest_seconds == pytest.approx(20e-6)
-    assert timeline_figures(overlap_timeline(linked=False))[0].waits is None
+    assert overlap_figures(linked=False)[0].waits is None
 
 
 def test_control_returns_early_where_the_engine_queues_and_late_where_it_does_not() -> None:
-    queued, eager = timeline_figures(overlap_timeline())[0], timeline_figures(overlap_timeline(synchronous=True))[0]
+    queued, eager = overlap_figures()[0], overlap_figures(synchronous=True)[0]
     assert queued.control_returned_seconds == pytest.approx(50 * 20e-6)
     assert eager.dispatch_fraction == pytest.approx(1, abs=1e-3)
     assert made_of(*queue_of([(0, 1)])).dispatch_fraction is None
@@ -127,13 +110,8 @@ def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> 
 
 
 def test_figures_are_plain_json() -> None:
-    for found in (together(), made_of(), timeline_figures(overlap_timeline(linked=False))[0]):
-        again = json.loads(json.dumps(found.as_json(), allow_nan=False))
-        assert again["hidden_share"] == found.hidden_share
-        assert [queue["queue"] for queue in again["queues"]] == [queue.queue for queue in found.queues]
-        assert [part["share"] for part in again["critical_path"]["parts"]] == [
-            part.share for part in found.critical_path.parts
-        ]
+    for found in (made_of(), overlap_figures()[-1], overlap_figures(linked=False)[0]):
+        assert json.loads(json.dumps(asdict(found), allow_nan=False))["hidden_share"] == found.hidden_share
 
 
 @given(DURATIONS, DURATIONS)
@@ -148,6 +126,8 @@ def test_figures_are_what_counting_seconds_gives(one: list[tuple[int, int]], oth
     assert found.hidden_seconds == len(a & b)
     assert found.working_seconds == len(a | b)
     assert found.hidden_share == (len(a & b) / len(b) if b else None)
+    assert found.hidden_of_shorter == (len(a & b) / min(len(a), len(b)) if a and b else None)
+    assert found.idle_share == (pytest.approx(1 - len(a | b) / found.seconds) if found.seconds else 0)
     assert found.queues_at_once == (pytest.approx((len(a) + len(b)) / len(a | b)) if a | b else None)
 
 

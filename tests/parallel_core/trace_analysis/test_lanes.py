@@ -48,8 +48,8 @@ def of(timeline: Timeline, parts: int = PARTS) -> tuple[tuple[Span, ...], CaseLa
 
 
 @given(timelines())
-def test_blocks_follow_each_other_in_their_lane(timeline: Timeline) -> None:
-    _, shown = of(timeline)
+def test_blocks_follow_each_other_in_their_lane_and_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
+    spans, shown = of(timeline)
     for lane in shown.lanes:
         assert all(block.start <= block.end for block in lane.blocks)
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(lane.blocks))
@@ -58,12 +58,6 @@ def test_blocks_follow_each_other_in_their_lane(timeline: Timeline) -> None:
         # A lane looks as busy as it was.
         seen = sum((block.end - block.start) * block.busy_share for block in lane.blocks)
         assert seen == pytest.approx(sum(block.busy for block in lane.blocks), abs=1e-12)
-
-
-@given(timelines())
-def test_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
-    spans, shown = of(timeline)
-    for lane in shown.lanes:
         own = [span for span in spans if f"{span.device} {span.queue}" == lane.name]
         for one in {look(span) for span in own} | {block.look for block in lane.blocks}:
             seconds = sum(span.end - span.start for span in own if look(span) == one) / 1e9

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
+import backends
 import parallel_core
 from backends import Backend, BackendError
 from backends.profiling import check_profiler
 from parallel_core import Result, Settings
-from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.timing import repeatable
 from parallel_core.system.errors import MeasurementError
@@ -17,7 +17,6 @@ from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import MAX_PROFILED_CASES, profile
 from parallel_core.training.dataset import synthetic
 from tests.backends.profiling.tracks import overlapping
-from tests.parallel_core.comparison.made_up import result as made_up
 from tests.parallel_core.experiments.small import small
 
 TAKING_ODD_ONES = (("mxnet", "async"), ("torch", "sync"))
@@ -31,6 +30,10 @@ SMALL_RUNS: dict[str, Callable[[Backend], Result]] = {
     ),
 }
 """Smaller than those of the experiments' own tests: here only the profile counts."""
+
+
+def small_run(experiment: str) -> Callable[[Backend], Result]:
+    return SMALL_RUNS.get(experiment, partial(EXPERIMENTS[experiment].run, **small(experiment)))
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def test_every_experiment_can_be_seen(
         pytest.skip(f"on {backend_name} it is profiled with the other engine")
     profiled = load_profiled(min(3, EXPERIMENTS[experiment].devices))
     with repeatable():
-        result = SMALL_RUNS.get(experiment, partial(EXPERIMENTS[experiment].run, **small(experiment)))(profiled)
+        result = small_run(experiment)(profiled)
     before = result.as_json()
     found = profile(profiled, result)
     assert result.as_json() == before
@@ -97,14 +100,12 @@ def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_neve
 
 def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> None:
     with repeatable():
-        result = SMALL_RUNS["data-parallel"](profiled)
+        result = small_run("data-parallel")(profiled)
     (case,) = result.cases
     assert 0 < case.share <= 1
     steps = case.share * len(result.series["loss"]) / result.parameters["epochs"]
     launches = [span for span in profile(profiled, result).timeline.spans if span.name == "launch value_and_gradients"]
     assert len(launches) == round(steps) * len(profiled.devices)
-    # Where nobody is going to repeat it, a result keeps no arrays.
-    assert {case.again for case in SMALL_RUNS["data-parallel"](profiled).cases} == {None}
 
 
 def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Backend) -> None:
@@ -116,7 +117,10 @@ def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Back
     assert any(note.startswith(f"{len(found.seconds)} of {len(result.cases)} cases") for note in found.timeline.notes)
 
 
-def test_a_result_whose_cases_cannot_be_repeated_is_refused_in_one_line(profiled: Backend) -> None:
-    result = made_up(Cell("parallel", profiled.name, profiled.engine), {"some case": 0.1})
-    with pytest.raises(MeasurementError, match=r"^no case of this result of parallel can be"):
-        profile(profiled, result)
+@pytest.mark.parametrize("experiment", ["parallel", "data-parallel"])
+def test_where_nobody_was_going_to_repeat_it_a_result_keeps_no_arrays_and_is_refused(experiment: str) -> None:
+    numpy = backends.load("numpy", 2)
+    result = small_run(experiment)(numpy)
+    assert {case.again for case in result.cases} == {None}
+    with pytest.raises(MeasurementError, match=rf"^no case of this result of {experiment} can be"):
+        profile(numpy, result)
