@@ -1,7 +1,6 @@
 """Checks of what was measured: times and figures that cannot be true, errors of numbers."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,28 +10,15 @@ from parallel_core.measurement.verdicts import in_percent, times_as_long
 from parallel_core.system.formatting import figure, percent
 
 
-@dataclass(frozen=True)
-class Limit:
-    """The most that a metric can be, and what was measured of it."""
-
-    most: float
-    measured: Interval
-
-    @property
-    def is_believed(self) -> bool:
-        """Whether the metric may be within the limit after all."""
-        return decide(self.measured, self.most) != 1
-
-
-def about_excess(metric: str, limit: Limit, is_share: bool = False) -> str | None:
-    """Say by how much a metric exceeds its limit, and whether that can be; None if it does not."""
-    if limit.measured.estimate <= limit.most * (1 + SMALLEST_DIFFERENCE):
+def about_excess(metric: str, measured: Interval, most: float, is_share: bool = False) -> tuple[str, bool] | None:
+    """Say by how much a metric exceeds the most that it can be, and whether that can be; None if it does not."""
+    if measured.estimate <= most * (1 + SMALLEST_DIFFERENCE):
         return None
-    bounds, most = (in_percent, percent) if is_share else (with_bounds, figure)
-    excess = f"{metric} is {bounds(limit.measured)} of at most {most(limit.most)}"
-    if limit.is_believed:
-        return f"{excess}: within the noise; parts may be slower in isolation than within the whole."
-    return f"{excess}, which is beyond the noise: the machine was disturbed, measure again"
+    with_interval, plain = (in_percent, percent) if is_share else (with_bounds, figure)
+    excess = f"{metric} is {with_interval(measured)} of at most {plain(most)}"
+    if decide(measured, most) == 1:
+        return f"{excess}, which is beyond the noise: the machine was disturbed, measure again", False
+    return f"{excess}: within the noise; parts may be slower in isolation than within the whole.", True
 
 
 def why_impossible(together: Case, parts: Sequence[Case]) -> str | None:

@@ -6,6 +6,7 @@ Multiprocessing Timing Anomalies) shows that a schedule that never leaves a devi
 most the sum of the two.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -46,22 +47,9 @@ def longest_path(tasks: Sequence[Task]) -> tuple[int, ...]:
     return tuple(reversed(path))
 
 
-def longest_path_seconds(tasks: Sequence[Task]) -> float:
-    """Return the duration of the critical path: the minimum with any number of devices."""
-    return sum(tasks[place].seconds for place in longest_path(tasks))
-
-
 def work_seconds(tasks: Sequence[Task]) -> float:
     """Return the duration of all tasks one after the other: the minimum with one device."""
     return sum(task.seconds for task in tasks)
-
-
-def work_by_device(tasks: Sequence[Task]) -> dict[str, float]:
-    """Return each device's work in seconds: no device can be done sooner if no task moves to another one."""
-    work: dict[str, float] = {}
-    for task in tasks:
-        work[task.device] = work.get(task.device, 0.0) + task.seconds
-    return work
 
 
 def crossings(tasks: Sequence[Task]) -> int:
@@ -128,8 +116,11 @@ def bounds_of(tasks: Sequence[Task], places: int, workers: int = 1) -> Bounds:
     """
     computing = [task for task in tasks if task.kind == "compute"]
     work = [task for task in tasks if task.kind == "compute" or not task.device.startswith("gpu")]
+    on_device: dict[str, float] = defaultdict(float)
+    for task in computing:
+        on_device[task.device] += task.seconds
     return Bounds(
-        longest_path_seconds(tasks),
-        work_seconds(work) / places,
-        max(work_by_device(computing).values(), default=0.0) / workers,
+        critical_path=work_seconds([tasks[place] for place in longest_path(tasks)]),
+        work_per_device=work_seconds(work) / places,
+        busiest_device=max(on_device.values(), default=0.0) / workers,
     )

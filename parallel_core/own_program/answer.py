@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from functools import reduce
 from pathlib import Path
 from statistics import fmean, median
 
@@ -228,7 +227,7 @@ def _largest(parts: Sequence[str], steps: Sequence[Parts], taken: float) -> str 
     largest = max(parts, key=lambda part: over_steps(share_of(part), steps).estimate)
     others = [part for part in parts if part != largest]
     apart = over_steps(
-        lambda of: (of[largest] - reduce(np.maximum, [of[part] for part in others])) / of["seconds"],
+        lambda of: (of[largest] - np.max([of[part] for part in others], axis=0)) / of["seconds"],
         steps,
         taken,
         is_difference=True,
@@ -245,7 +244,7 @@ def _first(
 ) -> tuple[str, str]:
     """Return the code of what to look at first, and the share of a step that it takes, in words."""
     outside = (EXCHANGE, COPY, IDLE)
-    most = over_steps(lambda of: reduce(np.maximum, [of[part] for part in outside]) / of["seconds"], steps, taken)
+    most = over_steps(lambda of: np.max([of[part] for part in outside], axis=0) / of["seconds"], steps, taken)
     worth_it = decide(most, MIN_SHARE)
     if worth_it == 0:
         return "operators", ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from backends.profiling.chrome_trace.slices import Places, RawArguments, Slices, Trace, TraceThread, decoded_args
+from backends.profiling.chrome_trace.slices import Places, Slices, Trace, TraceThread, decoded_args
 from backends.profiling.chrome_trace.times import Times, ends_of, times_of
 from backends.profiling.chrome_trace.trace_events import Document, Event, read_events, text_blocks
 
@@ -71,8 +71,7 @@ class _Batch(NamedTuple):
     starts: np.ndarray
     ends: np.ndarray
     places: np.ndarray
-    piece: bytes
-    lengths: np.ndarray
+    raw_args: np.ndarray
 
 
 @final
@@ -93,16 +92,14 @@ class _Pairing:
         self._taken = 0
         self._open: dict[PairingKey, list[_Begin]] = {}
         self._open_names: Counter[tuple[PairingKey, str]] = Counter()
+        # A file without slices has columns, too.
+        self._add(np.zeros((0, 3)), (), (), (), raw=())
 
     def take(self, events: Sequence[Event]) -> None:
         complete = np.array([event.ph == "X" for event in events], bool)
-        if complete.all():
-            self._take_complete(events, np.arange(self._taken, self._taken + len(events)))
-        else:
-            places = np.flatnonzero(complete)
-            if len(places):
-                self._take_complete([events[place] for place in places.tolist()], places + self._taken)
-            self._take_others([(place, events[place]) for place in np.flatnonzero(~complete).tolist()])
+        places = np.flatnonzero(complete)
+        self._take_complete([events[place] for place in places.tolist()], places + self._taken)
+        self._take_others([(place, events[place]) for place in np.flatnonzero(~complete).tolist()])
         self._taken += len(events)
 
     def finish(self) -> tuple[Slices, int]:
@@ -111,13 +108,8 @@ class _Pairing:
         The slices' times are nanoseconds from the first one's start, which is by the file's own clock.
         """
         self.dropped[ENDLESS] += (begin.name for begins in self._open.values() for begin in begins)
-        batches, self._batches = self._batches, []
-        pieces = [batch.piece for batch in batches]
-        codes = np.concatenate([np.zeros((0, 3), np.int32), *(batch.codes for batch in batches)])
-        starts, ends, places, lengths = (
-            np.concatenate([np.zeros(0, np.int64), *(batch[column] for batch in batches)]) for column in (1, 2, 3, 5)
-        )
-        del batches
+        codes, starts, ends, places, raw_args = (np.concatenate(column) for column in zip(*self._batches, strict=True))
+        self._batches.clear()
         order = np.lexsort((places, starts))
         first = int(starts[order[0]]) if len(order) else 0
         slices = Slices(
@@ -129,7 +121,7 @@ class _Pairing:
             codes[order, 2],
             starts[order] - first,
             ends[order] - first,
-            RawArguments(pieces, lengths)[order],
+            raw_args[order],
         )
         return slices, first
 
@@ -175,8 +167,7 @@ class _Pairing:
 
     def _add(self, codes: ArrayLike, *columns: ArrayLike, raw: Sequence[bytes]) -> None:
         starts, ends, places = (np.asarray(column, np.int64) for column in columns)
-        lengths = np.array([len(text) for text in raw], np.int32)
-        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, places, b"".join(raw), lengths))
+        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, places, np.array(raw, object)))
 
     def _begin(self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int) -> None:
         name = event.name

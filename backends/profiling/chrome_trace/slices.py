@@ -6,12 +6,10 @@ and rows are few, so each is kept once and a column holds its place. Arguments s
 """
 
 import json
-from bisect import bisect_right
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, repeat
+from itertools import repeat
 from operator import eq
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
@@ -81,33 +79,6 @@ def decoded_args(raw: bytes) -> dict[str, Any]:
     return decoded if isinstance(decoded, dict) else {}
 
 
-@final
-class RawArguments:
-    """The arguments of many slices, as text: a few long pieces, and where in them each one lies."""
-
-    def __init__(self, pieces: Sequence[bytes], lengths: np.ndarray) -> None:
-        """Take pieces in which texts of these lengths stand one after the other; none spans two pieces."""
-        ends = np.cumsum(lengths, dtype=np.int64)
-        self._pieces = tuple(pieces)
-        self._piece_begins = list(accumulate(map(len, pieces), initial=0))
-        self._begins, self._lengths = ends - lengths, lengths
-
-    def text(self, place: int) -> bytes:
-        """Return one slice's arguments."""
-        length = int(self._lengths[place])
-        if not length:
-            return b""
-        begin = int(self._begins[place])
-        piece = bisect_right(self._piece_begins, begin) - 1
-        at = begin - self._piece_begins[piece]
-        return self._pieces[piece][at : at + length]
-
-    def __getitem__(self, where: "np.ndarray | slice") -> "RawArguments":
-        selected = copy(self)
-        selected._begins, selected._lengths = self._begins[where], self._lengths[where]
-        return selected
-
-
 class Columns(Sequence[Row]):
     """Rows as columns, the fields that hold an entry for each: a sequence whose rows are made when they are asked for.
 
@@ -129,8 +100,6 @@ class Columns(Sequence[Row]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def select(self, where: "np.ndarray | slice") -> Self:
         """Return the rows that a mask selects, or those at some places."""
@@ -157,7 +126,8 @@ class Slices(Columns[Slice]):
     starts: np.ndarray
     """Nanoseconds, int64; `ends` likewise."""
     ends: np.ndarray
-    raw_args: RawArguments
+    raw_args: np.ndarray
+    """Arguments as they stand in the file: bytes, or none of them."""
 
     COLUMNS = ("name_of", "category_of", "row_of", "starts", "ends", "raw_args")
 
@@ -171,16 +141,15 @@ class Slices(Columns[Slice]):
         categories, category_of = coded(one.category for one in listed)
         rows, row_of = coded((one.process, one.thread) for one in listed)
         starts, ends = (np.array([one[place] for one in listed], np.int64) for place in (4, 5))
-        raw = [one.raw_args for one in listed]
-        args = RawArguments(raw, np.array([len(text) for text in raw], np.int32))
-        return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, args)
+        raw_args = np.array([one.raw_args for one in listed], object)
+        return cls(names, categories, rows, name_of, category_of, row_of, starts, ends, raw_args)
 
     def __iter__(self) -> Iterator[Slice]:
         names, categories, rows = self.names, self.categories, self.rows
-        columns = (self.name_of, self.category_of, self.row_of, self.starts, self.ends)
-        for place, (name, category, row, start, end) in enumerate(zip(*(one.tolist() for one in columns), strict=True)):
+        columns = (getattr(self, column).tolist() for column in self.COLUMNS)
+        for name, category, row, start, end, raw in zip(*columns, strict=True):
             process, thread = rows[row]
-            yield Slice(names[name], categories[category], process, thread, start, end, self.raw_args.text(place))
+            yield Slice(names[name], categories[category], process, thread, start, end, raw)
 
     def has_category(self, *categories: str) -> np.ndarray:
         """Return the mask of the slices of some categories."""
@@ -208,8 +177,8 @@ class Slices(Columns[Slice]):
         """Return the arguments of these names for each slice; None for one that it lacks."""
         found: list[tuple[Any, ...]] = []
         for first in range(0, len(self), AT_ONCE):
-            texts = [self.raw_args.text(place) or b"{}" for place in range(first, min(first + AT_ONCE, len(self)))]
-            found += _decoded(texts, names)
+            texts = self.raw_args[first : first + AT_ONCE].tolist()
+            found += _decoded([text or b"{}" for text in texts], names)
         return found
 
 

@@ -6,6 +6,7 @@ fast, and if that fails, event by event, which loses only those that are damaged
 """
 
 import codecs
+import gzip
 import json
 import re
 import zlib
@@ -13,18 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import msgspec
 
 BLOCK_BYTES = 1 << 20
 """How many are read at a time."""
-COMPRESSED_BLOCK_BYTES = 1 << 16
-"""Traces shrink to a twentieth, so that this much becomes about a block."""
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP_FORMAT = 16 + zlib.MAX_WBITS
 PHASES = frozenset("XBEbeM")
 MAX_EVENT_CHARACTERS = 1 << 18
 """An event that has not ended after so many is damaged."""
@@ -77,11 +74,8 @@ def text_blocks(path: Path) -> Iterator[str]:
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with path.open("rb") as stream:
-        magic = stream.read(len(GZIP_MAGIC))
-        compressed = magic == GZIP_MAGIC
-        read = partial(stream.read, COMPRESSED_BLOCK_BYTES if compressed else BLOCK_BYTES)
-        blocks = chain([magic], iter(read, b""))
-        for block in _inflated(blocks) if compressed else blocks:
+        is_compressed = stream.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+        for block in _inflated(stream) if is_compressed else iter(partial(stream.read, BLOCK_BYTES), b""):
             yield decoder.decode(block)
     yield decoder.decode(b"", final=True)
 
@@ -250,20 +244,12 @@ def _skip_damaged(text: _Text, document: Document) -> None:
         text.at = following.end() - 1
 
 
-def _inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    inflater = zlib.decompressobj(GZIP_FORMAT)
-    has_data = False
-    for block in blocks:
-        rest = block
-        while rest:
-            if inflater.eof:
-                inflater = zlib.decompressobj(GZIP_FORMAT)
-            try:
-                inflated = inflater.decompress(rest)
-            except zlib.error as error:
-                if not has_data:
-                    raise ValueError(f"its compressed data are damaged ({error})") from error
-                return
-            has_data = has_data or bool(inflated)
-            yield inflated
-            rest = inflater.unused_data
+def _inflated(compressed: BinaryIO) -> Iterator[bytes]:
+    stream, has_data = gzip.GzipFile(fileobj=compressed), False
+    try:
+        while block := stream.read1(BLOCK_BYTES):
+            has_data = True
+            yield block
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        if not has_data:
+            raise ValueError(f"its compressed data are damaged ({error})") from error

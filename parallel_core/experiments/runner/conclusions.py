@@ -9,7 +9,7 @@ from parallel_core.experiments.runner.changes import Change, Found, changed_by, 
 from parallel_core.experiments.runner.metrics import Metric, bands_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.checks import Limit, about_excess, largest_of, why_impossible
+from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
 from parallel_core.measurement.result import Result, describe_backend
 from parallel_core.measurement.sweep import Curves
@@ -118,9 +118,10 @@ def _excesses(
     beyond: list[str] = []
     for metric in metrics:
         if metric.name in intervals and math.isfinite(most := metric.at_most(found)):
-            limit = Limit(most, intervals[metric.name])
-            if told := about_excess(metric.name, limit, metric.in_percent):
-                (within if limit.is_believed else beyond).append(told)
+            excess = about_excess(metric.name, intervals[metric.name], most, metric.in_percent)
+            if excess is not None:
+                sentence, can_be = excess
+                (within if can_be else beyond).append(sentence)
     return within, beyond
 
 

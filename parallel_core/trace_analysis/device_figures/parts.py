@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, over_rounds
+from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import ALL, CaseSpans, clip, gaps, intersection, total_length, union
 
@@ -83,8 +83,7 @@ class StepAccount:
 
 def share_in_words(share: Interval) -> str:
     """Write a share with its interval: `60 % (55–65 %)`; without, if nothing is known of it."""
-    bounds = "" if (share.low, share.high) == (0, 1) else f" ({percent(share.low)[:-1]}–{percent(share.high)})"
-    return percent(share.estimate) + bounds
+    return percent(share.estimate) if (share.low, share.high) == (0, 1) else in_percent(share)
 
 
 def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:

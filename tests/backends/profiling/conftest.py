@@ -29,5 +29,4 @@ def read(tmp_path: Path) -> Read:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make files of some events as long as files of a million."""
     monkeypatch.setattr(trace_events, "BLOCK_BYTES", 150)
-    monkeypatch.setattr(trace_events, "COMPRESSED_BLOCK_BYTES", 20)
     monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)

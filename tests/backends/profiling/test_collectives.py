@@ -42,19 +42,30 @@ def test_arguments_say_kind_group_ranks_and_number(listed: str, ranks: tuple[int
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("name", "kind", "is_of_library"),
     [
-        (KERNEL, "allreduce"),
-        ("ncclKernel_ReduceScatter_RING_LL_Sum_half(ncclDevComm*)", "reducescatter"),
-        ("ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)", "sendrecv"),
-        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "allreduce"),
-        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "generic"),
-        ("deep_ep::internode::dispatch", "deep_ep::internode::dispatch"),
+        (KERNEL, "allreduce", True),
+        ("ncclKernel_ReduceScatter_RING_LL_Sum_half(ncclDevComm*)", "reducescatter", True),
+        ("ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)", "sendrecv", True),
+        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "allreduce", True),
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "generic", True),
+        ("void ncclKernel<1>(int)", None, True),
+        ("_Z24ncclDevKernel_AllReducei", "allreduce", True),
+        ("mscclKernel_Sum_half_LL_false(ncclDevComm*, mscclAlgo*, mscclWork*)", None, True),
+        ("void mscclpp::allreduce<float>(float*)", "allreduce", True),
+        ("rcclGenericKernel", "generic", True),
+        ("deep_ep::internode::dispatch", None, False),
+        ("void fill<ncclSum>(ncclWork*)", None, False),
+        ("c10d::checkForNan<float>(ncclComm*)", None, False),
+        ("void vllm::cross_device_reduce_1stage<float>(RankData*)", "reduce", False),
     ],
 )
-def test_older_traces_have_the_kernel_s_name_alone(name: str, kind: str) -> None:
+def test_a_kernel_s_name_says_its_kind_and_its_library(name: str, kind: str | None, is_of_library: bool) -> None:
+    # Older traces have no more than it; a call of the same name is no collective.
     others = slice_of("volta_sgemm"), slice_of(name, category="cuda_runtime")
-    assert collectives_of(Trace((slice_of(name), *others)), {name}) == (Collective(kind, "", None, "40", 5, 15),)
+    found = collectives_of(Trace((slice_of(name), *others)), {name})
+    assert found == (Collective(kind or name, "", None, "40", 5, 15),)
+    assert is_communication(name) is is_of_library
 
 
 def test_gloo_s_annotations_count_where_there_are_no_kernels() -> None:
@@ -77,26 +88,6 @@ def test_gloo_s_annotations_count_where_there_are_no_kernels() -> None:
 )
 def test_a_trace_says_its_rank_or_not(said: Any, expected: tuple[int | None, int | None]) -> None:
     assert job_of(Trace((), properties={} if said is None else {"distributedInfo": said})) == expected
-
-
-@pytest.mark.parametrize(
-    ("kernel", "expected"),
-    [
-        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
-        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", True),
-        ("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", True),
-        ("void ncclKernel<1>(int)", True),
-        ("_Z24ncclDevKernel_AllReducei", True),
-        ("mscclKernel_Sum_half_LL_false(ncclDevComm*, mscclAlgo*, mscclWork*)", True),
-        ("void mscclpp::allreduce<float>(float*)", True),
-        ("rcclGenericKernel", True),
-        ("void fill<ncclSum>(ncclWork*)", False),
-        ("c10d::checkForNan<float>(ncclComm*)", False),
-        ("void vllm::cross_device_reduce_1stage<float>(RankData*)", False),
-    ],
-)
-def test_a_kernel_of_a_communication_library_communicates(kernel: str, expected: bool) -> None:
-    assert is_communication(kernel) is expected
 
 
 def test_a_users_expression_adds_what_runs_on_devices() -> None:

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from backends import Array, Backend, Device
-from backends.mxnet import profiler as mxnet_profiler
-from backends.profiling import Span, Timeline, case_text, read_trace, run_profiler
-from backends.torch import profiler as torch_profiler
+from backends.profiling import Span, Timeline, case_text, read_trace, run_profiler, timeline_from
 
-READERS: dict[str, ModuleType] = {"mxnet": mxnet_profiler, "torch": torch_profiler}
 COUNT = 5
 
 
@@ -23,7 +19,7 @@ def see(backend: Backend, path: Path, **cases: Callable[[], object]) -> Timeline
                 kept = case()
                 backend.waitall()
                 del kept
-    return READERS[backend.name].timeline_of(read_trace(path))
+    return timeline_from(read_trace(path))
 
 
 def matrix(backend: Backend, device: Device, size: int = 200) -> Array:

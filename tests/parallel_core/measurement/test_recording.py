@@ -135,9 +135,3 @@ def test_values_made_elsewhere_are_refused(backend: Backend, recording: Recordin
         recording.launch(backend.ops.add, recording.asarray(ONES, backend.devices[0]), foreign)
     with pytest.raises(ValueError, match="determines the device"):
         recording.launch(backend.ops.add, foreign, 1.0)
-
-
-def test_a_recording_is_described_as_its_backend_is(backend: Backend, recording: Recording) -> None:
-    described = ("name", "version", "engine", "devices", "cores", "scheduler", "settings", "variants", "ops")
-    for name in (*described, "threads_per_device", "workers_per_device"):
-        assert getattr(recording, name) == getattr(backend, name)

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from parallel_core.measurement.task_graph import (
     Task,
+    bounds_of,
     crossings,
     levels,
     longest_path,
-    longest_path_seconds,
     without_implied,
     without_loads,
-    work_by_device,
     work_seconds,
 )
 
@@ -48,7 +47,7 @@ def test_the_critical_path_is_the_longest_of_all_chains(tasks: tuple[Task, ...])
     path = longest_path(tasks)
     assert path in chains(tasks)
     longest = max((sum(tasks[place].seconds for place in chain), len(chain)) for chain in chains(tasks))
-    assert (longest_path_seconds(tasks), len(path)) == longest
+    assert (bounds_of(tasks, 1).critical_path, len(path)) == longest
 
 
 @given(graphs())
@@ -59,16 +58,12 @@ def test_a_task_s_level_is_the_longest_chain_before_it(tasks: tuple[Task, ...]) 
 
 @given(graphs(), st.integers(1, 4))
 def test_no_schedule_is_faster_than_the_bound_and_one_device_reaches_it(tasks: tuple[Task, ...], devices: int) -> None:
-    bound = lower_bound(tasks, devices)
-    taken = schedule(tasks, devices)
+    bounds, taken = bounds_of(tasks, devices), schedule(tasks, devices)
     # Graham's bound: a schedule that never idles without need is at most the sum of the two.
-    assert bound <= taken <= longest_path_seconds(tasks) + work_seconds(tasks) / devices + 1e-9
-    assert lower_bound(tasks, 1) == schedule(tasks, 1) == work_seconds(tasks) == sum(work_by_device(tasks).values())
-    assert lower_bound(tasks, len(tasks) + 1) == longest_path_seconds(tasks)
-
-
-def lower_bound(tasks: tuple[Task, ...], devices: int) -> float:
-    return max(longest_path_seconds(tasks), work_seconds(tasks) / devices)
+    sum_of_both = bounds.critical_path + bounds.work_per_device
+    assert max(bounds.critical_path, bounds.work_per_device) <= taken <= sum_of_both + 1e-9
+    assert bounds_of(tasks, 1).work_per_device == schedule(tasks, 1) == work_seconds(tasks)
+    assert schedule(tasks, len(tasks) + 1) == bounds.critical_path
 
 
 def schedule(tasks: tuple[Task, ...], devices: int) -> float:

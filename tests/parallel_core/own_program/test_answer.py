@@ -61,6 +61,7 @@ def test_a_program_that_computes_and_hides_its_exchange() -> None:
     assert (found.overlap, *decided(found)) == ("overlap", "computation", "operators")
     assert "gpu:0 stream 7 92 % and gpu:0 stream 9 30 %" in found.sentences[0]
     assert "conv2d backward (60 %) and conv2d (30 %)" in found.sentences[2]
+    assert " –" not in "".join(found.sentences), "bounds stand together"
 
 
 def test_several_processes_are_one_program() -> None:

@@ -1,29 +1,27 @@
 """A program under the recorder is as it is alone: its streams, status, signals, path and `sitecustomize`."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from parallel_core.own_program.running import Recorded, interpreted, recorded_in, run_program, why_incomplete
 from parallel_core.system.errors import RequestError
-
-PROFILE = (sys.executable, "-m", "parallel_core", "profile", "--output")
+from tests.conftest import RunProgram
 
 
 def run(tmp_path: Path, code: str) -> int:
     return run_program((sys.executable, "-c", code), tmp_path, 3, 5)
 
 
-def test_the_exit_status_the_path_and_the_modules_are_the_program_s(tmp_path: Path) -> None:
+def test_the_exit_status_the_path_and_the_modules_are_the_program_s(tmp_path: Path, program: RunProgram) -> None:
     assert run(tmp_path, "import os; os.kill(os.getpid(), 9)") == -signal.SIGKILL
     check = "import sys; assert not any('own_program' in entry for entry in sys.path); "
     check += "assert not {'torch', 'parallel_core', 'backends', 'click'} & {*sys.modules}; raise SystemExit(7)"
-    assert run(tmp_path, check) == 7
+    done = program("profile", "--output", str(tmp_path), "--", sys.executable, "-c", check)
+    assert (done.returncode, done.stdout) == (7, "")
 
 
 def test_a_sitecustomize_of_the_user_s_runs_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,9 +30,8 @@ def test_a_sitecustomize_of_the_user_s_runs_as_well(tmp_path: Path, monkeypatch:
     (own / "sitecustomize.py").write_text("import builtins; builtins.mine = 1\n")
     monkeypatch.setenv("PYTHONPATH", str(own))
     check = f"import sitecustomize; assert mine == 1 and sitecustomize.__file__.startswith({str(own)!r})"
-    assert run(tmp_path, check) == 0
     # Its children have it, too.
-    code = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {check!r}]))"
+    code = f"{check}; import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {check!r}]))"
     assert run(tmp_path, code) == 0
 
 
@@ -60,43 +57,31 @@ def test_scripts_and_modules_run_with_this_python_and_a_missing_command_is_one_l
         run_program(interpreted(("no-such-program",)), tmp_path, 3, 5)
 
 
-def test_streams_and_signals_pass_through(tmp_path: Path) -> None:
+def test_streams_and_signals_pass_through_and_an_interrupt_ends_both(tmp_path: Path) -> None:
     code = """if True:
-        import signal, sys
-        signal.signal(signal.SIGUSR1, lambda *_: print("usr1", flush=True))
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        import signal, sys, time
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, lambda number, _: print(signal.Signals(number).name, flush=True))
         print("read", sys.stdin.readline(), end="", flush=True)
-        while True: signal.pause()
+        while True: time.sleep(0.1)
     """
-    command = (*PROFILE, tmp_path, "--", sys.executable, "-c", code)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command = (sys.executable, "-m", "parallel_core", "profile", "--output", tmp_path, "--", sys.executable, "-c", code)
+    pipe = subprocess.PIPE
+    # Without a terminal, which would send the interrupt to the program itself.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("a line\n")
         process.stdin.flush()
         assert process.stdout.readline() == "read a line\n"
-        process.send_signal(signal.SIGUSR1)
-        assert process.stdout.readline() == "usr1\n"
-        process.send_signal(signal.SIGTERM)
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            process.send_signal(number)
+            assert process.stdout.readline() == f"{number.name}\n"
+        process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, rest) == (5, "")
-    assert errors.split("\n")[-2].startswith("parallel-core: nothing was recorded: no Python process")
-
-
-def test_an_interrupt_ends_the_program_and_then_the_command_in_the_same_way(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    code = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)"
-    command = (*PROFILE, tmp_path / "output", "--", sys.executable, "-c", code)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        while not begun.exists():
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT
+    assert (process.returncode, rest) == (-signal.SIGINT, "")
     assert "KeyboardInterrupt" in errors
-    assert "nothing was recorded" in errors
+    assert errors.split("\n")[-2].startswith("parallel-core: nothing was recorded: no Python process")
 
 
 @pytest.mark.parametrize(
