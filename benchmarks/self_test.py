@@ -197,7 +197,7 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
         names = sides[0].case_names
         judged += [judge(case, *sides) for case in names]
         whole = {case: [list(side.medians(case)) for side in sides] for case in names}
-        bare = {f"{case}, bare": [list(side.bare_medians(case)) for side in sides] for case in names}
+        bare = {f"{case}, bare": [list(side.medians(case, "bare_seconds")) for side in sides] for case in names}
         measured.append(whole | bare)
     return counted(f"real, {cell.side}", rounds, judged), measured, sides[0].results[0].backend
 

@@ -25,7 +25,6 @@ from parallel_core.comparison.storage import (
     RESULT,
     make_folder,
     new_name,
-    new_traces,
     read_comparison,
     result_path,
     write_comparison,
@@ -114,9 +113,8 @@ def compare(
     folder = out or new_name()
     kept = [folder / REPORT, folder / RESULT, *([] if like is None else [result_path(like)])]
     files.check_outputs(json_path, others=kept)
-    make_folder(folder)
+    make_folder(folder, with_traces)
     if with_traces:
-        new_traces(folder)
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, terminal_console(stderr=True))
     analysis = analyse(comparison)

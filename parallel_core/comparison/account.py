@@ -36,7 +36,6 @@ from parallel_core.measurement.confidence_intervals import (
     ratio_interval,
     verdict_on,
 )
-from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine_watch import WORTH_SAYING
 
@@ -65,6 +64,7 @@ class TimeDifference:
 
     cell: Cell
     against: Cell
+    case: str
     ratio: Interval
     verdict: Verdict
     seconds: Interval
@@ -78,19 +78,14 @@ class TimeDifference:
 
 def account_of(results: CellResults, case: str) -> Mapping[str, tuple[float, ...]]:
     """Return the parts of a case's time in every valid process, in seconds; nothing if no part of it was measured."""
-    cases = results.cases(case)
-    parts = {part: values for part in PARTS if (values := _medians(cases, f"{part}_seconds"))}
+    measured = ("operations", "overhead", "transfer")
+    parts = {part: values for part in measured if (values := results.medians(case, f"{part}_seconds"))}
     if "operations" not in parts:
-        parts = {"operations": bare} if (bare := _medians(cases, "bare_seconds")) else {}
+        parts = {"operations": bare} if (bare := results.medians(case, "bare_seconds")) else {}
     if not parts:
         return {}
     rest = (time - sum(own) for time, *own in zip(results.medians(case), *parts.values(), strict=True))
     return {**parts, "rest": tuple(rest)}
-
-
-def _medians(cases: Sequence[Case], name: str) -> tuple[float, ...]:
-    seconds = [getattr(case, name, ()) for case in cases]
-    return tuple(map(median, seconds)) if all(seconds) else ()
 
 
 def _taken_share(results: CellResults) -> float:
@@ -136,9 +131,8 @@ def time_difference(
         error = max((errors.get(one.cell.backend, 0.0) for one in (results, other)), default=0.0)
         least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(median(medians), median(others)))
         reasons = _reasons(seconds, parts, least)
-    return TimeDifference(
-        results.cell, other.cell, ratio, verdict, seconds, parts, reasons, doubts[0] if doubts and parts else ""
-    )
+    withheld = doubts[0] if doubts and parts else ""
+    return TimeDifference(results.cell, other.cell, case, ratio, verdict, seconds, parts, reasons, withheld)
 
 
 def _reasons(seconds: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:

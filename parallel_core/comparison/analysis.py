@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parallel_core.comparison.account import TimeDifference, account_of, systematic_errors, time_difference
-from parallel_core.comparison.answers import Answered, answer_to, conclusions, difference_sentence
+from parallel_core.comparison.answers import answer_to, conclusions, difference_sentence, interval_of
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.validity import CellState, assess, doubtful_units, unstable_cases
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.system.formatting import listed
@@ -35,20 +35,13 @@ class CellAnalysis:
     """From the first believed cell of the experiment; None for that cell itself."""
     account: Mapping[str, Interval] = field(default_factory=dict)
     """What the main case's time is made of, in seconds, by part; see `account`."""
-    doubts: tuple[str, ...] = ()
-    """The cases whose bare times are doubtful, each with the reason."""
-    unstable: tuple[str, ...] = ()
-    """The cases whose times are unstable, each with its reasons."""
+    warnings: tuple[str, ...] = ()
+    """The cases whose bare times are doubtful, or whose times are unstable, each with the reasons."""
 
     @property
     def cell(self) -> Cell:
         """The experiment, backend and engine."""
         return self.results.cell
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The cases that are doubtful or unstable."""
-        return (*self.doubts, *self.unstable)
 
     @property
     def believed(self) -> bool:
@@ -108,11 +101,6 @@ class Analysis:
     first one, each in some sentences."""
 
     @property
-    def answer(self) -> str:
-        """All conclusions as one text."""
-        return " ".join(self.conclusions)
-
-    @property
     def cells(self) -> tuple[CellAnalysis, ...]:
         """The cells of all experiments."""
         return tuple(cell for experiment in self.experiments for cell in experiment.cells)
@@ -121,6 +109,11 @@ class Analysis:
     def believed(self) -> tuple[CellAnalysis, ...]:
         """The cells of all experiments whose results can be true."""
         return tuple(cell for cell in self.cells if cell.believed)
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """Where the training data came from."""
+        return tuple(sorted({one.data for cell in self.cells for one in cell.results.valid if one.data}))
 
     @property
     def side_by_side(self) -> Answer | None:
@@ -149,9 +142,9 @@ def analyse(comparison: Comparison) -> Analysis:
     differences = [difference for one in experiments for difference in one.between_frameworks]
     # The first engine may be missing where the first experiment was measured.
     differences.sort(key=lambda difference: engines.index(difference.cell.engine))
-    believed = [Answered(cell.results, cell.metric) for one in experiments for cell in one.believed]
+    measured = {cell.cell.backend for one in experiments for cell in one.believed}
     answers = {one.experiment.name: one.answer for one in experiments}
-    return Analysis(comparison, experiments, conclusions(answers, differences, believed))
+    return Analysis(comparison, experiments, conclusions(answers, differences, measured))
 
 
 def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResults]) -> ExperimentAnalysis:
@@ -172,7 +165,7 @@ def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResult
     )
     between_frameworks = tuple(found[pair] for pair in by_engine)
     between_engines = tuple(found[pair] for pair in by_backend)
-    answer = answer_to(experiment, [Answered(cell.results, cell.metric) for cell in cells if cell.believed])
+    answer = answer_to(experiment, ((cell.results, cell.metric) for cell in cells if cell.believed))
     sentences = (*filter(None, [answer]), *map(difference_sentence, (*between_frameworks, *between_engines)))
     return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences, errors)
 
@@ -206,13 +199,12 @@ def _analyse_cell(
         results,
         state,
         reason,
-        times={name: median_interval(results.medians(name)) for name in results.case_names},
-        metrics={name: median_interval(values) for name, values in metrics.items() if values},
+        times={name: interval_of(results.medians(name)) for name in results.case_names},
+        metrics={name: interval_of(values) for name, values in metrics.items() if values},
         curves=_curves(experiment, results),
         difference=difference,
-        account={part: median_interval(values) for part, values in account_of(results, experiment.case).items()},
-        doubts=doubtful_units(results),
-        unstable=unstable_cases(results),
+        account={part: interval_of(values) for part, values in account_of(results, experiment.case).items()},
+        warnings=(*doubtful_units(results), *unstable_cases(results)),
     )
 
 
@@ -232,4 +224,4 @@ def _curves(experiment: Experiment, results: CellResults) -> dict[str, tuple[Int
 
 def _interval_of_known(values: Sequence[float]) -> Interval:
     known = [value for value in values if math.isfinite(value)]
-    return median_interval(known) if known else Interval(math.nan, math.nan, math.nan)
+    return interval_of(known) if known else Interval(math.nan, math.nan, math.nan)

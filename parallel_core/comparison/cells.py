@@ -5,32 +5,57 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from statistics import median
-from typing import Annotated, Any, Literal, NotRequired, Self, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
 import msgspec
 
 from backends import Engine
 from backends.devices import DEVICE_NAME
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.task_graph import Kind
 
 __all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with_engines_that_ran"]
 
 SCHEMA = 1
 OWN_ENGINE = ""
 """In place of an engine: the one that a backend takes by itself, which its results name."""
+LARGEST = 1e18
+"""No number in a file is larger, so that none overflows."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"\A\w[\w.+ -]*\Z", max_length=100)]
 """Files are named by cells: no name that is read is a path."""
-
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Number = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-Times = Annotated[list[Annotated[float, msgspec.Meta(ge=1e-12, le=1e9)]], msgspec.Meta(min_length=1)]
-Text = Annotated[str, msgspec.Meta(min_length=1)]
-Plain: TypeAlias = str | bool | int | Number | None
+Count = Annotated[int, msgspec.Meta(ge=0)]
 DeviceName = Annotated[str, msgspec.Meta(pattern=rf"\A{DEVICE_NAME.pattern}\Z")]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment on one backend and engine. `str(cell)` is `overlap on torch async`."""
+
+    experiment: str
+    backend: str
+    engine: str
+
+    @property
+    def side(self) -> str:
+        """The framework and engine, as a table's row names them: `torch async`."""
+        return f"{self.backend} {self.engine}".rstrip()
+
+    def matches(self, result: Result) -> bool:
+        """Return whether a result is of this cell; an engine that a backend takes by itself may be any."""
+        engine = OWN_ENGINE if self.engine == OWN_ENGINE else result.backend["engine"]
+        return Cell(result.experiment, result.backend["name"], engine) == self
+
+    def __str__(self) -> str:
+        return f"{self.experiment} on {self.side}"
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A process that gave no result, and why. One that was refused would be refused again in every round."""
+
+    round: int
+    reason: str
+    refused: bool
 
 
 class _SavedMachine(TypedDict):
@@ -55,110 +80,30 @@ class _SavedKernels(TypedDict):
 
 class _SavedProduct(TypedDict):
     size: Count
-    gflop_per_s: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
+    gflop_per_s: Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _SavedBackend(TypedDict):
     name: Name
-    version: Text
+    version: Annotated[str, msgspec.Meta(min_length=1)]
     engine: Engine
     devices: Annotated[list[DeviceName], msgspec.Meta(min_length=1)]
     threads_per_device: Count
     workers_per_device: NotRequired[Count]
     cores: list[list[Count]]
     scheduler: str
-    settings: dict[str, Plain]
+    settings: dict[str, Any]
     variants: NotRequired[list[str]]
     kernels: NotRequired[list[_SavedKernels]]
     product: NotRequired[_SavedProduct]
-
-
-class _SavedCase(TypedDict):
-    name: Text
-    seconds: Times
-    dispatch_seconds: Times
-    warmup_seconds: NotRequired[list[Seconds]]
-    parts: NotRequired[list[str]]
-    bare_seconds: NotRequired[list[Annotated[float, msgspec.Meta(ge=1e-12, le=1e9)]]]
-    operations_seconds: NotRequired[list[Number]]
-    overhead_seconds: NotRequired[list[Seconds]]
-    transfer_seconds: NotRequired[list[Seconds]]
-    repeats: NotRequired[Annotated[int, msgspec.Meta(ge=1, le=2**53)]]
-    share: NotRequired[Annotated[float, msgspec.Meta(gt=0, le=1)]]
-
-
-class _SavedAnswer(TypedDict):
-    sentences: list[str]
-    would_change: str
-
-
-class _SavedTask(TypedDict):
-    name: str
-    device: str
-    kind: Kind
-    after: list[Count]
-    seconds: Seconds
-    bytes: Count
-
-
-class _SavedWatch(TypedDict):
-    watched_seconds: Seconds
-    cores: Seconds
-    others_share: Seconds | None
-    stolen_share: Seconds | None
-    waiting_share: Seconds | None
-    slowest_mhz: Seconds | None
-    fastest_mhz: Seconds | None
-    repeated_rounds: NotRequired[Count]
-
-
-class _SavedResult(TypedDict):
-    schema: int
-    experiment: Name
-    backend: _SavedBackend
-    parameters: dict[str, Plain | list[Plain]]
-    cases: list[_SavedCase]
-    metrics: dict[str, Number | None]
-    checks: dict[str, Number | None]
-    explanation: str
-    answer: NotRequired[_SavedAnswer | None]
-    notes: list[str]
-    problems: list[str]
-    disturbances: NotRequired[list[str]]
-    data: str | None
-    series: dict[str, list[Number | None]]
-    tasks: NotRequired[list[_SavedTask]]
-    bands: NotRequired[dict[str, str | None]]
-    sizes: NotRequired[str]
-    chosen_by: NotRequired[dict[str, str]]
-    metric_intervals: NotRequired[dict[str, Annotated[list[Number | None], msgspec.Meta(min_length=2, max_length=2)]]]
-    environment: _SavedMachine
-    machine_watch: NotRequired[_SavedWatch | None]
-
-
-class _SavedFailure(TypedDict):
-    round: Count
-    reason: str
-    refused: bool
 
 
 class _SavedCell(TypedDict):
     experiment: Name
     backend: Name
     engine: Engine | Literal[""]
-    results: list[_SavedResult]
-    failures: list[_SavedFailure]
-
-
-class _SavedOptions(TypedDict, total=False):
-    devices: Count
-    device_kind: str
-    threads: Count | None
-    cores: list[Count]
-    seconds: Seconds | None
-    shared: bool
-    deadline_seconds: Seconds
-    interpreters: dict[str, str]
+    results: list[dict[str, Any]]
+    failures: list[FailedRun]
 
 
 class _Saved(TypedDict):
@@ -169,36 +114,10 @@ class _Saved(TypedDict):
     quick: bool
     command: str
     utc: str
-    seconds: Seconds
-    options: _SavedOptions
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    options: dict[str, Any]
     machine: _SavedMachine
     cells: Annotated[list[_SavedCell], msgspec.Meta(min_length=1)]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One experiment on one backend and engine. `str(cell)` is `overlap on torch async`."""
-
-    experiment: str
-    backend: str
-    engine: str
-
-    @property
-    def side(self) -> str:
-        """The framework and engine, as a table's row names them: `torch async`."""
-        return f"{self.backend} {self.engine}".rstrip()
-
-    def __str__(self) -> str:
-        return f"{self.experiment} on {self.side}"
-
-
-@dataclass(frozen=True)
-class FailedRun:
-    """A process that gave no result, and why. One that was refused would be refused again in every round."""
-
-    round: int
-    reason: str
-    refused: bool
 
 
 @dataclass(frozen=True)
@@ -223,14 +142,10 @@ class CellResults:
         """Return one case of every valid process."""
         return tuple(case for result in self.valid for case in result.cases if case.name == name)
 
-    def medians(self, case: str) -> tuple[float, ...]:
-        """Return the median time of a case in every valid process, in seconds."""
-        return tuple(one.median for one in self.cases(case))
-
-    def bare_medians(self, case: str) -> tuple[float, ...]:
-        """Return the median bare time of a case in every valid process; nothing if one of them has none."""
-        bare = tuple(one.bare_seconds for one in self.cases(case))
-        return tuple(map(median, bare)) if all(bare) else ()
+    def medians(self, case: str, which: str = "seconds") -> tuple[float, ...]:
+        """Return the median of a case's seconds in every valid process; nothing if one of them has none."""
+        seconds = [getattr(one, which) for one in self.cases(case)]
+        return tuple(map(median, seconds)) if all(seconds) else ()
 
     def metric(self, name: str) -> tuple[float, ...]:
         """Return a metric of every valid process that has it as a number."""
@@ -246,17 +161,18 @@ class CellResults:
         }
 
     @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Read what `as_json` returned, if it has the form of `_SavedCell`; raises ValueError for what cannot be."""
+    def from_json(cls, read: _SavedCell) -> Self:
+        """Read what `as_json` returned; raises ValueError for what cannot be."""
         cell = Cell(read["experiment"], read["backend"], read["engine"])
-        results = tuple(Result.from_json(result) for result in read["results"])
+        results = tuple(map(Result.from_json, read["results"]))
         for result in results:
-            engine = OWN_ENGINE if cell.engine == OWN_ENGINE else result.backend["engine"]
-            if Cell(result.experiment, result.backend["name"], engine) != cell:
+            msgspec.convert(result.backend, _SavedBackend)
+            msgspec.convert(result.environment, _SavedMachine)
+            if not cell.matches(result):
                 raise ValueError(f"{cell} holds a result of another cell")
-            if any(place >= own for own, task in enumerate(result.tasks) for place in task.after):
+            if any(not 0 <= place < own for own, task in enumerate(result.tasks) for place in task.after):
                 raise ValueError(f"{cell} holds a task that waits for a later one")
-        return cls(cell, results, tuple(FailedRun(**failure) for failure in read["failures"]))
+        return cls(cell, results, tuple(read["failures"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,21 +206,23 @@ class Comparison:
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for anything else."""
-        saved = msgspec.convert(read, _Saved)
+        _check_numbers(read)
+        saved: Mapping[str, Any] = msgspec.convert(read, _Saved)
         datetime.fromisoformat(saved["utc"])
         cells = tuple(map(CellResults.from_json, saved["cells"]))
         if len({results.cell for results in cells}) < len(cells):
             raise ValueError("a cell stands there twice")
-        return cls(
-            rounds=saved["rounds"],
-            quick=saved["quick"],
-            command=saved["command"],
-            utc=saved["utc"],
-            machine=saved["machine"],
-            cells=cells,
-            seconds=saved["seconds"],
-            options=saved["options"],
-        )
+        fields = {name: value for name, value in saved.items() if name != "schema"}
+        return cls(**{**fields, "cells": cells})
+
+
+def _check_numbers(read: Any) -> None:
+    """Raise ValueError if a number in a JSON value is larger than LARGEST."""
+    if isinstance(read, dict | list):
+        for one in read.values() if isinstance(read, dict) else read:
+            _check_numbers(one)
+    elif isinstance(read, int | float) and abs(read) > LARGEST:
+        raise ValueError("a number is larger than anything that is measured")
 
 
 def with_engines_that_ran(comparison: Comparison) -> Comparison:

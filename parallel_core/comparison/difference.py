@@ -6,38 +6,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from parallel_core.comparison.account import TimeDifference, time_difference
-from parallel_core.comparison.answers import answered
+from parallel_core.comparison.answers import interval_of
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.validity import CellState, assess
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Band
-from parallel_core.measurement.confidence_intervals import Interval, Verdict
+from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import library_in_words
 
-__all__ = ["Change", "Difference", "NewMeaning", "compare_with_old"]
+__all__ = ["Difference", "NewMeaning", "compare_with_old"]
 
 REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A case's new time compared with its old one."""
-
-    cell: Cell
-    case: str
-    difference: TimeDifference
-
-    @property
-    def ratio(self) -> Interval:
-        """The new time over the old one: below 1 it became faster."""
-        return self.difference.ratio
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether it became faster or slower."""
-        return self.difference.verdict
 
 
 @dataclass(frozen=True)
@@ -63,14 +44,15 @@ class NewMeaning:
 class Difference:
     """All changes, the cells that could not be compared and why, and what differs in machine and versions."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[TimeDifference, ...]
+    """Of each case, with the new one's seconds over the old one's: below a ratio of 1 it became faster."""
     meanings: tuple[NewMeaning, ...]
     left_out: tuple[str, ...]
     broken: tuple[str, ...]
     """The cells among those left out that were measured before and, although tried, are not now."""
     environment_changes: tuple[str, ...]
 
-    def slower_by_more_than(self, percent: float) -> tuple[Change, ...]:
+    def slower_by_more_than(self, percent: float) -> tuple[TimeDifference, ...]:
         """Return the changes whose whole interval lies above a slow-down of so many percent."""
         limit = 1 + percent / 100
         return tuple(change for change in self.changes if change.verdict == "slower" and change.ratio.low > limit)
@@ -86,9 +68,9 @@ class Difference:
                     "low": change.ratio.low,
                     "high": change.ratio.high if math.isfinite(change.ratio.high) else None,
                     "verdict": change.verdict,
-                    "seconds": _with_bounds(change.difference.seconds),
-                    "parts": {part: _with_bounds(one) for part, one in change.difference.parts.items()},
-                    "reasons": change.difference.reasons,
+                    "seconds": _finite(change.seconds),
+                    "parts": {part: _finite(one) for part, one in change.parts.items()},
+                    "reasons": change.reasons,
                 }
                 for change in self.changes
             ],
@@ -99,14 +81,8 @@ class Difference:
         }
 
 
-def _with_bounds(interval: Interval) -> dict[str, float | None]:
-    return {"estimate": interval.estimate, **_bounds(interval)}
-
-
-def _bounds(interval: Interval) -> dict[str, float | None]:
-    return {
-        name: value if math.isfinite(value) else None for name, value in vars(interval).items() if name != "estimate"
-    }
+def _finite(interval: Interval) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in vars(interval).items()}
 
 
 def compare_with_old(old: Comparison, new: Comparison) -> Difference:
@@ -116,7 +92,7 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     interval covers it.
     """
     before, after = ({one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new))
-    changes: list[Change] = []
+    changes: list[TimeDifference] = []
     meanings: list[NewMeaning] = []
     left_out: list[str] = []
     broken: list[str] = []
@@ -124,12 +100,11 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
         reason = _why_not_comparable(before.get(cell), now)
         if not reason:
             old_results, new_results = before[cell][0], now[0]
-            experiment = EXPERIMENTS[cell.experiment]
-            was, is_now = (answered(one).band(experiment) for one in (old_results, new_results))
+            was, is_now = _meaning(old_results), _meaning(new_results)
             if was != is_now:
-                meanings.append(NewMeaning(cell, experiment.main.name, was, is_now))
+                meanings.append(NewMeaning(cell, EXPERIMENTS[cell.experiment].main.name, was, is_now))
             changes += [
-                Change(cell, case, time_difference(new_results, old_results, case))
+                time_difference(new_results, old_results, case)
                 for case in new_results.case_names
                 if old_results.medians(case)
             ]
@@ -139,6 +114,12 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
             broken.append(left_out[-1])
     left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in after]
     return Difference(tuple(changes), tuple(meanings), tuple(left_out), tuple(broken), _environment_changes(old, new))
+
+
+def _meaning(results: CellResults) -> Band | None:
+    main = EXPERIMENTS[results.cell.experiment].main
+    values = results.metric(main.name)
+    return main.place(interval_of(values), results.valid[0]) if values else None
 
 
 Assessed = tuple[CellResults, CellState, str]

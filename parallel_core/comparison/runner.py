@@ -8,7 +8,7 @@ from itertools import takewhile
 from time import monotonic
 from typing import Any
 
-from parallel_core.comparison.cells import OWN_ENGINE, Cell, Comparison, FailedRun
+from parallel_core.comparison.cells import Cell, Comparison, FailedRun
 from parallel_core.comparison.plan import SOUNDING, Plan
 from parallel_core.comparison.schedule import NextRun, Ran, Schedule
 from parallel_core.measurement.fresh_process import measured_in
@@ -46,9 +46,7 @@ async def run_cells(plan: Plan, run: NextRun, chosen: Chosen, deadline: float) -
 
 def _is_of(plan: Plan, cell: Cell, result: Result) -> bool:
     """Return whether a result is a cell's, with all parameters that were to be chosen."""
-    engine = OWN_ENGINE if cell.engine == OWN_ENGINE else result.backend["engine"]
-    given = Cell(result.experiment, result.backend["name"], engine)
-    return given == cell and all(name in result.parameters for name in plan.to_calibrate(cell))
+    return cell.matches(result) and all(name in result.parameters for name in plan.to_calibrate(cell))
 
 
 async def run_comparison(

@@ -3,19 +3,19 @@
 Terminal and report show the same. Cells without a queue stand last: they are the control.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import TimeDifference
-from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.answers import difference_in_words, reasons_in_words
+from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.experiments.runner.metrics import Metric
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, SMALLEST_DIFFERENCE
+from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE
 from parallel_core.system.formatting import listed, seconds
 
-__all__ = ["Column", "DifferenceRow", "Screen", "screen_of", "title_of"]
+__all__ = ["Column", "Screen", "screen_of", "title_of"]
 
 OVERLAPPED, TOOK_TURNS = {"queued", "parallel", "hidden"}, {"not-queued", "serial", "hindered", "without-queue"}
 """Bands of an engine that overlaps everything, and of one that overlaps nothing."""
@@ -42,17 +42,6 @@ class Column:
 
 
 @dataclass(frozen=True)
-class DifferenceRow:
-    """How long one framework took for an experiment's main case compared with another."""
-
-    what: str
-    """`overlap: run and copy together`."""
-    difference: str
-    why: str
-    details: TimeDifference
-
-
-@dataclass(frozen=True)
 class Screen:
     """The table and what stands around it."""
 
@@ -61,8 +50,8 @@ class Screen:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """A question, and the figure of each column: `1.98 of 2`."""
-    differences: Mapping[str, tuple[DifferenceRow, ...]]
-    """By the two that are compared: `PyTorch + our queues against MXNet`."""
+    differences: Mapping[str, Sequence[TimeDifference]]
+    """Of each experiment, by the two that are compared: `PyTorch + our queues against MXNet`."""
     notes: tuple[str, ...]
     """What was disturbed, the systematic errors, and which data it was."""
 
@@ -90,20 +79,18 @@ def screen_of(analysis: Analysis) -> Screen:
         if set(figures := tuple(_figure(one, experiment, column.side) for column in columns)) != {NO_FIGURE}
     )
     titles = {column.side: column.title for column in columns}
-    differences: dict[str, list[DifferenceRow]] = {}
+    differences: dict[str, list[TimeDifference]] = {}
     for experiment in analysis.experiments:
         for one in experiment.between_frameworks:
             if one.cell.engine == one.against.engine == "sync":
                 continue
             compared = f"{titles[one.cell.side]} against {titles[one.against.side]}"
-            what = f"{experiment.experiment.name}: {experiment.experiment.case}"
-            row = DifferenceRow(what, difference_in_words(one), reasons_in_words(one), one)
-            differences.setdefault(compared, []).append(row)
+            differences.setdefault(compared, []).append(one)
     return Screen(
         HEADLINE if _overlaps_by_queues(analysis) else "",
         columns,
         rows,
-        {compared: tuple(some) for compared, some in differences.items()},
+        differences,
         tuple(_notes(analysis, rows)),
     )
 
@@ -121,21 +108,16 @@ def _columns(analysis: Analysis) -> tuple[Column, ...]:
     return tuple(sorted(columns, key=lambda column: column.is_control))
 
 
-def _cell(experiment: ExperimentAnalysis, side: str) -> CellAnalysis | None:
-    return next((cell for cell in experiment.cells if cell.cell.side == side), None)
-
-
 def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
     """Write a cell's figure with what is possible, and a mark if it is inconclusive or beyond that (`MARKS`)."""
-    cell = _cell(experiment, side)
+    cell = next((one for one in experiment.cells if one.cell.side == side), None)
     if cell is None or figure.name not in cell.metrics:
         return NO_FIGURE if cell is None or cell.believed else cell.state
     interval, result = cell.metrics[figure.name], cell.results.valid[0]
-    enough = len(cell.results.valid) >= FEWEST_FOR_A_VERDICT
     most = figure.at_most(result) * (1 + SMALLEST_DIFFERENCE)
-    if enough and interval.low > most:
+    if interval.low > most:
         return IMPOSSIBLE
-    is_open = figure.bands and enough and figure.place(interval, result) is None
+    is_open = figure.bands and math.isfinite(interval.high) and figure.place(interval, result) is None
     mark = " !" if interval.estimate > most else " ?" if is_open else ""
     return figure.in_short(interval.estimate, result) + mark
 
@@ -146,7 +128,7 @@ def _overlaps_by_queues(analysis: Analysis) -> bool:
     for experiment in analysis.experiments:
         for cell in experiment.believed:
             main, result = experiment.experiment.main, cell.results.valid[0]
-            if cell.metric and len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
+            if cell.metric and math.isfinite(cell.metric.high):
                 band = main.place(cell.metric, result)
                 if band is None or band.code in OVERLAPPED | TOOK_TURNS | {"partly"}:
                     by_queue[result.backend["engine"] == "async"].add(band.code if band else "")
@@ -155,11 +137,7 @@ def _overlaps_by_queues(analysis: Analysis) -> bool:
 
 def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
     cells = analysis.cells
-    disturbed = sum(
-        any(one.machine_watch is not None and one.machine_watch.is_disturbed for one in cell.results.valid)
-        for cell in cells
-    )
-    data = sorted({result.data for cell in cells for result in cell.results.valid if result.data})
+    disturbed = sum(not all(one.is_undisturbed for one in cell.results.valid) for cell in cells)
     errors: dict[str, float] = {}
     for experiment in analysis.experiments:
         for backend, error in experiment.systematic_errors.items():
@@ -176,4 +154,4 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> l
         if not cell.believed:
             sides_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
     notes += [f"{listed(sides)}: {reason}." for reason, sides in sides_by_reason.items()]
-    return [*notes, *(f"Data: {one}." for one in data)]
+    return [*notes, *(f"Data: {one}." for one in analysis.data)]

@@ -22,7 +22,6 @@ __all__ = [
     "TimelineOf",
     "make_folder",
     "new_name",
-    "new_traces",
     "read_comparison",
     "reason_path",
     "result_path",
@@ -45,15 +44,14 @@ def new_name() -> Path:
     return RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of a new comparison; raises RequestError if it holds one."""
+def make_folder(folder: Path, with_traces: bool) -> None:
+    """Make the folder of a new comparison, and one in it for traces; raises RequestError if it holds one."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        occupied = (folder / RESULT).exists()
+        if (folder / RESULT).exists():
+            raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
+        (folder / TRACES if with_traces else folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
-    if occupied:
-        raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
     files.check_writable(folder / RESULT)
 
 
@@ -89,14 +87,6 @@ def trace_path(folder: Path, cell: Cell) -> Path:
 def reason_path(trace: Path) -> Path:
     """Return the file that says why there is no such trace."""
     return trace.with_name(trace.name.partition(".")[0] + ".txt")
-
-
-def new_traces(folder: Path) -> None:
-    """Make the folder for traces in a comparison's folder; raises RequestError."""
-    try:
-        (folder / TRACES).mkdir(exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"cannot make the folder {folder / TRACES}: {error.strerror}") from error
 
 
 def saved_timelines(folder: Path) -> TimelineOf | None:

@@ -70,7 +70,7 @@ def doubtful_units(results: CellResults) -> tuple[str, ...]:
     """Name a cell's cases that were faster than their operations by themselves: their bare times are too long."""
     sentences = []
     for name in results.case_names:
-        bare = results.bare_medians(name)
+        bare = results.medians(name, "bare_seconds")
         shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
         if shares and (found := median_interval(shares)).low > 1 + MIN_NOISE:
             more = f"as one unit its operations took {found.estimate:.2f} × its time"
@@ -78,10 +78,10 @@ def doubtful_units(results: CellResults) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def instabilities(values: Sequence[float], timings: Sequence[float] | None = None) -> tuple[str, ...]:
+def instabilities(values: Sequence[float], timings: Sequence[float]) -> tuple[str, ...]:
     """Return the warnings of `pyperf check` for some times in seconds, all of a case's from all processes.
 
-    `timings` are the measured times, if each value is the mean of several repeats that were timed together.
+    `timings` are the measured times, of which each may be of several repeats that were timed together.
     """
     average = mean(values)
     warnings = []
@@ -90,7 +90,7 @@ def instabilities(values: Sequence[float], timings: Sequence[float] | None = Non
     for name, value in (("minimum", min(values)), ("maximum", max(values))):
         if abs(value - average) >= MAX_OUTLIER_DISTANCE * average:
             warnings.append(f"the {name} is {percent(abs(value / average - 1))} off the mean")
-    shortest = min(timings or values)
+    shortest = min(timings)
     if shortest < MIN_SECONDS:
         warnings.append(f"the shortest time is only {seconds(shortest)}")
     return tuple(warnings)

@@ -100,7 +100,9 @@ class Case:
     def check(self) -> None:
         """Raise ValueError for times that are missing or impossible."""
         counted = (*self.seconds, *self.dispatch_seconds, *self.bare_seconds)
-        if not self.seconds or not all(0 < seconds < math.inf for seconds in counted):
+        parts = (*self.operations_seconds, *self.overhead_seconds, *self.transfer_seconds)
+        is_possible = all(0 < one < math.inf for one in counted) and all(one >= 0 for one in self.warmup_seconds)
+        if not (self.seconds and self.dispatch_seconds and is_possible and all(map(math.isfinite, parts))):
             raise ValueError(f"case {self.name!r} has no times, or impossible ones")
         if self.repeats < 1 or not 0 < self.share <= 1:
             raise ValueError(f"case {self.name!r} was done {self.repeats} times, and {self.share} of it again")

@@ -88,7 +88,7 @@ def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw what a tiny operation takes, layer by layer: as a unit, and what each call, launch and wait adds to that."""
     groups = {}
     for cell in experiment.believed:
-        bare, steps = cell.results.bare_medians(ONCE), cell.results.valid[0].parameters.get("steps")
+        bare, steps = cell.results.medians(ONCE, "bare_seconds"), cell.results.valid[0].parameters.get("steps")
         if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
             ends = [0.0, median(bare), *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH))]
             added = [exact((after - before) / steps) for before, after in pairwise(ends)]
@@ -123,8 +123,7 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
             returned, done = median(case.dispatch_median for case in cases), median(case.median for case in cases)
             bar = Bar(cell.side, f"{seconds(returned)} of {seconds(done)}", returned, done, _style_of(cell))
             groups.setdefault(cell.experiment, []).append(bar)
-    measured = any(max(bar.start, bar.end) > 0 for group in groups.values() for bar in group)
-    return BarsChart(groups, log=True) if measured else None
+    return BarsChart(groups, log=True) if groups else None
 
 
 def _style_of(cell: Cell) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,16 +11,16 @@ from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 
 from backends.registry.loading import title
-from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
+from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, with_bounds, with_seconds
+from parallel_core.measurement.confidence_intervals import with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.report import charts
-from parallel_core.report.plots.curves import exact
 from parallel_core.report.plots.svg import inline, style_sheet
 from parallel_core.report.plots.task_graph import TaskGraph
 from parallel_core.report.verbs import verbs
@@ -42,7 +41,8 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds, "prose": _prose}
-    comparison, analysis = analysis.comparison, _without_few(analysis)
+    environment.filters |= {"difference": difference_in_words, "reasons": reasons_in_words}
+    comparison = analysis.comparison
     sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
     by_name = {section["described"].name: section for section in sections}
     return environment.get_template("page.html.jinja").render(
@@ -74,23 +74,6 @@ def _rounds(comparison: Comparison) -> str:
     )
     asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
     return asked if done >= comparison.rounds else f"{done} of {asked}"
-
-
-def _without_few(analysis: Analysis) -> Analysis:
-    """Take the bounds from intervals over too few processes: those of two reach from nothing to millions."""
-    experiments = (replace(one, cells=tuple(map(_unbounded_if_few, one.cells))) for one in analysis.experiments)
-    return replace(analysis, experiments=tuple(experiments))
-
-
-def _unbounded_if_few(cell: CellAnalysis) -> CellAnalysis:
-    if len(cell.results.valid) >= FEWEST_FOR_A_VERDICT:
-        return cell
-    return replace(
-        cell,
-        times={name: exact(interval.estimate) for name, interval in cell.times.items()},
-        metrics={name: exact(interval.estimate) for name, interval in cell.metrics.items()},
-        curves={label: tuple(exact(one.estimate) for one in values) for label, values in cell.curves.items()},
-    )
 
 
 def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:

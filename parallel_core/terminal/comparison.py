@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from backends.registry.loading import title
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.answers import reasons_in_words
+from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.difference import Difference
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.schedule import NextRun
@@ -48,9 +48,10 @@ def show_screen(analysis: Analysis, console: Console) -> None:
         table = _plain_table("", "", "why")
         for compared, rows in screen.differences.items():
             table.add_row(f"[bold]{compared}[/]", "", "")
-            for row in rows:
-                colour = VERDICT_COLOURS.get(row.details.verdict)
-                table.add_row(row.what, f"[{colour}]{row.difference}[/]" if colour else row.difference, row.why)
+            for one in rows:
+                words, colour = difference_in_words(one), VERDICT_COLOURS.get(one.verdict)
+                what = f"{one.cell.experiment}: {one.case}"
+                table.add_row(what, f"[{colour}]{words}[/]" if colour else words, reasons_in_words(one))
         show_table(table, console)
     show_sentence(" ".join(screen.notes), console, ASIDE)
 
@@ -93,8 +94,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
                 sides_by_remark[remark].append(str(cell.cell.side))
         for remark, sides in sides_by_remark.items():
             show_sentence(f"{listed(sides)}: {remark}", console, ASIDE, bullet="! ")
-    cells = [cell for experiment in analysis.experiments for cell in experiment.cells]
-    for data in sorted({result.data for cell in cells for result in cell.results.valid if result.data}):
+    for data in analysis.data:
         show_sentence(f"data: {data}", console, ASIDE)
 
 
@@ -147,7 +147,7 @@ def show_difference(difference: Difference, console: Console) -> None:
         for change in changed:
             names = escape(str(change.cell)), escape(change.case)
             verdict = f"[{VERDICT_COLOURS[change.verdict]}]{change.verdict}[/]"
-            table.add_row(*names, with_bounds(change.ratio), verdict, reasons_in_words(change.difference))
+            table.add_row(*names, with_bounds(change.ratio), verdict, reasons_in_words(change))
         show_table(table, console)
     for one in difference.meanings:
         was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))

@@ -3,24 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.docs.pages import LANGUAGES
-from tests.parallel_core.report.chromium import open_browser
+from tests.parallel_core.report.chromium import browser
 from tests.tree import ROOT
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="package")
-def browser() -> "Iterator[Browser]":
-    yield from open_browser()
+__all__ = ["browser", "site"]
 
 
 @pytest.fixture(scope="session")

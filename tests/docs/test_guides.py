@@ -1,7 +1,7 @@
 """Each command of the guides is one that the program has, with these options; links lead to files.
 
-What the how-to pages run on one machine is run, on little work and page by page, as the README's own commands are
-(`test_readme.py`). Comparisons, labs, conformance and ranks on two hosts have tests of whole processes elsewhere.
+What the README and the how-to pages run on one machine is run, on little work and page by page. Comparisons, labs,
+conformance and ranks on two hosts have tests of whole processes elsewhere.
 """
 
 import os
@@ -17,6 +17,7 @@ import click
 import pytest
 
 from parallel_core.command_line import cli
+from parallel_core.experiments import EXPERIMENTS
 from tests.docs.markdown import links, shell_lines
 from tests.tree import ROOT
 
@@ -25,7 +26,8 @@ GUIDES = sorted(
     for folder in ("start", "exercises", "results", "how-to", "explanation")
     for path in (ROOT / "docs" / folder).rglob("*.md")
 )
-IN_GUIDES = sorted({command for path in GUIDES for command in shell_lines(path.read_text())})
+README = ROOT / "README.md"
+IN_GUIDES = sorted({command for path in (README, *GUIDES) for command in shell_lines(path.read_text())})
 OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
 MOST_ENTRIES = 15
 TRAINING = ("--limit", "2", "--batch-size", "24")
@@ -40,7 +42,7 @@ LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
     "launch data-parallel": TRAINING,
     "profile": (),
 }
-"""What each command of the how-to pages is given to do; the last options count."""
+"""What each command of these pages is given to do; the last options count."""
 NO_PART = ("gpu", "jax", "--help", "--explain", "--engine sync", "torchrun", "mpirun", "engine.py", "mine", "DMLC_")
 """In commands that need another machine or environment, or whose test is another one."""
 TRAIN = """
@@ -105,19 +107,26 @@ def test_a_folder_has_few_entries_and_every_guide_is_in_the_list_that_a_reader_s
 
 
 def little(command: str) -> list[str] | None:
-    """Return the words of a how-to page's command, on little work; None if it is not run here."""
+    """Return the words of a page's command, on little work; None if it is not run here."""
     words = shlex.split(command)[1:]
     experiment = words[words.index("run") + 1] if "run" in words else ""
     work = LITTLE_WORK.get(" ".join(filter(None, (words[0], experiment))))
     return None if work is None or any(part in command for part in NO_PART) else [*words, *work]
 
 
-COMMANDS_OF: Mapping[str, list[list[str]]] = {
-    path.name: run
-    for path in GUIDES
-    if path.parent.name == "how-to"
-    and (run := list(filter(None, map(little, filter(OURS.__contains__, shell_lines(path.read_text()))))))
-}
+def commands_of_pages() -> dict[str, list[list[str]]]:
+    """Return what is run of each page, but for what a page before it has, too."""
+    seen: set[str] = set()
+    commands = {}
+    for path in (README, *(path for path in GUIDES if path.parent.name == "how-to")):
+        new = [line for line in shell_lines(path.read_text()) if line.startswith("parallel-core ") and line not in seen]
+        seen.update(new)
+        if run := list(filter(None, map(little, new))):
+            commands[path.name] = run
+    return commands
+
+
+COMMANDS_OF = commands_of_pages()
 
 
 @pytest.mark.long
@@ -139,5 +148,6 @@ def test_what_a_page_runs_succeeds(page: str, tmp_path: Path, require: Callable[
         # A machine that other work disturbs may leave everything open, and says so: status 3.
         assert done.returncode in (0, 3), f"{words}: {done.stderr}"
         assert done.stdout or words[0] == "profile"
+        assert words[0] != "run" or EXPERIMENTS[words[1]].main.name in done.stdout
         for option in ("--json", "--plot", "--trace", "--timeline"):
             assert option not in words or (tmp_path / words[words.index(option) + 1]).stat().st_size > 0

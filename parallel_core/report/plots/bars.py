@@ -10,7 +10,7 @@ from parallel_core.report.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, tex
 
 ROW, GAP = 24.0, 12.0
 WIDEST_WHISKER = 1.5
-"""Of the longest bar: an interval from two processes may reach much farther, and its bounds are written beside it."""
+"""Of the longest bar: an interval of few processes may reach much farther, and its bounds are written beside it."""
 
 
 class Bar(NamedTuple):

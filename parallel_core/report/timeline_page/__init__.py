@@ -36,7 +36,7 @@ def write_timeline_page(
     timelines: Mapping[str, Timeline],
     figures: Mapping[str, Sequence[CaseFigures]],
     path: Path,
-    later: Mapping[str, int] | None = None,
+    later: Mapping[str, int],
 ) -> None:
     """Write the page of timelines by their names, stacked in their order; see `render`. Raises OSError."""
     page = render(timelines, figures, later).encode(errors="replace")
@@ -44,9 +44,7 @@ def write_timeline_page(
 
 
 def render(
-    timelines: Mapping[str, Timeline],
-    figures: Mapping[str, Sequence[CaseFigures]],
-    later: Mapping[str, int] | None = None,
+    timelines: Mapping[str, Timeline], figures: Mapping[str, Sequence[CaseFigures]], later: Mapping[str, int]
 ) -> str:
     """Return the page of timelines by their names, with each one's figures under the same name.
 
@@ -62,7 +60,7 @@ def render(
     )
     environment.filters |= {"seconds": seconds, "percent": percent, "figure": figure, "phrases": overlap_phrases}
     environment.filters["short"] = partial(shortened, characters=MAX_NAME_CHARACTERS)
-    shifts = {name: (later or {}).get(name, 0) for name in timelines}
+    shifts = {name: later.get(name, 0) for name in timelines}
     origin = min((first_time(timeline) + shifts[name] for name, timeline in timelines.items()), default=0)
     shown = [_shown(name, timeline, figures[name], origin - shifts[name]) for name, timeline in timelines.items()]
     used = set[str]().union(*(one.looks for one in shown))

@@ -52,12 +52,11 @@ def first_time(timeline: Timeline) -> int:
     return min((*begins, *([int(launches.min())] if len(launches) else [])), default=0)
 
 
-def pack(timeline: Timeline, origin: int | None = None) -> Packed:
+def pack(timeline: Timeline, origin: int) -> Packed:
     """Compress a timeline with the critical paths of its cases; equal timelines give equal bytes.
 
-    Times count from the origin, which is the timeline's first time unless given.
+    Times count from the origin.
     """
-    origin = first_time(timeline) if origin is None else origin
     path = _path(timeline)
     added = Spans.of([*_marks(timeline), *(span for span, _ in path)])
     spans = Spans.joined((added, timeline.columns))

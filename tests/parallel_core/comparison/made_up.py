@@ -1,7 +1,7 @@
 """Synthetic comparisons, for tests of what is concluded from them."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,24 @@ def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> Cel
     """Return a cell's results, with one time for each process."""
     name = case or EXPERIMENTS[cell.experiment].case
     return CellResults(cell, tuple(result(cell, {name: seconds}) for seconds in times))
+
+
+def with_parts(one: CellResults, shares: Mapping[str, float]) -> CellResults:
+    """Give all cases of a cell parts of their times, which are shares of them: bare, operations, overhead, transfer."""
+
+    def divided(case: Case) -> Case:
+        parts = {f"{part}_seconds": tuple(share * taken for taken in case.seconds) for part, share in shares.items()}
+        return replace(case, **parts)
+
+    results = (replace(result, cases=tuple(map(divided, result.cases))) for result in one.results)
+    return replace(one, results=tuple(results))
+
+
+def with_figures(one: CellResults, figures: Iterable[float]) -> CellResults:
+    """Give each process of a cell its experiment's figure."""
+    name = EXPERIMENTS[one.cell.experiment].main.name
+    results = (replace(result, metrics={name: value}) for result, value in zip(one.results, figures, strict=False))
+    return replace(one, results=tuple(results))
 
 
 def failed(cell: Cell, reason: str = "torch is not installed") -> CellResults:

@@ -1,16 +1,17 @@
 """What times are made of, in seconds, and which parts explain a difference."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.comparison.account import account_of, systematic_errors, time_difference
-from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.difference import compare_with_old
-from tests.parallel_core.comparison.made_up import ONE, TOGETHER, comparison, measured, parallel
+from parallel_core.terminal.comparison import show_difference
+from tests.parallel_core.comparison.made_up import ONE, TOGETHER, comparison, measured, parallel, with_parts
+from tests.parallel_core.terminal.printed import printed
 
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
 PARTS = {"operations": 0.6, "overhead": 0.2, "transfer": 0.1}
@@ -19,17 +20,7 @@ PARTS = {"operations": 0.6, "overhead": 0.2, "transfer": 0.1}
 def made_of(cell: Cell, whole: float, parts: Mapping[str, float], noise: tuple[float, ...] = ONE) -> CellResults:
     """Return a cell's results with a time and its parts, in seconds, in each process."""
     results = measured(cell, [whole * one for one in noise])
-    with_parts = (
-        replace(
-            result,
-            cases=tuple(
-                replace(case, **{f"{part}_seconds": (taken * one,) for part, taken in parts.items()})
-                for case in result.cases
-            ),
-        )
-        for result, one in zip(results.results, noise, strict=True)
-    )
-    return replace(results, results=tuple(with_parts))
+    return with_parts(results, {part: taken / whole for part, taken in parts.items()})
 
 
 def scaled(cell: Cell, whole: float, bare: float) -> CellResults:
@@ -90,19 +81,10 @@ def test_operations_that_take_longer_than_their_case_withhold_the_reasons() -> N
     assert doubtful.withheld.startswith(TOGETHER)
 
 
-def test_old_results_are_read_without_an_account_and_new_ones_with() -> None:
-    old = comparison(made_of(MXNET, 1, PARTS), measured(TORCH, ONE)).as_json()
-    for result in old["cells"][1]["results"]:
-        for case in result["cases"]:
-            for part in ("bare", *PARTS):
-                del case[f"{part}_seconds"]
-    mxnet, torch = Comparison.from_json(old).cells
-    assert account_of(mxnet, TOGETHER)["transfer"] == pytest.approx([0.1 * one for one in ONE])
-    assert account_of(torch, TOGETHER) == {}
-
-
 def test_a_change_between_comparisons_has_reasons_too() -> None:
     old, new = (comparison(made_of(MXNET, 1 + more, PARTS | {"overhead": 0.2 + more})) for more in (0.0, 0.1))
-    (change,) = compare_with_old(old, new).as_json()["changes"]
+    found = compare_with_old(old, new)
+    (change,) = found.as_json()["changes"]
     assert (change["verdict"], change["reasons"]) == ("slower", ("overhead",))
     assert change["parts"]["overhead"]["low"] < 0.1 < change["parts"]["overhead"]["high"]
+    assert "issuing 100 ms" in printed(show_difference, found)

@@ -24,8 +24,8 @@ from tests.parallel_core.comparison.made_up import (
     measured,
     parallel,
     times,
+    with_parts,
 )
-from tests.parallel_core.report.pages import with_bare_times
 
 
 def cells_of(compared: Comparison) -> tuple[CellAnalysis, ...]:
@@ -57,28 +57,27 @@ def test_a_missing_framework_is_a_row_with_its_reason_and_the_next_one_is_held_a
     assert other.difference.against == parallel("torch")
 
 
-def test_invalid_results_are_not_counted() -> None:
-    good = measured(parallel("torch"), (*ONE, 0.001))
-    wrong = replace(good.results[-1], problems=("differs from NumPy",))
-    (cell,) = cells_of(comparison(replace(good, results=(*good.results[:-1], wrong))))
-    assert cell.time is not None
-    assert (len(cell.results.valid), cell.time.estimate, cell.reason) == (5, 1.0, "1 invalid: differs from NumPy")
-
-
-def test_a_cell_of_which_nothing_is_valid_is_invalid() -> None:
-    wrong = changed(measured(parallel("torch"), ONE[:1]), problems=("differs from NumPy",))
-    (cell,) = cells_of(comparison(wrong))
-    assert (cell.state, cell.reason) == ("invalid", "0 of 1 runs are valid: differs from NumPy")
-    # One of which half is invalid is not judged by the rest.
-    good = measured(parallel("torch"), (*ONE, *ONE))
-    wrong = tuple(replace(result, problems=("too fast",)) for result in good.results[:5])
-    (cell,) = cells_of(comparison(replace(good, results=(*wrong, *good.results[5:]))))
-    assert (cell.state, cell.reason) == ("invalid", "5 of 10 runs are valid: too fast")
+@pytest.mark.parametrize(
+    ("wrong", "valid", "state", "reason"),
+    [
+        (1, 5, "measured", "1 invalid: too fast"),
+        (1, 0, "invalid", "0 of 1 runs are valid: too fast"),
+        # One of which half is invalid is not judged by the rest.
+        (5, 5, "invalid", "5 of 10 runs are valid: too fast"),
+    ],
+)
+def test_invalid_results_are_not_counted_and_too_many_make_a_cell_invalid(
+    wrong: int, valid: int, state: str, reason: str
+) -> None:
+    first = changed(measured(parallel("torch"), (0.001,) * wrong), problems=("too fast",))
+    (cell,) = cells_of(comparison(replace(first, results=first.results + measured(first.cell, ONE[:valid]).results)))
+    assert (cell.state, cell.reason, len(cell.results.valid)) == (state, reason, valid)
+    assert (cell.time and cell.time.estimate) == (1.0 if state == "measured" else None)
 
 
 def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = every_chart()
-    doubtful = with_bare_times(compared.cells[0], share=1.3)
+    doubtful = with_parts(compared.cells[0], {"bare": 1.3})
     analysed = analyse(replace(compared, cells=(doubtful, *compared.cells[1:])))
 
     def drawn_again(*_: object) -> None:

@@ -74,24 +74,20 @@ def test_how_often_something_was_timed_may_differ_and_images_may_not() -> None:
     assert "data was real and is synthetic" in reason
 
 
-def test_other_versions_and_machines_are_named() -> None:
-    after = comparison(on_other_backend(measured(TORCH, ONE), version="2.0"))
-    after = replace(after, machine={**after.machine, "processor": "another"})
-    changes = compare_with_old(comparison(measured(TORCH, ONE)), after).environment_changes
-    assert changes[0].endswith(" → another")
-    assert changes[1:] == ("torch: 1.0 → 2.0",)
-
-
-def test_other_kernels_are_named_where_both_comparisons_know_theirs() -> None:
-    def with_kernels(core_type: str) -> Comparison:
+def test_other_versions_machines_and_kernels_are_named_where_both_comparisons_know_theirs() -> None:
+    def on(processor: str, version: str, core_type: str) -> Comparison:
         library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": core_type, "threads": 1}
-        return comparison(on_other_backend(measured(TORCH, ONE), kernels=[library]))
+        found = comparison(on_other_backend(measured(TORCH, ONE), version=version, kernels=[library]))
+        return replace(found, machine={**found.machine, "processor": processor})
 
-    old, new = with_kernels("Prescott"), with_kernels("Haswell")
+    old, new = on("one", "1.0", "Prescott"), on("another", "2.0", "Haswell")
     assert compare_with_old(old, new).environment_changes == (
+        "processor: one → another",
+        "torch: 1.0 → 2.0",
         "torch's kernels: OpenBLAS 0.3.13, Prescott kernels → OpenBLAS 0.3.13, Haswell kernels",
     )
-    assert compare_with_old(comparison(measured(TORCH, ONE)), new).environment_changes == ()
+    without = replace(comparison(measured(TORCH, ONE)), machine=old.machine)
+    assert compare_with_old(without, old).environment_changes == ()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,12 @@ def test_an_experiment_of_another_version_is_one_line_and_status_2(
     assert "holds the experiment 'later', which is not known here" in done.stderr
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00"])
+NONE = (None, "", "[]", "{}", "null", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00", "\ufeff{}", '"\\ud800"')
+
+
+@pytest.mark.parametrize(
+    "content", [*NONE, '{"x": NaN}', "[" * 10**5, '{"x":' * 10**5], ids=lambda content: repr(content)[:20]
+)
 def test_what_is_no_comparison_is_one_line_and_status_2(
     program: RunProgram, tmp_path: Path, content: str | None
 ) -> None:

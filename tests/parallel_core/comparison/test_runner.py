@@ -194,18 +194,27 @@ NUMPY = Plan(
 FIRST, SECOND = NUMPY.cells
 
 
-def ran(python: Path | str = sys.executable, script: str = "", deadline: float = 60.0) -> Ran:
-    """Run both cells in one process, of this Python or of a script in its place."""
+def ran(python: Path, script: str = "", deadline: float = 60.0) -> Ran:
+    """Run both cells in one process, of a script in place of a Python, if there is one."""
     if script:
-        Path(python).write_text(f"#!/bin/sh\n{script}\n")
-        Path(python).chmod(0o755)
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
     run = NextRun(NUMPY.cells, round=1, rounds=1, left=1, seconds_left=None)
     small: Chosen = {"building-blocks": {"rounds": 1}, "parallel": {"rounds": 1, "size": 16}}
     return asyncio.run(run_cells(replace(NUMPY, interpreters={"numpy": str(python)}), run, small, deadline))
 
 
-def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_they_ran_on() -> None:
-    both = ran()
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
+    """What a process measured of both cells, and the file with the lines that it wrote."""
+    folder = tmp_path_factory.mktemp("measured")
+    return ran(folder / "python", f'{sys.executable} "$@" | tee {folder}/lines'), folder / "lines"
+
+
+def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_they_ran_on(
+    measured: tuple[Ran, Path],
+) -> None:
+    both, _ = measured
     assert [one.result.parameters.get("size") for one in both.measured.values()] == [None, 16]
     assert (list(both.measured), both.failures) == ([FIRST, SECOND], {})
     assert both.start > 0
@@ -216,25 +225,26 @@ def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_the
 
 
 @pytest.mark.parametrize(
-    ("script", "measured", "reason", "refused"),
+    ("script", "is_kept", "reason", "refused"),
     [
-        # $5 is the first run. What was measured before a crash is kept, and a disturbed result is one.
-        (f'{sys.executable} -P -m parallel_core measure "$5"; kill -SEGV $$', True, "was killed by SIGSEGV", False),
-        (f'{sys.executable} -P -m parallel_core measure "$5"; echo no >&2; exit 3', True, "no", False),
+        # What was measured before a crash is kept, and a disturbed result is one.
+        ("head -n 1 LINES; kill -SEGV $$", True, "was killed by SIGSEGV", False),
+        ("head -n 1 LINES; echo no >&2; exit 3", True, "no", False),
         ("sleep 1000 & sleep 1000", False, "gave no result within 0.5 s and was killed", False),
         ("echo 'parallel-core: numpy is not installed' >&2; exit 2", False, "numpy is not installed", True),
         ("echo '{'", False, "gave something else than the result that was asked for", False),
-        (f'{sys.executable} -P -m parallel_core measure "$6"', False, "gave something else than the", False),
+        ("tail -n 1 LINES", False, "gave something else than the", False),
     ],
 )
 def test_the_first_cell_without_a_result_bears_what_befell_the_process(
-    tmp_path: Path, script: str, measured: bool, reason: str, refused: bool
+    tmp_path: Path, measured: tuple[Ran, Path], script: str, is_kept: bool, reason: str, refused: bool
 ) -> None:
+    script = script.replace("LINES", str(measured[1]))
     gave = ran(tmp_path / "python", script, deadline=0.5 if "sleep" in script else 60.0)
     # What comes after it was not reached: it is run in another process.
-    assert list(gave.measured) == [FIRST][:measured]
+    assert list(gave.measured) == [FIRST][:is_kept]
     ((cell, failure),) = gave.failures.items()
-    assert (cell, failure.round, failure.refused) == (NUMPY.cells[measured], 1, refused)
+    assert (cell, failure.round, failure.refused) == (NUMPY.cells[is_kept], 1, refused)
     assert failure.reason.startswith(reason)
 
 

@@ -70,20 +70,15 @@ def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others_un
     assert after(given, c=outcome(C)).chosen(1)["overlap"] == {"size": 8, "products": 20, "copies": 1}
 
 
-def test_refused_cells_are_left_alone_and_failed_ones_tried_once_more() -> None:
-    runs = played({A: REFUSAL, B: CRASH})
+def test_refused_cells_are_left_alone_and_failed_and_invalid_ones_tried_once_more() -> None:
+    runs = played({A: REFUSAL, B: CRASH, C: outcome(C, invalid=True)})
     assert cells(runs, 2) == [B, C, D]
-    # A round makes up for the run that failed.
-    assert (cells(runs, 3), cells(runs, 4)) == ([B], [])
+    # A round makes up for the runs that failed or gave invalid results.
+    assert (cells(runs, 3), cells(runs, 4)) == ([B, C], [])
     others = after(Schedule(replace(PLAN, rounds=1, shared=True)), b=outcome(B), c=outcome(C), d=outcome(D))
     once = after(others, a=CRASH)
     assert (first(once).cells, first(once).round) == ((A,), 2)
     assert after(once, a=CRASH).next_run(0) is None
-
-
-def test_only_cells_that_lack_valid_results_are_run_after_the_rounds() -> None:
-    runs = played({C: outcome(C, invalid=True)})
-    assert (cells(runs, 3), cells(runs, 4)) == ([C], [])
 
 
 def test_what_a_process_did_not_reach_is_run_in_another_one_of_the_round() -> None:

@@ -10,14 +10,15 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["Visit", "open_browser"]
+__all__ = ["Visit", "browser"]
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 
-def open_browser() -> "Iterator[Browser]":
-    """Open the browser for a fixture; a skip where it is not installed."""
+@pytest.fixture(scope="package")
+def browser() -> "Iterator[Browser]":
+    """One Chromium for all tests of a folder, because it takes seconds to start; a skip where it is not installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (apt-get install chromium)")

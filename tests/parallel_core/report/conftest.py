@@ -1,16 +1,5 @@
-"""One Chromium for all tests of the report: it takes seconds to start."""
+"""One Chromium for all tests of the report."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from tests.parallel_core.report.chromium import browser
 
-import pytest
-
-from tests.parallel_core.report.chromium import open_browser
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="package")
-def browser() -> "Iterator[Browser]":
-    yield from open_browser()
+__all__ = ["browser"]

@@ -1,17 +1,18 @@
 """Reports for tests: every kind of chart, with differences and timelines, and names that try to be markup."""
 
 from dataclasses import replace
+from html.parser import HTMLParser
 
 from backends.profiling import Timeline
 from parallel_core import RequestError
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.report.page import render
-from tests.parallel_core.comparison.made_up import NASTY, every_chart
+from tests.parallel_core.comparison.made_up import NASTY, every_chart, with_parts
 from tests.parallel_core.report.plots.frameworks import mxnet_async, torch_async, torch_sync
 from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
 
-__all__ = ["TIMELINES", "full_page", "page_of", "timeline_of", "with_bare_times"]
+__all__ = ["TIMELINES", "Parsed", "full_page", "page_of", "timeline_of", "with_bare_times"]
 
 TIMELINES = {"mxnet async": mxnet_async(50), "torch async": torch_async(50), "torch sync": torch_sync(50)}
 COMPUTING = {"mxnet": 0.5, "torch": 0.25}
@@ -25,19 +26,9 @@ def timeline_of(cell: Cell) -> Timeline:
     return parallel_timeline() if cell.experiment == "parallel" else TIMELINES[cell.side]
 
 
-def with_bare_times(one: CellResults, share: float | None = None) -> CellResults:
-    """Give all cases of a cell bare times: a share of its times."""
-    share = share or COMPUTING.get(one.cell.backend, 1.0)
-    results = (
-        replace(
-            result,
-            cases=tuple(
-                replace(case, bare_seconds=tuple(share * seconds for seconds in case.seconds)) for case in result.cases
-            ),
-        )
-        for result in one.results
-    )
-    return replace(one, results=tuple(results))
+def with_bare_times(one: CellResults) -> CellResults:
+    """Give all cases of a cell bare times, by its framework."""
+    return with_parts(one, {"bare": COMPUTING.get(one.cell.backend, 1.0)})
 
 
 def page_of(compared: Comparison) -> str:
@@ -50,3 +41,34 @@ def full_page() -> str:
     compared = every_chart()
     cells = (one if one.cell.experiment == "allreduce" else with_bare_times(one) for one in compared.cells)
     return render(analyse(replace(compared, cells=tuple(cells))), timeline_of)
+
+
+class Parsed(HTMLParser):
+    """A page's elements in order, with their attributes; its texts; and its packed timelines."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.packed: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            tag, attributes = self.elements[-1]
+            if attributes.get("class") == "packed":
+                self.packed.append(data)
+            elif tag not in ("script", "style"):
+                self.texts.append(data.strip())
+
+    @property
+    def tags(self) -> list[str]:
+        return [tag for tag, _ in self.elements]
+
+    @property
+    def addresses(self) -> list[str]:
+        """What it loads and links to."""
+        return [value for _, of in self.elements for name in ("src", "href") if (value := of.get(name))]

@@ -1,9 +1,10 @@
 """What is printed fits the terminal: no number, unit or name is lost or parted, however narrow it is."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from hypothesis import example, given
@@ -19,7 +20,6 @@ from parallel_core.comparison.storage import read_comparison
 from parallel_core.doctor.examination import Examination
 from parallel_core.doctor.finding import Finding
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.result import Result
 from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison, show_difference
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
 from parallel_core.terminal.doctor import show_examination
@@ -36,8 +36,9 @@ from tests.parallel_core.terminal import printed as printing
 
 SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
 TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
-WIDTHS = (60, 80)
 WIDEST = 200
+WIDTHS: Mapping[int, int] = MappingProxyType({60: WIDEST, 80: WIDEST})
+"""Columns, and those of the terminal that all is held against."""
 QUANTITY = re.compile(r"[±−-]? ?\d(?:[\d,.]*\d)?(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?")
 BOX = re.compile(r"[\u2500-\u257f]+")
 
@@ -58,55 +59,47 @@ def quantities(text: str) -> set[str]:
     return {" ".join(found.split()) for line in text.splitlines() for found in QUANTITY.findall(line)}
 
 
-def assert_nothing_is_lost(show_it: Show, width: int, reference_width: int = WIDEST) -> None:
-    narrow, reference = printed(show_it, width), printed(show_it, reference_width)
-    assert quantities(reference) <= quantities(narrow)
-    assert words(reference) <= words(narrow)
-    assert "…" not in words(narrow) - words(reference)
-    # A word that is longer than the terminal stays in one piece.
-    assert all(len(line) <= width or len(max(words(line), key=len)) > width - 8 for line in narrow.splitlines())
+def assert_nothing_is_lost(show_it: Show, references: Mapping[int, int] = WIDTHS) -> None:
+    """Check that at some widths all is printed that is printed at others."""
+    for width, reference_width in references.items():
+        narrow, reference = printed(show_it, width), printed(show_it, reference_width)
+        assert quantities(reference) <= quantities(narrow)
+        assert words(reference) <= words(narrow)
+        assert "…" not in words(narrow) - words(reference)
+        # A word that is longer than the terminal stays in one piece.
+        assert all(len(line) <= width or len(max(words(line), key=len)) > width - 8 for line in narrow.splitlines())
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, Result]:
-    """Small results on NumPy of each kind of table: times, metrics, curves, bandwidths."""
-    backend = backends.load("numpy", 2, "cpu", None, 1)
-    names = ("cost-model", "parallel", "allreduce", "data-parallel")
-    return {name: EXPERIMENTS[name].run(backend, **small(name)) for name in names}
+@pytest.mark.parametrize("name", ["cost-model", "parallel", "allreduce", "data-parallel"])
+def test_results_of_each_kind_of_table_and_once_where_the_data_came_from(name: str) -> None:
+    result = EXPERIMENTS[name].run(backends.load("numpy", 2, "cpu", None, 1), **small(name))
+    assert_nothing_is_lost(partial(show, result))
+    assert printed(partial(show, result), 80).count("data: ") == (name == "data-parallel")
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_results_and_once_where_the_data_came_from(results: dict[str, Result], width: int) -> None:
-    for result in results.values():
-        assert_nothing_is_lost(partial(show, result), width)
-    assert printed(partial(show, results["data-parallel"]), 80).count("data: ") == 1
-    assert printed(partial(show_comparison, analyse(read_comparison(SAVED))), 80).count("data: ") == 1
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_comparisons_and_their_differences(width: int) -> None:
+def test_comparisons_and_their_differences() -> None:
     saved = read_comparison(SAVED)
+    show_it = partial(show_comparison, analyse(saved))
     # Between these widths figures have no bounds.
-    reference = WIDE - 1 if width >= NARROW else WIDEST
-    assert_nothing_is_lost(partial(show_comparison, analyse(saved)), width, reference)
-    assert_nothing_is_lost(partial(show_difference, compare_with_old(saved, saved)), width)
+    assert 60 < NARROW <= 80 < WIDE
+    assert_nothing_is_lost(show_it, {60: WIDEST, 80: WIDE - 1})
+    assert printed(show_it, 80).count("data: ") == 1
+    assert_nothing_is_lost(partial(show_difference, compare_with_old(saved, saved)))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_traces_and_ranks(width: int) -> None:
+def test_traces_and_ranks() -> None:
     timeline = read_timeline(TRACES / "one_gpu/h100_launched_before.json.gz")
     (case,) = timeline_figures(timeline)
-    assert_nothing_is_lost(partial(show_figures, (case,)), width)
-    assert_nothing_is_lost(partial(show_details, case), width)
+    assert_nothing_is_lost(partial(show_figures, (case,)))
+    assert_nothing_is_lost(partial(show_details, case))
     ranks = summary_of(read_ranks(sorted((TRACES / "two_gpus").iterdir())))
-    assert_nothing_is_lost(partial(show_ranks, ranks), width)
+    assert_nothing_is_lost(partial(show_ranks, ranks))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_what_doctor_finds(width: int) -> None:
+def test_what_doctor_finds() -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
     found = Examination({"Python": (Finding("interpreter", "fine", f"CPython 3.11.7: {path}"),)})
-    assert_nothing_is_lost(partial(show_examination, found, everything=True), width)
+    assert_nothing_is_lost(partial(show_examination, found, everything=True))
 
 
 CELLS = st.text(st.sampled_from("ab1 [±"), max_size=12).map(str.strip)

@@ -11,9 +11,11 @@ from parallel_core.report.plots import as_svg
 from parallel_core.report.plots.timeline import MAX_PANELS
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.lanes import block_text, lanes
+from tests.backends.profiling.events import ns
 from tests.parallel_core.report.plots.drawn import SVG, Drawn
-from tests.parallel_core.report.plots.frameworks import CASES, SECOND, many_small, mxnet_async, torch_async, torch_sync
+from tests.parallel_core.report.plots.frameworks import CASES, many_small, mxnet_async, torch_async, torch_sync
 from tests.parallel_core.report.timeline_page.made_up import busy
+from tests.parallel_core.trace_analysis.synthetic import queue_of
 
 
 def drawn(timeline: Timeline) -> Drawn:
@@ -26,12 +28,12 @@ def of_one(timeline: Timeline, name: str) -> Timeline:
 
 def test_lanes_cases_and_meanings_are_text() -> None:
     found = drawn(mxnet_async()).texts
-    assert found[0] == "run and copy together: 65.1 ms; one after the other its operations take 110 ms"
+    assert found[0] == "run and copy together: 65.0 ms; one after the other its operations take 110 ms"
     assert {"mxnet 1.9.1, async engine", "host Python", "cpu:1 compute", "cpu:2 compute"} <= set(found)
     assert {"computation", "copy", "Python", "waiting", "matmul"} <= set(found)
     assert "exchange" not in found
-    assert "run and copy together: 65.1 ms, 1.7 queues at once, 90 % of communication under computation" in found
-    assert "copy: 50.1 ms, 1.0 queue at once" in found
+    assert "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication under computation" in found
+    assert "copy: 50.0 ms, 1.0 queue at once" in found
     assert as_svg(torch_async()) == as_svg(torch_async())
 
 
@@ -47,7 +49,7 @@ def test_all_cases_have_the_longest_one_s_scale_and_their_own_lanes() -> None:
     # Six milliseconds of the longest case's 65, with and without copies.
     assert len(lengths) == 20
     assert max(lengths) - min(lengths) < 0.1
-    assert max(lengths) / 700 == pytest.approx(6 / 65.06, rel=0.02)
+    assert max(lengths) / 700 == pytest.approx(6 / 65.03, rel=0.02)
 
 
 def test_copies_lie_below_computation_where_they_did() -> None:
@@ -72,9 +74,8 @@ def test_a_queue_that_was_mostly_idle_is_pale() -> None:
 
 def test_cases_beyond_the_first_ones_are_counted() -> None:
     names = [f"case {number}" for number in range(MAX_PANELS + 2)]
-    starts = [at * SECOND for at in range(len(names))]
-    spans = tuple(Span("x", "compute", "cpu:1", "compute", at, at + SECOND // 2) for at in starts)
-    cases = tuple(Window(name, at, at + SECOND) for at, name in zip(starts, names, strict=True))
+    spans = queue_of([(at, at + 0.5) for at in range(len(names))])
+    cases = tuple(Window(name, ns(at), ns(at + 1)) for at, name in enumerate(names))
     found = drawn(Timeline("a <name> & $more$", spans, cases)).texts
     assert {"2 more cases are not shown.", "a <name> & $more$"} <= set(found)
     assert [text for text in found if text.startswith("case ")][-1].startswith(f"case {MAX_PANELS - 1}: ")
@@ -93,7 +94,7 @@ def test_every_block_and_every_lane_has_a_title() -> None:
     assert [box.title for box in picture.boxes if box.title] == [
         block_text(block) for lane in case.lanes for block in lane.blocks
     ]
-    assert "matmul (_npi_matmul)\n6.00 ms from 6.03 ms\n5.97 ms from launch to start" in picture.titles
+    assert "matmul (_npi_matmul)\n6.00 ms from 6.02 ms\n6.00 ms from launch to start" in picture.titles
     assert picture.titles[:3] == ["host Python", "cpu:1 compute", "cpu:2 compute"]
     assert "cpu:1 compute: computation 92 % of the width" in {one.get("aria-label") for one in picture.root.iter()}
 

@@ -56,7 +56,7 @@ def busy(spans: int, lanes: int = 30, seed: int = 1) -> Timeline:
 
 def page(timelines: dict[str, Timeline]) -> str:
     """Return the page of timelines with their own figures."""
-    return render(timelines, {name: timeline_figures(timeline) for name, timeline in timelines.items()})
+    return render(timelines, {name: timeline_figures(timeline) for name, timeline in timelines.items()}, {})
 
 
 def plain(timeline: Timeline, origin: int | None = None) -> list[list[Any]]:

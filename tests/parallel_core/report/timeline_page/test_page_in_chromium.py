@@ -106,23 +106,21 @@ def hover(visit: Visit, across: float, lane: int) -> list[str]:
     return tip.inner_text().splitlines() if tip.is_visible() else []
 
 
-@pytest.mark.parametrize("name", ["exact", "few", "ranks"])
-def test_the_script_unpacks_what_was_packed(open_page: Open, name: str) -> None:
-    visit = open_page(name, 1280, "light")
+def assert_unpacked(visit: Visit, name: str) -> None:
+    """Check that the script unpacks what was packed."""
     (first, *_) = TIMELINES[name].values()
     wanted: list[list[Any]] = [
         [device, queue, len(spans), *([span[place] for span in spans] for place in (3, 4, 5))]
         for device, queue, spans in plain(first)
     ]
     assert visit.page.evaluate(UNPACKED) == wanted
-    assert visit.troubles == []
 
 
 def test_operations_are_drawn_where_they_ran(open_page: Open) -> None:
     visit = open_page("few", 1280, "light")
     visit.page.locator("[data-do=all]").click()
-    # Ten products of 6 ms each in two of the three cases, over 1.2 s: blocks have white gaps of less than a pixel.
-    assert 0.04 < share(visit, COMPUTE, 3) < 0.12
+    # Ten products of 6 ms each in two of the three cases, over 177 ms; blocks have names, and gaps between them.
+    assert 0.3 < share(visit, COMPUTE, 3) < 0.6
     assert share(visit, COMPUTE, 2) == 0
     assert share(visit, PATH, 3) > 0
     visit.page.locator("#path").uncheck()
@@ -186,16 +184,17 @@ def test_the_keyboard_moves_zooms_and_reads_spans(open_page: Open) -> None:
     for key in ("Shift+ArrowRight", *["Shift+ArrowDown"] * 3, *["Shift+ArrowRight"] * 2):
         visit.page.keyboard.press(key)
         said.append(visit.page.locator("#tip").inner_text().splitlines())
-    assert [lines[0] for lines in said] == ["run", "launch matmul", "launch matmul", *["matmul"] * 3]
-    assert said[0][1:] == ["60.061 ms from 0 ns", "cases"]
-    assert said[4] == ["matmul", "_npi_matmul", "6 ms from 6.03 ms", "6 ms from launch to start", "cpu:1 compute"]
+    assert [lines[0] for lines in said] == ["run", "waitall", "waitall", *["matmul"] * 3]
+    assert said[0][1:] == ["60.03 ms from 0 ns", "cases"]
+    assert said[4] == ["matmul", "_npi_matmul", "6 ms from 6.025 ms", "6 ms from launch to start", "cpu:1 compute"]
     visit.page.keyboard.press("Escape")
     assert visit.page.locator("#tip").is_hidden()
     assert visit.troubles == []
 
 
-def test_what_is_pointed_at_says_what_it_is(open_page: Open) -> None:
+def test_what_is_pointed_at_says_what_it_is_however_large_its_numbers(open_page: Open) -> None:
     visit = open_page("exact", 1280, "dark")
+    assert_unpacked(visit, "exact")
     assert hover(visit, 0.9, 2) == [
         "last",
         "2251800 s from 4503599.63 s",
@@ -214,11 +213,11 @@ def test_a_name_that_is_searched_is_highlighted_and_reached(open_page: Open) -> 
     visit.page.locator("#search").fill("MATMUL")
     assert share(visit, FOUND, 3) > 0.04
     assert share(visit, COMPUTE, 3) == 0
-    assert visit.page.locator("#found").inner_text() == "40 spans, 121 ms in all"
+    assert visit.page.locator("#found").inner_text() == "40 spans, 120 ms in all"
     visit.page.locator("#search").press("Enter")
     # The first match is the first launch.
-    assert view(visit) == [0, 12e6]
-    assert visit.page.locator("#tip").inner_text() == "launch matmul\n30 μs from 0 ns\nhost Python"
+    assert view(visit) == [0, 8e6]
+    assert visit.page.locator("#tip").inner_text() == "launch matmul\n20 μs from 5 μs\nhost Python"
     visit.page.locator("#search").fill("nothing")
     assert visit.page.locator("#found").inner_text() == "0 spans, 0 ns in all"
     visit.page.locator("#search").fill("")
@@ -244,6 +243,7 @@ def test_what_is_on_the_critical_path_alone_is_found_there(browser: "Browser", t
 )
 def test_the_page_fits_and_can_be_read(open_page: Open, name: str, width: int, scheme: str) -> None:
     visit = open_page(name, width, scheme)
+    assert_unpacked(visit, name)
     visit.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.page.evaluate(TOO_WIDE.replace(".wide", ".wide, #tip")) == []
