@@ -3,24 +3,28 @@
     python -m benchmarks.allreduce
 
 algbw is bytes of one device's vector / time. A logical CPU device is a core; the copy-bound limit is the time in which
-both devices copy a vector at once: two vectors read and two written is the least that an allreduce must do.
+both devices copy a vector at once: two vectors read and two written is the least that an allreduce must do. Taken
+literally, the book's loop in PyTorch transfers nothing on a CPU, where `.to` returns the same tensor; it is timed with
+transfers that copy, too, as between two devices.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import sub, truediv
-from statistics import median
 
+from backends.host import core_numbers
+from backends.process_groups.addresses import free_port
 from benchmarks.harness.findings import Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, parallel_core, take_turns, worker
+from benchmarks.harness.side_by_side import Variant, parallel_core, take_turns, worker
 from benchmarks.harness.targets import Finding, Target, by_round, scaled
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.system.formatting import write_size
 
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}
 QUICK_SIZES = {"4KiB": 4096, "1MB": 1_000_000, "10MB": 10_000_000}
 ALGORITHMS = ("native", "star")
-# What is timed in each process: our word for it, and the beginning of its cases' names.
+# What is timed in each process: our word for it, and its cases' name, which the size follows.
 PEERS: Mapping[str, Mapping[str, str]] = {
     **{
         f"{name} ours": {f"{name}, ours, {case}": case for case in (*ALGORITHMS, "plain copy")}
@@ -46,43 +50,27 @@ def main(rounds: int, quick: bool) -> Report:
     sizes = QUICK_SIZES if quick else SIZES
     own = partial(parallel_core, "run", "allreduce", "--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
     peer = partial(worker, "allreduce", sizes=list(sizes.values()))
-    commands = {
-        "mxnet ours": own("--backend", "mxnet"),
-        "torch ours": own("--backend", "torch"),
-        "mxnet book": peer(peer="mxnet"),
-        "mxnet kvstore": peer(peer="kvstore"),
-        "torch book": peer(peer="torch"),
-        "torch book, 2 threads": peer(peer="torch", threads=2),
-        "torch gloo": peer(peer="gloo"),
-    }
-    processes = take_turns([Variant(*one) for one in commands.items()], rounds)
+    variants = [
+        Variant("mxnet ours", own("--backend", "mxnet")),
+        Variant("torch ours", own("--backend", "torch")),
+        Variant("mxnet book", peer(peer="mxnet")),
+        Variant("mxnet kvstore", peer(peer="kvstore")),
+        Variant("torch book", peer(peer="torch")),
+        Variant("torch book, 2 threads", peer(peer="torch", threads=2)),
+        Variant("torch gloo", peer(peer="gloo", first_core=core_numbers()[0], port=free_port("127.0.0.1")), "each"),
+    ]
+    processes = take_turns(variants, rounds)
     seconds = {
-        name: by_size(processes[process], case, sizes)
+        name: {
+            size: [one.median(f"{case}, {write_size(length)}") for one in processes[process]]
+            for size, length in sizes.items()
+        }
         for process, cases in PEERS.items()
         for name, case in cases.items()
     }
     largest = list(sizes)[-1]
     findings = [*targets(seconds, largest), *bandwidths(seconds, sizes)]
-    # In PyTorch on one CPU the book's transfers are no copies.
-    literal, copying = (
-        median(seconds[f"torch, the book's loop{end}"][largest]) for end in ("", ", transfers that copy")
-    )
-    note = (
-        "Taken literally, the book's loop in PyTorch transfers nothing on a CPU: `.to` returns the same tensor. "
-        f"With transfers that copy, as between two devices, it takes {copying / literal:.1f} × as long at {largest}."
-    )
-    return Report("Allreduce on two devices", findings, processes, [note])
-
-
-def by_size(processes: Sequence[Measured], case: str, sizes: Mapping[str, int]) -> dict[str, list[float]]:
-    """Return each process's median seconds by size; its cases `CASE, SIZE` come in the order of the sizes."""
-    medians: dict[str, list[float]] = {size: [] for size in sizes}
-    for one in processes:
-        # `book` is not `book, copying`.
-        named = [seconds for name, seconds in one.seconds.items() if name.rsplit(", ", 1)[0] == case]
-        for size, seconds in zip(sizes, named, strict=True):
-            medians[size].append(median(seconds))
-    return medians
+    return Report("Allreduce on two devices", findings, processes)
 
 
 Seconds = Mapping[str, Mapping[str, Sequence[float]]]
@@ -107,6 +95,7 @@ def targets(seconds: Seconds, largest: str) -> list[Finding]:
     return [
         times_faster(torch, f"{book}, transfers that copy", Target("at least", 8)),
         *(times_faster(torch, f"{book}{end}") for end in (", transfers that copy, 2 threads", "", ", 2 threads")),
+        times_faster(book, f"{book}, transfers that copy"),
         times_faster(torch, "torch, gloo, 2 processes"),
         share_of_copy(torch, Target("at least", 70)),
         times_faster(mxnet, "mxnet, kvstore device", Target("at least", 2.5)),

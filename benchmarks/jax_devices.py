@@ -6,14 +6,12 @@ The plain side launches with `jax.jit` and copies with `jax.device_put` to a sha
 processor's time of a copy is divided by threads: the one that calls, and those of the source and the destination.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from statistics import median
+from collections.abc import Callable, Mapping
 
 from benchmarks.harness.findings import Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, figures_of, paired, take_turns, worker
+from benchmarks.harness.side_by_side import Variant, paired, take_turns, worker
 from benchmarks.harness.targets import Finding, Target
-from parallel_core.measurement.confidence_intervals import Interval, median_interval
+from parallel_core.measurement.confidence_intervals import median_interval
 
 TARGET = Target("at most", 1.05)
 WORKS: Mapping[str, str] = {
@@ -22,11 +20,6 @@ WORKS: Mapping[str, str] = {
     "copies": "copies to the other device",
     "copies beside": "multiplications and copies",
 }
-
-
-def of_medians(measured: Sequence[Measured], formula: Callable[[Callable[[str], float]], float]) -> Interval:
-    """Return what a formula of the cases' medians gives in each process."""
-    return median_interval([formula(lambda case, one=one: median(one.seconds[case])) for one in measured])
 
 
 def speedup(side: str, times: Callable[[str], float]) -> float:
@@ -50,11 +43,13 @@ def main(rounds: int, quick: bool) -> Report:
         for work, name in WORKS.items()
     ]
     for side, name in {"ours": "ours", "plain": "plain JAX"}.items():
-        gained, share = (of_medians(measured, partial(formula, side)) for formula in (speedup, hidden))
+        gained, share = (
+            median_interval([formula(side, one.median) for one in measured]) for formula in (speedup, hidden)
+        )
         findings.append(Finding(f"{name}: speed-up of two devices over one after the other", gained))
         findings.append(Finding(f"{name}: copies hidden under multiplications", share, "%"))
     for thread in ("caller", "source", "destination"):
-        share = median_interval([100 * one for one in figures_of(measured, f"{thread}_share")])
+        share = median_interval([100 * one.figures[f"{thread}_share"] for one in measured])
         findings.append(Finding(f"a copy's processor time: threads of the {thread}", share, "%"))
     return Report("JAX on two devices", findings, {"jax": measured}, parameters=amounts)
 

@@ -24,7 +24,7 @@ import click
 import numpy as np
 
 from benchmarks.harness.findings import provenance, write_text
-from benchmarks.harness.side_by_side import libraries_in_words
+from benchmarks.harness.side_by_side import versions_and_kernels
 from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
@@ -46,18 +46,21 @@ REPETITIONS = 5
 REQUIRED, OF_REASONS = 0.95, 0.9
 """Shares of right verdicts, and of right reasons."""
 SAME = "no difference shown"
-COLUMNS = (
-    "cells",
-    "rounds",
-    "comparisons",
-    "called different from itself",
-    "planted 10 % found",
-    "equal: no reason",
-    "slow operations: that reason alone",
-    "slow queue: waiting alone",
-)
+HEADINGS = {
+    "false": "called different from itself",
+    "found": "planted 10 % found",
+    "neither": "equal: no reason",
+    "kernels_only": "slow operations: that reason alone",
+    "queue_only": "slow queue: waiting alone",
+}
+"""What is counted of a kind of cells, and the column that it stands in: verdicts, then reasons."""
 CASE = EXPERIMENTS["parallel"].case
 CELL = Cell("parallel", "synthetic", "async")
+Rates = dict[str, Any]
+"""What a file holds of a kind: its name, the numbers of rounds and comparisons, and what was counted of HEADINGS.
+
+Older files have no reasons, and null for what was not counted.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,40 +77,16 @@ class Noise:
 NOISES = {"quiet": Noise(0.005, 0.01), "usual": Noise(0.01, 0.02), "loud": Noise(0.02, 0.04)}
 
 
-@dataclass(frozen=True)
-class Rates:
-    """How many comparisons called a difference that does not exist, and how many found the planted one.
-
-    Then of the reasons: how many equal cells had none, how many slow operations were told as that alone, and how many
-    slow queues as waiting alone; None for what was not counted.
-    """
-
-    name: str
-    rounds: int
-    compared: int
-    false: int | None = 0
-    found: int | None = 0
-    neither: int | None = None
-    kernels_only: int | None = None
-    queue_only: int | None = None
-
-    @property
-    def counts(self) -> tuple[int | None, ...]:
-        """What was counted, in the order of the columns."""
-        return (self.false, self.found, self.neither, self.kernels_only, self.queue_only)
-
-
 def table_of(rates: Sequence[Rates], write: Callable[[int, int], str]) -> str:
     """Make a table of the kinds that were compared, each count and number of comparisons written by `write`."""
-    shown = [one for one in rates if one.compared]
-    # Files from before there were reasons have no such columns.
-    columns = COLUMNS if any(one.neither is not None for one in shown) else COLUMNS[:5]
+    shown = [one for one in rates if one["compared"]]
+    columns = [name for name in HEADINGS if any(one.get(name) is not None for one in shown)]
     rows = [
-        [one.name, str(one.rounds), str(one.compared)]
-        + ["–" if count is None else write(count, one.compared) for count in one.counts]
+        [one["name"], str(one["rounds"]), str(one["compared"])]
+        + ["–" if one.get(name) is None else write(one[name], one["compared"]) for name in columns]
         for one in shown
     ]
-    return markdown_table(columns, [row[: len(columns)] for row in rows])
+    return markdown_table(["cells", "rounds", "comparisons", *(HEADINGS[name] for name in columns)], rows)
 
 
 def with_bounds(count: int, of: int) -> str:
@@ -156,7 +135,8 @@ def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] 
 def counted(name: str, rounds: int, judged: Iterable[tuple[bool, ...] | None]) -> Rates:
     """Sum up what `judge` returned."""
     known = [one for one in judged if one is not None]
-    return Rates(name, rounds, len(known), *map(sum, zip(*known, strict=True)))
+    sums = map(sum, zip(*known, strict=True))
+    return {"name": name, "rounds": rounds, "compared": len(known), **dict(zip(HEADINGS, sums, strict=False))}
 
 
 def synthetic(name: str, rounds: int, trials: int) -> Rates:
@@ -216,7 +196,7 @@ def noise_of(trials: Trials) -> str:
 def page(document: Mapping[str, Any]) -> str:
     """Write what the JSON holds as Markdown."""
     noises = [f"- {name}: {noise_of(of_cell)}" for name, of_cell in document["trials"].items()]
-    table = table_of([Rates(**one) for one in document["rates"]], with_bounds)
+    table = table_of(document["rates"], with_bounds)
     return "\n".join([provenance(document), "", table, "", *noises]) + "\n"
 
 
@@ -226,9 +206,8 @@ def write(
     """Write the results so far, as JSON and as Markdown; `backends` are what results say of each of them."""
     document = {
         "machine": describe_machine(),
-        "versions": {name: backend["version"] for name, backend in backends.items()},
-        "kernels": {name: libraries_in_words(backend) for name, backend in backends.items()},
-        "rates": [vars(one) for one in rates],
+        **versions_and_kernels(backends.values()),
+        "rates": rates,
         "trials": trials,
     }
     write_json(out.with_suffix(".json"), document)
@@ -252,12 +231,12 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     for backend, engine in product(("mxnet", "torch"), ("async", "sync")) if real_trials else ():
         rate, times, backends[backend] = real(backend, engine, rounds, real_trials)
         rates.append(rate)
-        measured[rate.name] = times
+        measured[rate["name"]] = times
         write(out, rates, measured, backends)
     click.echo(out.with_suffix(".md").read_text())
-    default = next(one for one in rates if one.name == "synthetic, usual noise" and one.rounds == 5)
-    false, found, *told = (count or 0 for count in default.counts)
-    if min(default.compared - false, found) < REQUIRED * default.compared or min(told) < OF_REASONS * default.compared:
+    default = next(one for one in rates if one["name"] == "synthetic, usual noise" and one["rounds"] == 5)
+    compared, false, found, *told = (default[name] for name in ("compared", *HEADINGS))
+    if min(compared - false, found) < REQUIRED * compared or min(told) < OF_REASONS * compared:
         raise click.ClickException("too many wrong verdicts at the default rounds")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backends.conformance.searching import Found, Limits, search
+from backends.conformance.searching import Limits, search
 from backends.registry import load
 
 
@@ -28,11 +28,6 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     ]
 
 
-class _FoundError(Exception):
-    def __init__(self, found: Found, text: str) -> None:
-        super().__init__(f"{found.finding.what}, in program {found.number}, shortened:\n\n{text}")
-
-
 class _Programs(pytest.Item):
     def __init__(self, *, backend: str, limits: Limits, **of_item: Any) -> None:
         super().__init__(**of_item)
@@ -43,11 +38,9 @@ class _Programs(pytest.Item):
         arguments: dict[str, Any] = {"threads_per_device": 1, **({"engine": engine} if engine else {})}
         written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         for found in search(partial(load, name, **arguments), self._limits):
-            raise _FoundError(found, found.text(f"load({name!r}, {{}}, {written})"))
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        # The program says more than a traceback through the suite.
-        return str(excinfo.value) if isinstance(excinfo.value, _FoundError) else super().repr_failure(excinfo, style)
+            text = found.text(f"load({name!r}, {{}}, {written})")
+            # The program says more than a traceback through the suite.
+            pytest.fail(f"{found.finding.what}, in program {found.number}, shortened:\n\n{text}", pytrace=False)
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         return self.path, None, self.name

@@ -9,9 +9,9 @@ Memory is shared only if the protocol allows it: by `split`, `flatten` and funct
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Literal, final
 
 import numpy as np
@@ -116,25 +116,21 @@ class Program:
             places.setdefault(statement.thread, []).append(place)
         return list(places.values())
 
-    def text(self, loading: str, remarks: Mapping[int, str] = MappingProxyType({})) -> str:
-        """Write the program as Python; `loading` makes the backend, and a remark stands behind its statement."""
-        body = "\n".join(self._body(remarks))
+    def text(self, loading: str) -> str:
+        """Write the program as Python; `loading` makes the backend."""
+        body = "\n".join(self._body())
         functions = [f"\n{text}" for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)]
         making = f"\nbackend = {loading}\nops, devices = backend.ops, backend.devices"
         return "\n".join((IMPORTS, making, *functions, f"\n{body}\n"))
 
-    def _body(self, remarks: Mapping[int, str]) -> Iterator[str]:
-        lines = [
-            f"{statement.source}  # {remarks[place]}" if place in remarks else statement.source
-            for place, statement in enumerate(self.statements)
-        ]
+    def _body(self) -> Iterator[str]:
         threads = self.threads()
         if len(threads) == 1:
-            yield from lines
+            yield from (statement.source for statement in self.statements)
             return
         for number, places in enumerate(threads):
             yield f"def thread{number}():"
-            yield from (f"    {lines[place]}" for place in places)
+            yield from (f"    {self.statements[place].source}" for place in places)
             yield ""
         yield f"threads = [{', '.join(f'Thread(target=thread{number})' for number in range(len(threads)))}]"
         yield from ("for thread in threads:", "    thread.start()", "for thread in threads:", "    thread.join()")

@@ -30,8 +30,8 @@ class Finding:
 
     @property
     def kind(self) -> str:
-        """What it says without the details that differ from program to program."""
-        return re.sub(r"[^a-z ]+.*| on .*", "", self.what, flags=re.IGNORECASE)
+        """What it says, without the numbers and shapes that differ from program to program."""
+        return re.sub(r"(?<=wrong numbers).*|[(\[].*|[^a-zA-Z ]", "", self.what)
 
 
 def expected_values(program: Program) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Draws programs and runs them, until something is found or the time is over; what is found is made shorter."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -38,11 +37,12 @@ class Found:
 
         In `loading`, the call that loads the backend, `{}` stands for the number of devices.
         """
-        place = self.finding.place
-        remarks = {} if place is None else {place: self.finding.what}
-        return "\n".join(
-            filter(None, (self.program.text(loading.format(self.program.devices), remarks), self.finding.stacks))
-        )
+        statements = [*self.program.statements]
+        if (place := self.finding.place) is not None:
+            source = f"{statements[place].source}  # {self.finding.what}"
+            statements[place] = replace(statements[place], source=source)
+        text = replace(self.program, statements=tuple(statements)).text(loading.format(self.program.devices))
+        return "\n".join(filter(None, (text, self.finding.stacks)))
 
 
 @final
@@ -60,11 +60,6 @@ class Limits:
     """Seconds after which a program hangs."""
 
 
-def program_of(seed: int, number: int, devices: int | None = None) -> Program:
-    """Draw one of the programs of a seed; it does not depend on those before it."""
-    return draw_program(Random(f"{seed}/{number}"), devices)
-
-
 def search(
     load: Loader, limits: Limits, on_program: Callable[[int, float], object] = lambda *_: None
 ) -> Iterator[Found]:
@@ -77,11 +72,12 @@ def search(
             on_program(done, elapsed)
             if done == limits.programs or (limits.seconds is not None and elapsed >= limits.seconds):
                 return
-            program = program_of(limits.seed, number, limits.devices)
+            # It does not depend on the programs before it.
+            program = draw_program(Random(f"{limits.seed}/{number}"), limits.devices)
             finding = worker.run(program)
-            if finding is None or _without_numbers(finding) in kinds:
+            if finding is None or finding.kind in kinds:
                 continue
-            kinds.add(_without_numbers(finding))
+            kinds.add(finding.kind)
             yield Found(number, *_shortest(worker, program, finding))
 
 
@@ -90,10 +86,6 @@ def _shortest(worker: Worker, program: Program, finding: Finding) -> tuple[Progr
     deadline = min(worker.deadline, 4)
     always = all(worker.run(program, 1, deadline) for _ in range(3))
     return _shrink(program, finding, lambda one: worker.run(one, 1 if always else RUNS_IN_SHRINKING, deadline))
-
-
-def _without_numbers(finding: Finding) -> str:
-    return re.sub(r"numbers.*|\(.*|[^a-zA-Z ]", "", finding.what)
 
 
 def _shrink(program: Program, finding: Finding, check: Callable[[Program], Finding | None]) -> tuple[Program, Finding]:

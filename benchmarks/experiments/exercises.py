@@ -17,7 +17,7 @@ import click
 
 from backends.host import core_numbers
 from benchmarks.harness.findings import results_folder
-from benchmarks.harness.side_by_side import libraries_in_words
+from benchmarks.harness.side_by_side import versions_and_kernels
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
@@ -80,8 +80,7 @@ def with_source(machine: Mapping[str, Any], results: Mapping[str, Mapping[str, A
     backends = [result["backend"] for result in results.values() if "backend" in result]
     return {
         "machine": machine,
-        "versions": {backend["name"]: backend["version"] for backend in backends},
-        "kernels": {backend["name"]: libraries_in_words(backend) for backend in backends},
+        **versions_and_kernels(backends),
         "results": results,
     }
 

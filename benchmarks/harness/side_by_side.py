@@ -16,7 +16,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -44,8 +44,8 @@ DONE = "done"
 class Variant:
     """One way to do the work. On `one` core it gets the first in odd rounds and the second in even ones.
 
-    On `each`, which only processes that live side by side can be, the command is run twice, on either core; both have
-    their turns at once, the slower one gives the time, and processors' times add up.
+    On `each` the command is run twice, on either core; both work at once and have their turns at once, the slower one
+    gives the time, and processors' times add up.
     """
 
     name: str
@@ -64,11 +64,8 @@ class Measured:
     """By framework, in words."""
 
     def median(self, case: str) -> float:
-        """Return the median seconds of the one case whose name begins so; raises KeyError for none or several."""
-        matches = [seconds for name, seconds in self.seconds.items() if name.startswith(case)]
-        if len(matches) != 1:
-            raise KeyError(f"{len(matches)} cases begin with {case!r}, of {list(self.seconds)}")
-        return median(matches[0])
+        """Return the median seconds of a case."""
+        return median(self.seconds[case])
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a benchmark's `processes`."""
@@ -227,17 +224,21 @@ def read_answer(outcome: Outcome, name: str) -> Measured:
     if answer["problems"]:
         raise click.ClickException(f"{name}: wrong result: {answer['problems'][0]}")
     backend = answer.get("backend")
+    sources = versions_and_kernels([backend]) if backend else answer
     return Measured(
         {case["name"]: tuple(case["seconds"]) for case in answer["cases"]},
         answer["metrics"] | ({PRODUCT_RATE: backend["product"]["gflop_per_s"]} if backend else {}),
-        {backend["name"]: backend["version"]} if backend else answer["versions"],
-        {backend["name"]: libraries_in_words(backend)} if backend else answer.get("kernels", {}),
+        sources["versions"],
+        sources.get("kernels", {}),
     )
 
 
-def libraries_in_words(backend: Mapping[str, Any]) -> list[str]:
-    """Write the libraries that computed, of the object under a result's `backend`."""
-    return [library_in_words(kernels) for kernels in backend.get("kernels", ())]
+def versions_and_kernels(backends: Collection[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return versions by framework, and the libraries that computed for it, of objects under results' `backend`."""
+    return {
+        "versions": {one["name"]: one["version"] for one in backends},
+        "kernels": {one["name"]: [library_in_words(of) for of in one.get("kernels", ())] for one in backends},
+    }
 
 
 def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str) -> None:
@@ -249,12 +250,6 @@ def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str
         raise click.ClickException(
             f"wrong result: the {figure} is {lowest:.6g} for {first} and {highest:.6g} for {last}"
         )
-
-
-def figures_of(processes: Iterable[Measured], name: str) -> list[float]:
-    """Return a figure of each process; nothing if one has none of this name."""
-    values = [one.figures.get(name) for one in processes]
-    return [] if None in values else [value for value in values if value is not None]
 
 
 def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:

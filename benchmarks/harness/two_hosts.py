@@ -20,6 +20,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from backends.host import core_numbers, on_cores
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
@@ -32,7 +34,7 @@ MIN_BURST = 16 * 1024
 QUEUE_SECONDS = 0.05
 
 
-class NoHostsError(RuntimeError):
+class NoHostsError(click.ClickException):
     """Two hosts cannot be made here; the text says why."""
 
 

@@ -18,26 +18,6 @@ Array = Any
 cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
-def increments(x: Array, count: int) -> Array:
-    """Queue x + 1 many times."""
-    for _ in range(count):
-        y = x + 1
-    return y
-
-
-def products(x: Array, count: int) -> list[Array]:
-    """Queue products of a matrix with itself."""
-    return [np.dot(x, x) for _ in range(count)]
-
-
-def copies(x: Array, buffers: Sequence[Array], each: int) -> None:
-    """Queue as many products as there are buffers, and copies of each into its buffer, `each` times."""
-    for buffer in buffers:
-        y = np.dot(x, x)
-        for _ in range(each):
-            y.copyto(buffer)
-
-
 def allreduce(data: Sequence[Array]) -> None:
     """Add everything up on the first device and send the sum to the others: the book's loop."""
     for i in range(1, len(data)):

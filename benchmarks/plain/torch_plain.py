@@ -8,32 +8,11 @@ engine gives.
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from operator import add, matmul
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-
-def increments(x: Tensor, count: int) -> Tensor:
-    """Compute x + 1 many times."""
-    for _ in range(count):
-        y = x + 1
-    return y
-
-
-def products(x: Tensor, count: int) -> list[Tensor]:
-    """Multiply a matrix with itself many times."""
-    return [x @ x for _ in range(count)]
-
-
-def copies(x: Tensor, buffers: Sequence[Tensor], each: int) -> None:
-    """Make as many products as there are buffers, and copy each into its buffer `each` times."""
-    for buffer in buffers:
-        y = x @ x
-        for _ in range(each):
-            buffer.copy_(y)
 
 
 def allreduce(data: Sequence[Tensor], copying: bool = False) -> None:
@@ -92,31 +71,9 @@ def make_executor(cores: Iterable[int]) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, initializer=prepare, initargs=(frozenset(cores),))
 
 
-def queued_increments(executor: Executor, x: Tensor, count: int) -> "Future[Tensor]":
-    """Queue x + 1 many times."""
-    for _ in range(count):
-        y = executor.submit(add, x, 1)
-    return y
-
-
-def queued_products(executor: Executor, x: Tensor, count: int) -> "list[Future[Tensor]]":
-    """Queue products of a matrix with itself."""
-    return [executor.submit(matmul, x, x) for _ in range(count)]
-
-
-def queued_copies(
-    computing: Executor, copying: Executor, x: Tensor, buffers: Sequence[Tensor], each: int
-) -> "list[Future[Tensor]]":
-    """Queue as many products as there are buffers, and copies of each, `each` times, in the other executor."""
-
-    def copy(buffer: Tensor, made: "Future[Tensor]") -> Tensor:
-        return buffer.copy_(made.result())
-
-    done = []
-    for buffer in buffers:
-        made = computing.submit(matmul, x, x)
-        done += [copying.submit(copy, buffer, made) for _ in range(each)]
-    return done
+def copy_made(buffer: Tensor, made: "Future[Tensor]") -> Tensor:
+    """Copy what another executor makes into a buffer, as soon as it is made."""
+    return buffer.copy_(made.result())
 
 
 def queued_epoch(

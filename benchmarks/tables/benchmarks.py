@@ -1,8 +1,9 @@
 """What the benchmarks found: variants, jobs of processes, two hosts, and the targets."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,27 +77,26 @@ def network(folder: Path) -> str:
 def findings(folder: Path, name: str) -> str:
     """Give all findings of a benchmark, by its file's name: a column for each framework, if that makes fewer rows."""
     by_name, source = _read(folder, name)
-    found = list(by_name.values())
-    by_label = _by_label(found, lambda one: FRAMEWORK.sub("", one.name))
-    frameworks = _frameworks(found)
-    shared = any(len(_of(name, same)) > 1 for same in by_label.values() for name in frameworks)
-    headings, rows = ["", "measured"], [[one.name, _with_target(one)] for one in found]
-    if all(FRAMEWORK.search(one.name) for one in found) and not shared:
+    grid = _grid(by_name.values(), lambda one: FRAMEWORK.sub("", one.name))
+    frameworks = sorted({framework for row in grid.values() for framework in row})
+    if "" in frameworks or any(len(cell) > 1 for row in grid.values() for cell in row.values()):
+        headings, rows = ["", "measured"], [[one.name, _with_target(one)] for one in by_name.values()]
+    else:
         headings = ["", *map(title, frameworks)]
         rows = [
-            [label, *(", ".join(map(_with_target, _of(name, same))) for name in frameworks)]
-            for label, same in by_label.items()
+            [label, *(", ".join(map(_with_target, row.get(framework, ()))) for framework in frameworks)]
+            for label, row in grid.items()
         ]
     return "\n".join([markdown_table(headings, rows), source])
 
 
-def _frameworks(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Name the frameworks that findings are of."""
-    return tuple(sorted({found[1] for one in findings for found in FRAMEWORK.finditer(one.name)}))
-
-
-def _of(framework: str, findings: Iterable[Finding]) -> list[Finding]:
-    return [one for one in findings if framework in one.name]
+def _grid(found: Iterable[Finding], label: Callable[[Finding], str]) -> dict[str, dict[str, list[Finding]]]:
+    """Group findings by a label and by the framework that they are of, empty for none."""
+    grid: dict[str, dict[str, list[Finding]]] = {}
+    for one in found:
+        framework = FRAMEWORK.search(one.name)
+        grid.setdefault(label(one), {}).setdefault(framework[1] if framework else "", []).append(one)
+    return grid
 
 
 def _with_unit(finding: Finding) -> str:
@@ -107,33 +107,28 @@ def _with_target(finding: Finding) -> str:
     return _with_unit(finding) + (f" ({finding.target}: {finding.verdict})" if finding.target else "")
 
 
-def _by_label(findings: Iterable[Finding], label: Callable[[Finding], str]) -> dict[str, list[Finding]]:
-    labelled: dict[str, list[Finding]] = {}
-    for finding in findings:
-        labelled.setdefault(label(finding), []).append(finding)
-    return labelled
-
-
 BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")
 
 
 def how_fast(folder: Path) -> str:
     """Give a row to each target of the benchmarks: what it was on each framework, and whether it was met."""
     by_file: Mapping[str, Any] = {f"{name}.json": read_json(folder / f"{name}.json") for name in BENCHMARKS}
-    found = {name: [Finding.from_json(one) for one in written["findings"]] for name, written in by_file.items()}
-    frameworks = _frameworks(one for some in found.values() for one in some)
+    grids = {
+        folder / name: _grid(map(Finding.from_json, written["findings"]), partial(_label, name))
+        for name, written in by_file.items()
+    }
+    frameworks = sorted({framework for grid in grids.values() for row in grid.values() for framework in row} - {""})
     rows = []
-    for path, some in ((folder / name, some) for name, some in found.items()):
-        for label, same in _by_label(some, lambda one, path=path: _label(path.stem, one)).items():
-            targets = {f"{one.target} {one.unit}".strip() for one in same if one.target}
-            if targets:
-                summaries = (_summary(_of(name, same)) for name in frameworks)
+    for path, grid in grids.items():
+        for label, row in grid.items():
+            if targets := {f"{one.target} {one.unit}".strip() for cell in row.values() for one in cell if one.target}:
+                summaries = (_summary(row.get(framework, ())) for framework in frameworks)
                 rows.append([f"[{path.stem}]({path}): {label}", ", ".join(sorted(targets)), *summaries])
     return "\n".join([markdown_table(["", "target", *map(title, frameworks)], rows), source_of(folder, by_file)])
 
 
-def _label(benchmark: str, finding: Finding) -> str:
-    if benchmark == "abstraction":
+def _label(file: str, finding: Finding) -> str:
+    if file == "abstraction.json":
         work = "10 000 increments" if "increments" in finding.name else "the other works"
         return f"{work}, our time / that of plain framework code" if finding.target else finding.name
     return FRAMEWORK.sub("", finding.name)
@@ -145,8 +140,8 @@ def _summary(findings: Sequence[Finding]) -> str:
     if not findings:
         return ""
     estimates = [one.interval.estimate for one in findings]
-    verdicts = sorted(one.verdict for one in findings if one.verdict)
-    counted = ", ".join(f"{len(list(same))} {verdict}" for verdict, same in groupby(verdicts))
+    verdicts = Counter(one.verdict for one in findings if one.verdict)
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     return f"{min(estimates):.2f}–{max(estimates):.2f} {findings[0].unit}: {counted}"
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from backends.registry import title
+from benchmarks import self_test
 from benchmarks.harness.findings import provenance, read_json, source_of
 from benchmarks.harness.planted_faults import HEADINGS, counts
-from benchmarks.harness.side_by_side import libraries_in_words
+from benchmarks.harness.side_by_side import versions_and_kernels
 from benchmarks.harness.targets import markdown_table
-from benchmarks.self_test import Rates, table_of
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Comparison
@@ -71,26 +71,20 @@ def comparison_answer(folder: Path) -> str:
 def _source(folder: Path, measured: Comparison) -> str:
     """Say where a comparison comes from; what its first result of each framework says holds for all."""
     backends = {results.cell.backend: results.valid[0].backend for results in measured.cells if results.valid}
-    place = provenance(
-        {
-            "machine": {**measured.machine, "utc": measured.utc},
-            "versions": {name: backend["version"] for name, backend in backends.items()},
-            "kernels": {name: libraries_in_words(backend) for name, backend in backends.items()},
-        }
-    )
+    machine = {**measured.machine, "utc": measured.utc}
+    place = provenance({"machine": machine, **versions_and_kernels(backends.values())})
     return f"\n[All of it]({folder / 'comparison.json'}): {measured.command}, {measured.rounds} rounds. {place}."
 
 
 def wrong_verdicts(folder: Path) -> str:
     """Give a row to each kind of cells that were compared with themselves, the real ones together."""
     written = read_json(folder / "self-test.json")
-    rates = [Rates(**rate) for rate in written["rates"]]
-    shown = [one for one in rates if not one.name.startswith("real")]
-    if real := [one for one in rates if one.name.startswith("real") and one.compared]:
-        columns = zip(*((one.compared, *one.counts) for one in real), strict=True)
-        sums = [None if None in counted else sum(counted) for counted in columns]
-        shown.append(Rates("real, both frameworks and engines", real[0].rounds, *sums))
-    table = table_of(shown, lambda count, of: percent(count / of))
+    shown = [one for one in written["rates"] if not one["name"].startswith("real")]
+    if real := [one for one in written["rates"] if one["name"].startswith("real") and one["compared"]]:
+        counted = [name for name in self_test.HEADINGS if all(one.get(name) is not None for one in real)]
+        sums = {name: sum(one[name] for one in real) for name in ("compared", *counted)}
+        shown.append({"name": "real, both frameworks and engines", "rounds": real[0]["rounds"], **sums})
+    table = self_test.table_of(shown, lambda count, of: percent(count / of))
     return "\n".join([table, source_of(folder, {"self-test.json": written})])
 
 

@@ -1,7 +1,7 @@
 """What the exercises showed: a first run as it is printed, a trace, and the answer to an exercise."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,6 @@ def _printed(folder: Path, lines: Sequence[str], run: Mapping[str, Any]) -> str:
     return "\n".join(["```text", *lines, "```", source_of(folder, {NAME: run})])
 
 
-def _on_own_engine(results: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the frameworks that a file holds; one on another engine than its own has that behind its name."""
-    yield from ((title(side), result) for side, result in results.items() if " " not in side)
-
-
 def answer(folder: Path, name: str) -> str:
     """Give an exercise's answer on every framework: its figure and its sentences.
 
@@ -65,9 +60,11 @@ def answer(folder: Path, name: str) -> str:
     if name not in runs:
         raise ValueError(unknown("exercise", name, runs))
     metric = EXPERIMENTS[name].main.name
+    # A framework on another engine than its own has that behind its name.
     rows = [
-        f"| {side} | {' | '.join(_answered(metric, result))} |"
-        for side, result in _on_own_engine(runs[name]["results"])
+        f"| {title(side)} | {' | '.join(_answered(metric, result))} |"
+        for side, result in runs[name]["results"].items()
+        if " " not in side
     ]
     return "\n".join([f"| | `{metric}` | |", "| --- | --- | --- |", *rows, source_of(folder, {NAME: runs[name]})])
 

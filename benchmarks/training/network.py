@@ -17,8 +17,8 @@ import click
 from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Measured, Variant, parallel_core, take_turns
 from benchmarks.harness.targets import Finding, by_round, markdown_table, scaled
-from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, set_link, two_hosts
-from parallel_core.measurement.confidence_intervals import Interval
+from benchmarks.harness.two_hosts import TwoHosts, set_link, two_hosts
+from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.system.formatting import figure, percent
 
 BACKENDS = ("mxnet", "torch")
@@ -33,21 +33,20 @@ STREAM = "one TCP stream"
 def main(rounds: int, quick: bool) -> Report:
     """Train on two hosts over 10 Gbit/s, 1 Gbit/s and 100 Mbit/s, with gradients exchanged after or during backward."""
     rates = QUICK_RATES if quick else RATES
-    try:
-        processes = measured_over(rates, rounds)
-    except NoHostsError as error:
-        raise click.ClickException(str(error)) from error
+    processes = measured_over(rates, rounds)
     links = [
-        Finding(f"{rate}: {STREAM}", by_round(lambda s: 8e6 / s / 1e9, seconds), "Gbit/s")
+        Finding(
+            f"{rate}: {STREAM}",
+            median_interval([8e6 / one.median(f"{STREAM}, 1 MB") / 1e9 for one in processes[f"{STREAM}, {rate}"]]),
+            "Gbit/s",
+        )
         for rate in rates
-        for seconds in [[one.median(f"{STREAM}, 1 MB") for one in processes[f"{STREAM}, {rate}"]]]
     ]
     pairs = [
         finding for backend, rate in product(BACKENDS, rates) for finding in of_pair(cell_of(backend, rate), processes)
     ]
-    return Report(
-        "Training on two hosts over links of three speeds", [*links, *pairs], processes, [table_of(rates, processes)]
-    )
+    title = "Training on two hosts over links of three speeds"
+    return Report(title, [*links, *pairs], processes, [table_of(rates, pairs)])
 
 
 def measured_over(rates: Mapping[str, float], rounds: int) -> dict[str, list[Measured]]:
@@ -78,45 +77,34 @@ def cell_of(backend: str, rate: str) -> str:
     return f"{backend}, width {WIDTH}, {rate}"
 
 
-def figures_of(measured: Sequence[Measured]) -> dict[str, Interval]:
-    """Return images a second of both hosts, seconds and share of a step in communication, and of the exchange alone."""
-    steps, exposed, alone = (
-        [one.figures[name] for one in measured]
-        for name in ("step_seconds", "exposed_exchange_seconds", "exchange_seconds")
-    )
-    return {
-        "images/s": by_round(lambda step: BATCH / step, steps),
-        "exposed": by_round(float, exposed),
-        "share": by_round(truediv, exposed, steps),
-        "alone": by_round(float, alone),
-    }
-
-
 def of_pair(cell: str, processes: Mapping[str, Sequence[Measured]]) -> list[Finding]:
     """List the figures with gradients exchanged after and during the backward pass."""
     steps = [[one.figures["step_seconds"] for one in processes[f"{cell}, {name}"]] for name in ("during", "after")]
     findings = [Finding(f"{cell}: a step, during / after", by_round(truediv, *steps))]
     for name in (f"{cell}, {exchange}" for exchange in EXCHANGES):
-        found = figures_of(processes[name])
+        step, exposed, alone = (
+            [one.figures[figure] for one in processes[name]]
+            for figure in ("step_seconds", "exposed_exchange_seconds", "exchange_seconds")
+        )
         findings += [
-            Finding(name, found["images/s"], "images/s"),
-            Finding(f"{name}: a step in communication", scaled(found["exposed"], 1e3), "ms"),
-            Finding(f"{name}: of its time", scaled(found["share"], 100), "%"),
-            Finding(f"{name}: the exchange by itself", scaled(found["alone"], 1e3), "ms"),
+            Finding(name, by_round(lambda seconds: BATCH / seconds, step), "images/s"),
+            Finding(f"{name}: a step in communication", scaled(median_interval(exposed), 1e3), "ms"),
+            Finding(f"{name}: of its time", scaled(by_round(truediv, exposed, step), 100), "%"),
+            Finding(f"{name}: the exchange by itself", scaled(median_interval(alone), 1e3), "ms"),
         ]
     return findings
 
 
-def table_of(rates: Mapping[str, float], processes: Mapping[str, Sequence[Measured]]) -> str:
+def table_of(rates: Mapping[str, float], findings: Sequence[Finding]) -> str:
     """Write the one table that shows when communication dominates: a row for each link and time of the exchange."""
+    found = {one.name: one.interval.estimate for one in findings}
     heads = [f"{backend}: {column}" for backend in BACKENDS for column in ("images/s", "a step in communication")]
     rows = []
     for rate, exchange in product(rates, EXCHANGES):
         row = [rate, exchange]
-        for backend in BACKENDS:
-            found = figures_of(processes[f"{cell_of(backend, rate)}, {exchange}"])
-            share = percent(found["share"].estimate)
-            row += [figure(found["images/s"].estimate), f"{figure(1e3 * found['exposed'].estimate)} ms ({share})"]
+        for name in (f"{cell_of(backend, rate)}, {exchange}" for backend in BACKENDS):
+            milliseconds, share = (found[f"{name}: {part}"] for part in ("a step in communication", "of its time"))
+            row += [figure(found[name]), f"{figure(milliseconds)} ms ({percent(share / 100)})"]
         rows.append(row)
     return f"Width {WIDTH}, batch {BATCH}:\n\n{markdown_table(['link', 'exchange', *heads], rows)}\n"
 

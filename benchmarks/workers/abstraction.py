@@ -28,12 +28,12 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
     if in_queues:
         # In turn with the others, for their ratios are taken between neighbours.
         in_turn["increments"][BARE] = bare_queue(increments)
-    cases = [
-        case
+    seconds = {
+        case.name: case.seconds
         for work, timings in in_turn.items()
         for case in interleave(timings, rounds=epochs if work == "a LeNet epoch" else repetitions)
-    ]
-    return compose(cases, {backend: loaded.version}, problems(sides, matrix))
+    }
+    return compose(seconds, {backend: loaded.version}, problems(sides, matrix))
 
 
 def problems(sides: Mapping[str, Side], matrix: np.ndarray) -> list[str]:

@@ -1,55 +1,57 @@
 """Time peers of our allreduce: the book's loop in each framework, MXNet's key-value store, torch.distributed's gloo.
 
-On two CPU devices of this process, but for gloo: there in two processes of this machine, a core each.
+On two CPU devices of this process, but for gloo: there in two processes of this machine, each kept to a core.
 """
 
-import json
+import atexit
 import os
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from itertools import product
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from backends.host import core_numbers
 from backends.installation.cuda_libraries import load_cuda_libraries
-from benchmarks.harness.side_by_side import worker
 from benchmarks.workers.answer import answer, compose, set_environment
 from parallel_core.measurement.checks import relative_error
-from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.system.formatting import write_size
 
 MIN_REPETITIONS, MAX_REPETITIONS = 5, 300
 BYTES = 50e6
 TIMEOUT = timedelta(seconds=60)
-Timed = tuple[list[Case], list[str]]
+Peer = tuple[Callable[[int], list[Any]], Callable[[list[Any]], object]]
+"""What makes this process's vectors of a size, and what sums them in place and returns when all is done."""
 
 
-def measure(peer: str, sizes: list[int], threads: int = 1, rank: int = 0, meeting: str = "") -> dict[str, Any]:
-    """Time a peer at each size, with this many threads for an operator.
+def measure(peer: str, sizes: list[int], threads: int = 1, **meeting: int) -> dict[str, Any]:
+    """Check a sum of a peer at each size and time it, with this many threads for an operator.
 
-    The cases of `mxnet` and `torch` are named `book, SIZE B`. PyTorch's transfers between CPU devices are none, so its
-    loop is timed with real ones too: `book, copying, SIZE B`. `kvstore` gives `kvstore local, SIZE B` and `kvstore
-    device, SIZE B`, and `gloo` `gloo, SIZE B`: its rank 0 starts rank 1, and they meet in a file.
+    The cases of `mxnet` and `torch` are named `book, SIZE`. PyTorch's transfers between CPU devices are none, so its
+    loop is timed with real ones too: `book, copying, SIZE`. `kvstore` gives `kvstore local, SIZE` and `kvstore device,
+    SIZE`, and `gloo` `gloo, SIZE`: its two processes meet as `gloo` says.
     """
     set_environment(threads)
-    if peer == "gloo":
-        return take_part(sizes, rank, meeting) if rank else two_processes(sizes)
-    timed = PEERS[peer](sizes)
-    framework = "torch" if peer == "torch" else "mxnet"
-    problems = [problem for _, problems in timed for problem in problems]
-    versions = {framework: sys.modules[framework].__version__}
-    return compose([case for cases, _ in timed for case in cases], versions, problems)
+    framework, peers = PEERS[peer]
+    seconds: dict[str, list[float]] = {}
+    problems = []
+    for (name, (load, call)), size in product(peers(**meeting).items(), sizes):
+        case, data = f"{name}, {write_size(size)}", load(size)
+        call(data)
+        expected = drawn(size, 0) + drawn(size, 1)
+        error = max(relative_error(x.asnumpy() if hasattr(x, "asnumpy") else x.numpy(), expected) for x in data)
+        if not error < 1e-5:
+            problems.append(f"{case} differs from NumPy's sum by {error:.1e}")
+        seconds[case] = time_calls(call, data, size)
+    return compose(seconds, {framework: sys.modules[framework].__version__}, problems)
 
 
-def mxnet_loop(sizes: Sequence[int]) -> list[Timed]:
-    """Time the book's loop in MXNet on cpu(1) and cpu(2)."""
+def mxnet_loop() -> dict[str, Peer]:
+    """Make the book's loop in MXNet on cpu(1) and cpu(2)."""
     load_cuda_libraries()
     import mxnet as mx
 
@@ -62,15 +64,15 @@ def mxnet_loop(sizes: Sequence[int]) -> list[Timed]:
         allreduce(data)
         mx.npx.waitall()
 
-    return [time_sizes("book", sizes, load, call)]
+    return {"book": (load, call)}
 
 
-def key_value_stores(sizes: Sequence[int]) -> list[Timed]:
-    """Time MXNet's own collective, pushpull of its key-value stores `local` and `device`, on cpu(1) and cpu(2)."""
+def key_value_stores() -> dict[str, Peer]:
+    """Make MXNet's own collective, pushpull of its key-value stores `local` and `device`, on cpu(1) and cpu(2)."""
     load_cuda_libraries()
     import mxnet as mx
 
-    def timed(kind: str) -> Timed:
+    def peer(kind: str) -> Peer:
         store = mx.kv.create(kind)
 
         def load(size: int) -> list[Any]:
@@ -82,13 +84,13 @@ def key_value_stores(sizes: Sequence[int]) -> list[Timed]:
             store.pushpull(str(data[0].size), data, out=data)
             mx.nd.waitall()
 
-        return time_sizes(f"kvstore {kind}", sizes, load, call)
+        return load, call
 
-    return [timed("local"), timed("device")]
+    return {f"kvstore {kind}": peer(kind) for kind in ("local", "device")}
 
 
-def torch_loops(sizes: Sequence[int]) -> list[Timed]:
-    """Time the book's loop in PyTorch, whose devices are all one CPU."""
+def torch_loops() -> dict[str, Peer]:
+    """Make the book's loop in PyTorch, whose devices are all one CPU."""
     import torch
 
     from benchmarks.plain.torch_plain import allreduce
@@ -96,47 +98,30 @@ def torch_loops(sizes: Sequence[int]) -> list[Timed]:
     def load(size: int) -> list[Any]:
         return [torch.tensor(drawn(size, i)) for i in range(2)]
 
-    calls = {"book": allreduce, "book, copying": partial(allreduce, copying=True)}
-    return [time_sizes(name, sizes, load, call) for name, call in calls.items()]
+    return {"book": (load, allreduce), "book, copying": (load, partial(allreduce, copying=True))}
 
 
-PEERS = {"mxnet": mxnet_loop, "torch": torch_loops, "kvstore": key_value_stores}
-
-
-def two_processes(sizes: list[int]) -> dict[str, Any]:
-    """Time gloo in this process, which starts the other one."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = str(Path(folder, "meeting"))
-        # It stays in this process's group, which is killed whole when this process ends.
-        command = worker("allreduce", peer="gloo", sizes=sizes, rank=1, meeting=place)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-            try:
-                answered = take_part(sizes, 0, place)
-                output, _ = other.communicate(timeout=TIMEOUT.total_seconds())
-            finally:
-                other.kill()
-    if other.returncode != 0:
-        sys.exit(f"the second process ended with status {other.returncode}")
-    answered["problems"] += json.loads(output)["problems"]
-    return answered
-
-
-def take_part(sizes: list[int], rank: int, meeting: str) -> dict[str, Any]:
-    """Be one of the two processes, on the core of its rank."""
-    os.sched_setaffinity(0, {core_numbers()[rank]})
+def gloo(first_core: int, port: int) -> dict[str, Peer]:
+    """Be one of two processes, rank 0 that on the first core; they meet at a port of this machine."""
     # Loopback: the machine's name need not lead to an address.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import torch
     from torch import distributed
 
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2, timeout=TIMEOUT)
+    rank = int(os.sched_getaffinity(0) != {first_core})
+    meeting = f"tcp://127.0.0.1:{port}"
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2, timeout=TIMEOUT)
+    atexit.register(distributed.destroy_process_group)
+    return {"gloo": (lambda size: [torch.tensor(drawn(size, rank))], lambda data: distributed.all_reduce(data[0]))}
 
-    def load(size: int) -> list[Any]:
-        return [torch.tensor(drawn(size, rank))]
 
-    cases, problems = time_sizes("gloo", sizes, load, lambda data: distributed.all_reduce(data[0]))
-    distributed.destroy_process_group()
-    return compose(cases, {"torch": torch.__version__}, problems)
+PEERS: dict[str, tuple[str, Callable[..., dict[str, Peer]]]] = {
+    "mxnet": ("mxnet", mxnet_loop),
+    "torch": ("torch", torch_loops),
+    "kvstore": ("mxnet", key_value_stores),
+    "gloo": ("torch", gloo),
+}
+"""Each peer's framework, and what makes it: what it times, by name."""
 
 
 def drawn(size: int, device: int) -> np.ndarray:
@@ -144,36 +129,23 @@ def drawn(size: int, device: int) -> np.ndarray:
     return np.random.default_rng(device).standard_normal(size // 4, dtype=np.float32)
 
 
-def time_sizes(
-    name: str, sizes: Sequence[int], load: Callable[[int], list[Any]], call: Callable[[list[Any]], object]
-) -> Timed:
-    """Check a single call at each size, then time calls on zeros: sums of sums would overflow.
+def time_calls(call: Callable[[list[Any]], object], data: list[Any], size: int) -> list[float]:
+    """Time calls on zeros: sums of sums would overflow.
 
-    `load` makes this process's vectors of a size, and `call` sums them in place and returns when all is done. All peers
-    are repeated equally often, for a second or two, after a tenth as many calls to warm up, at least two. Returns the
-    cases `NAME, SIZE B` and what is wrong.
+    All peers are repeated equally often, for a second or two, after a tenth as many calls to warm up, at least two.
     """
-    cases, problems = [], []
-    for size in sizes:
-        data = load(size)
-        call(data)
-        expected = drawn(size, 0) + drawn(size, 1)
-        error = max(relative_error(x.asnumpy() if hasattr(x, "asnumpy") else x.numpy(), expected) for x in data)
-        if not error < 1e-5:
-            problems.append(f"{name}, {size} B differs from NumPy's sum by {error:.1e}")
-        for x in data:
-            x[:] = 0
-        count = int(min(MAX_REPETITIONS, max(MIN_REPETITIONS, BYTES / size)))
-        seconds = []
-        with without_garbage_collection():
-            for _ in range(max(2, count // 10)):
-                call(data)
-            for _ in range(count):
-                start = perf_counter()
-                call(data)
-                seconds.append(perf_counter() - start)
-        cases.append(Case(f"{name}, {size} B", tuple(seconds), ()))
-    return cases, problems
+    for x in data:
+        x[:] = 0
+    count = int(min(MAX_REPETITIONS, max(MIN_REPETITIONS, BYTES / size)))
+    seconds = []
+    with without_garbage_collection():
+        for _ in range(max(2, count // 10)):
+            call(data)
+        for _ in range(count):
+            start = perf_counter()
+            call(data)
+            seconds.append(perf_counter() - start)
+    return seconds
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@ And under which environment variables, which plain MXNet and PyTorch read when t
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from backends.installation.kernels import CORE_TYPE, libraries_of
 from backends.mxnet.kernels import core_type_to_set
-from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import library_in_words
 
 Answer = dict[str, Any]
@@ -34,14 +33,14 @@ def answer(measure: Callable[..., Answer]) -> None:
 
 
 def compose(
-    cases: Iterable[Case],
+    seconds: Mapping[str, Sequence[float]],
     versions: Mapping[str, str],
     problems: Sequence[str] = (),
     metrics: Mapping[str, float] | None = None,
 ) -> Answer:
-    """Make an answer of cases, figures, versions by framework, and what is wrong with it."""
+    """Make an answer of seconds by case, versions by framework, what is wrong, and figures."""
     return {
-        "cases": [{"name": case.name, "seconds": list(case.seconds)} for case in cases],
+        "cases": [{"name": name, "seconds": list(taken)} for name, taken in seconds.items()],
         "metrics": dict(metrics or {}),
         "versions": dict(versions),
         "problems": list(problems),

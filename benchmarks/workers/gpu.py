@@ -39,13 +39,12 @@ def measure(kind: DeviceKind, devices: str, what: str) -> dict[str, Any]:
     backend = backends.load("torch", devices, "auto", "async", 1)
     pairs = list((copies if what == "copies" else units)(backend, kind))
     timings = {f"{name}, {side}": take for name, *takes, _ in pairs for side, take in zip("ab", takes, strict=True)}
-    cases = interleave(timings, ROUNDS[kind], WARMUPS)
-    taken = {case.name: case.seconds for case in cases}
+    taken = {case.name: case.seconds for case in interleave(timings, ROUNDS[kind], WARMUPS)}
     ratios = {name: by_round(truediv, taken[f"{name}, a"], taken[f"{name}, b"]) for name, *_ in pairs}
     problems = [f"{name}: what was timed is wrong" for name, _, _, is_right in pairs if not is_right()]
     figures = {name: ratio.estimate for name, ratio in ratios.items()}
     intervals = {name: (ratio.low, ratio.high) for name, ratio in ratios.items()}
-    return {**compose(cases, {"torch": backend.version}, problems, figures), "metric_intervals": intervals}
+    return {**compose(taken, {"torch": backend.version}, problems, figures), "metric_intervals": intervals}
 
 
 def copies(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:

@@ -5,16 +5,16 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import backends
 from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.sides import timed
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import Timing, interleave
-from parallel_core.measurement.timing import measure as timed
+from parallel_core.measurement.timing import measure as timed_on
 
 THREADS = Path("/proc/self/task")
 
@@ -35,14 +35,10 @@ def measure(size: int, products: int, copies: int, repetitions: int) -> dict[str
         "plain": lambda a: jax.device_put(a, place, may_alias=False),
     }
 
-    def plain(launch: Callable[[], object]) -> Timing:
-        start = perf_counter()
-        made = launch()
-        issued = perf_counter()
-        jax.block_until_ready(made)
-        return issued - start, perf_counter() - start
-
-    times = {"ours": partial(timed, backend), "plain": plain}
+    times = {
+        "ours": partial(timed_on, backend),
+        "plain": lambda launch: timed(launch, jax.block_until_ready),
+    }
     results = [square(x) for _ in range(products)]
     takes: dict[str, Callable[[], Timing]] = {}
     for side in times:
@@ -55,13 +51,13 @@ def measure(size: int, products: int, copies: int, repetitions: int) -> dict[str
             ],
         }.items():
             takes[f"{work}, {side}"] = partial(times[side], launch)
-    cases = [*interleave(takes, rounds=repetitions)]
+    seconds = {case.name: case.seconds for case in interleave(takes, rounds=repetitions)}
     before = processor_time()
     takes["copies, plain"]()
     spent = {thread: after - before.get(thread, 0) for thread, after in processor_time().items()}
     errors = {side: relative_error(np.asarray(copy[side](multiply[side](x))), matrix @ matrix) for side in times}
     wrong = [f"{side}: products differ from NumPy's by {error:.1e}" for side, error in errors.items() if error > 1e-4]
-    return compose(cases, {"jax": jax.__version__}, wrong, shares(spent, backend.cores))
+    return compose(seconds, {"jax": jax.__version__}, wrong, shares(spent, backend.cores))
 
 
 def processor_time() -> Mapping[int, int]:

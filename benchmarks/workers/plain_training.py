@@ -8,7 +8,6 @@ from typing import Any
 from backends.installation.cuda_libraries import load_cuda_libraries
 from benchmarks.harness.side_by_side import turns
 from benchmarks.workers.answer import answer, compose, set_environment
-from parallel_core.measurement.result import Case
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.dataset import load_fashion_mnist
 from parallel_core.training.lenet import initial_parameters
@@ -31,7 +30,7 @@ def measure(framework: str, threads: int, batch_size: int, images: int, devices:
         start = perf_counter()
         train_epoch(of_epoch(1 + turn))
         seconds.append(perf_counter() - start)
-    return compose([Case("epoch", tuple(seconds), ())], {framework: version}, metrics={"loss": loss})
+    return compose({"epoch": seconds}, {framework: version}, metrics={"loss": loss})
 
 
 Epoch = Callable[..., list[float]]

@@ -1,5 +1,7 @@
 """Time how long Python takes to issue an operation while the queue behind a busy device grows."""
 
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -11,7 +13,7 @@ from backends import Array, Backend
 from backends.host import on_cores
 from benchmarks.workers.answer import answer, compose
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.measurement.result import Case
+from parallel_core.measurement.timing import measure as timed_on
 from parallel_core.measurement.timing import without_garbage_collection
 
 SIDE = 1000
@@ -27,58 +29,49 @@ FEWEST = 3
 def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
     """Issue increments behind products that keep the device busy, and time them.
 
-    The cases `DEPTH queued` are of one operation that is issued when so many are queued; the cases `DEPTH on average`
-    are of those that were queued, the first included, which wakes more than it costs. At each depth it is repeated
+    The cases `DEPTH queued` are of one operation that is issued when so many are queued. At each depth it is repeated
     until about `operations` were issued, but `FEWEST` times at least.
     """
     loaded = backends.load(backend, 2, "cpu", "async", 1)
     device = loaded.devices[0]
     one = loaded.asarray(np.ones((1, 2), dtype=np.float32), device)
     matrix = Trial(loaded, {}).normal(SIDE, device)
-    cases, problems = [], []
+    multiply = partial(loaded.launch, loaded.ops.matmul, matrix, matrix)
+    seconds, problems = {}, []
     # The issuing thread has the other device's core to itself, as if cores were left over.
     with without_garbage_collection(), on_cores(set(loaded.cores[1])):
-        product = median(time_product(loaded, matrix) for _ in range(5))
-        each, _, _ = issue(loaded, one, matrix, 1000, 4)
+        product = median(timed_on(loaded, multiply)[1] for _ in range(5))
+        each, _ = issue(loaded, one, multiply, 1000, 4)
         for depth in depths:
             products = 1 + round(MARGIN * depth * each / product)
             repetitions, failures = min(100, max(FEWEST, operations // depth)), 0
-            taken: list[tuple[float, float]] = []
+            taken: list[float] = []
             while len(taken) < repetitions and failures < PATIENCE:
-                average, following, busy = issue(loaded, one, matrix, depth, products)
+                following, busy = issue(loaded, one, multiply, depth, products)
                 if busy:
-                    taken.append((average, following))
+                    taken.append(following)
                 else:
                     failures, products = failures + 1, 2 * products
             if failures == PATIENCE:
                 problems.append(f"the device could not be kept busy while {depth} operations were issued")
                 break
-            cases.append(Case(f"{depth} queued", tuple(following for _, following in taken), ()))
-            cases.append(Case(f"{depth} on average", tuple(average for average, _ in taken), ()))
-    return compose(cases, {backend: loaded.version}, problems)
+            seconds[f"{depth} queued"] = taken
+    return compose(seconds, {backend: loaded.version}, problems)
 
 
-def time_product(backend: Backend, matrix: Array) -> float:
-    """Return the seconds of one product."""
-    start = perf_counter()
-    backend.wait(backend.launch(backend.ops.matmul, matrix, matrix))
-    return perf_counter() - start
-
-
-def issue(backend: Backend, x: Array, matrix: Array, depth: int, products: int) -> tuple[float, float, bool]:
+def issue(backend: Backend, x: Array, multiply: Callable[[], Array], depth: int, products: int) -> tuple[float, bool]:
     """Queue `depth` increments behind products, and a few more.
 
-    Return the seconds that each of the `depth` took on average, the median of the next ones, and whether the device
-    was busy with its products until all were issued.
+    Return the median seconds that those few took, and whether the device was busy with its products until all were
+    issued.
     """
     backend.waitall()
     add, launch = backend.ops.add, backend.launch
     for _ in range(products):
-        blocker = launch(backend.ops.matmul, matrix, matrix)
-    times = [perf_counter()]
+        blocker = multiply()
     for _ in range(depth):
         y = launch(add, x, 1)
-    times.append(perf_counter())
+    times = [perf_counter()]
     for _ in range(NEXT):
         y = launch(add, x, 1)
         times.append(perf_counter())
@@ -87,7 +80,7 @@ def issue(backend: Backend, x: Array, matrix: Array, depth: int, products: int) 
     busy = perf_counter() - times[-1] > 1e-4
     backend.waitall()
     del y
-    return (times[1] - times[0]) / depth, float(np.median(np.diff(times[1:]))), busy
+    return float(np.median(np.diff(times))), busy
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The sides that `abstraction` compares: the same work through our verbs, in plain MXNet or PyTorch, in executors."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import add
+from operator import add, matmul
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -24,6 +24,7 @@ WORKS = ("increments", "products on one device", "products on two devices", "pro
 BARE = "increments in a bare queue"
 PRODUCTS = 50
 COPIES = 8
+Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,43 @@ class Side:
     losses: list[tuple[float, ...]] = field(default_factory=list)
 
 
+def increments(x: Any, count: int) -> Any:
+    """Compute x + 1 many times; a framework that queues work by itself queues it."""
+    for _ in range(count):
+        y = x + 1
+    return y
+
+
+def queued_increments(launch: Call, plus: Call, x: Any, count: int) -> Any:
+    """Launch x + 1 many times in a queue."""
+    for _ in range(count):
+        y = launch(plus, x, 1)
+    return y
+
+
+def products(multiply: Call, *matrices: Any) -> list[Any]:
+    """Multiply each matrix with itself 50 times."""
+    return [multiply(x, x) for x in matrices for _ in range(PRODUCTS)]
+
+
+def copies(multiply: Call, copy: Call, x: Any, buffers: Sequence[Any]) -> list[Any]:
+    """Make as many products as there are buffers, and copy each into its buffer 8 times."""
+    done = []
+    for buffer in buffers:
+        made = multiply(x, x)
+        done += [copy(buffer, made) for _ in range(COPIES)]
+    return done
+
+
+def our_copies(backend: Backend, x: Array, device: Device, buffers: list[Array]) -> None:
+    """Do so through our verbs, where a buffer that is written to is a new value."""
+    for index, buffer in enumerate(buffers):
+        made = backend.launch(backend.ops.matmul, x, x)
+        for _ in range(COPIES):
+            buffer = backend.copy_to(made, device, out=buffer)
+        buffers[index] = buffer
+
+
 def ours(backend: Backend, amounts: Amounts) -> Side:
     """Do it through our verbs, on a backend with two devices."""
     first, second = backend.devices
@@ -54,11 +92,12 @@ def ours(backend: Backend, amounts: Amounts) -> Side:
     buffers = [backend.asarray(np.zeros_like(amounts.matrix), second) for _ in range(PRODUCTS)]
     single = backends.load(backend.name, 1, "cpu", backend.engine, 1)
     params = [get_params(single, single.devices[0])]
+    multiply = partial(backend.launch, backend.ops.matmul)
     works = (
-        partial(launch_increments, backend, one, amounts.increments),
-        partial(launch_products, backend, x),
-        partial(launch_products, backend, x, other),
-        partial(launch_copies, backend, x, second, buffers),
+        partial(queued_increments, backend.launch, backend.ops.add, one, amounts.increments),
+        partial(products, multiply, x),
+        partial(products, multiply, x, other),
+        partial(our_copies, backend, x, second, buffers),
     )
     side = Side(
         {name: partial(measure, backend, work) for name, work in zip(WORKS, works, strict=False)},
@@ -72,27 +111,6 @@ def ours(backend: Backend, amounts: Amounts) -> Side:
 
     side.works[WORKS[-1]] = next_epoch
     return side
-
-
-def launch_increments(backend: Backend, x: Array, count: int) -> Array:
-    """Launch x + 1 many times."""
-    for _ in range(count):
-        y = backend.launch(backend.ops.add, x, 1)
-    return y
-
-
-def launch_products(backend: Backend, *matrices: Array) -> list[Array]:
-    """Launch 50 products on each matrix's device."""
-    return [backend.launch(backend.ops.matmul, x, x) for x in matrices for _ in range(PRODUCTS)]
-
-
-def launch_copies(backend: Backend, x: Array, device: Device, buffers: list[Array]) -> None:
-    """Launch 50 products and 8 copies of each into its buffer on another device."""
-    for index, buffer in enumerate(buffers):
-        made = backend.launch(backend.ops.matmul, x, x)
-        for _ in range(COPIES):
-            buffer = backend.copy_to(made, device, out=buffer)
-        buffers[index] = buffer
 
 
 def timed(work: Callable[[], Any], wait: Callable[[Any], object]) -> Timing:
@@ -135,10 +153,10 @@ def plain_mxnet(amounts: Amounts) -> Side:
     x, other = (mx.np.array(amounts.matrix, dtype=np.float32, ctx=context) for context in (first, second))
     buffers = [mx.np.zeros(amounts.matrix.shape, ctx=second) for _ in range(PRODUCTS)]
     works = (
-        partial(plain.increments, mx.np.ones((1, 2), ctx=first), amounts.increments),
-        partial(plain.products, x, PRODUCTS),
-        lambda: plain.products(x, PRODUCTS) + plain.products(other, PRODUCTS),
-        partial(plain.copies, x, buffers, COPIES),
+        partial(increments, mx.np.ones((1, 2), ctx=first), amounts.increments),
+        partial(products, mx.np.dot, x),
+        partial(products, mx.np.dot, x, other),
+        partial(copies, mx.np.dot, lambda buffer, made: made.copyto(buffer), x, buffers),
     )
     train = partial(plain.epoch, [plain.load_parameters(initial_parameters(), first)])
     return plain_side(amounts, works, train, lambda _: mx.npx.waitall(), lambda: buffers[-1].asnumpy())
@@ -155,18 +173,19 @@ def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
     parameters = plain.load_parameters(initial_parameters())
     if cores is None:
         works = (
-            partial(plain.increments, one, amounts.increments),
-            partial(plain.products, x, PRODUCTS),
-            lambda: plain.products(x, PRODUCTS) + plain.products(other, PRODUCTS),
-            partial(plain.copies, x, buffers, COPIES),
+            partial(increments, one, amounts.increments),
+            partial(products, matmul, x),
+            partial(products, matmul, x, other),
+            partial(copies, matmul, torch.Tensor.copy_, x, buffers),
         )
         return plain_side(amounts, works, partial(plain.book_epoch, parameters), lambda _: None, buffers[-1].numpy)
     first, second, copying = map(plain.make_executor, (*cores, cores[1]))
+    multiply = partial(first.submit, matmul)
     queued = (
-        lambda: [plain.queued_increments(first, one, amounts.increments)],
-        partial(plain.queued_products, first, x, PRODUCTS),
-        lambda: plain.queued_products(first, x, PRODUCTS) + plain.queued_products(second, other, PRODUCTS),
-        partial(plain.queued_copies, first, copying, x, buffers, COPIES),
+        lambda: [queued_increments(first.submit, add, one, amounts.increments)],
+        partial(products, multiply, x),
+        lambda: products(multiply, x) + products(partial(second.submit, matmul), other),
+        partial(copies, multiply, partial(copying.submit, plain.copy_made), x, buffers),
     )
 
     def wait(futures: list[Any]) -> None:
@@ -187,7 +206,7 @@ class _Awaited:
         self.fn, self.args = fn, args
 
 
-def bare_queue(increments: int) -> Callable[[], Timing]:
+def bare_queue(count: int) -> Callable[[], Timing]:
     """Return what times increments in the least queue that there can be, without errors, readers and an end."""
     import torch
 
@@ -206,11 +225,9 @@ def bare_queue(increments: int) -> Callable[[], Timing]:
         queue.put(task)
         return task
 
-    def launch_all() -> _Awaited:
-        first = launch(torch.clone, one)
-        for _ in range(increments):
-            y = launch(add, first, 1)
-        return y
-
     threading.Thread(target=serve, daemon=True).start()
-    return partial(timed, launch_all, lambda last: last.done.acquire())
+    return partial(
+        timed,
+        lambda: queued_increments(launch, add, launch(torch.clone, one), count),
+        lambda last: last.done.acquire(),
+    )

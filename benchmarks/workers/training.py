@@ -9,7 +9,6 @@ from backends import Array
 from benchmarks.harness.side_by_side import turns
 from benchmarks.workers.answer import answer, compose
 from parallel_core import run_data_parallel
-from parallel_core.measurement.result import Case
 from parallel_core.system.machine import peak_memory_growth
 from parallel_core.training.batches import Exchange, Settings, batches
 from parallel_core.training.dataset import load_fashion_mnist
@@ -61,8 +60,7 @@ def measure(
         for _ in batches(data, settings, 1 + turn):
             pass
         taken["batches"].append(perf_counter() - start)
-    cases = [Case(name, tuple(seconds), ()) for name, seconds in taken.items()]
-    return compose(cases, {backend: loaded.version}, problems, figures)
+    return compose(taken, {backend: loaded.version}, problems, figures)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from backends import Backend, BackendError
-from backends.conformance import Conformance, Found, Limits, search
+from backends.conformance import Conformance, Found, Limits, search, searching
 from backends.conformance.programs import Program, Statement
 from backends.conformance.running import run
 from tests.backends.conformance import broken_backends
 
 LIMITS = Limits(seed=1, programs=400, devices=3, deadline=3)
+
+
+@pytest.fixture
+def as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave programs as long as they are drawn: a hang or a crash costs a process each time."""
+    monkeypatch.setattr(searching, "MAX_SECONDS", 0)
 
 
 def found_of(load: Callable[[int], Backend], kind: str) -> tuple[Found, str]:
@@ -36,9 +42,11 @@ def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[
     """What is printed shows it, as it would to a person who pastes it into a file."""
     found, source = found_of(load, "gives wrong numbers")
     assert len(found.program.statements) <= 15
+    text = found.text("make({})")
+    assert f"  # {found.finding.what}\n" in text
     values = []
     for make in (load, broken_backends.sound):
-        exec(found.text("make({})"), names := {"make": make})
+        exec(text, names := {"make": make})
         values.append(str(names[source.partition(" = ")[0].rstrip(",")]))
     assert values[0] != values[1]
 
@@ -62,6 +70,7 @@ def test_a_failure_that_is_lost_is_found() -> None:
     assert len(found.program.statements) <= 4
 
 
+@pytest.mark.usefixtures("as_drawn")
 def test_a_hang_is_found_with_each_thread_s_stack() -> None:
     found = next(search(broken_backends.hanging, replace(LIMITS, deadline=1)))
     assert found.finding.what == "hangs"
@@ -70,12 +79,14 @@ def test_a_hang_is_found_with_each_thread_s_stack() -> None:
     assert "broken_backends.py" in found.text("load({})")
 
 
+@pytest.mark.usefixtures("as_drawn")
 def test_a_crash_is_found() -> None:
     found, _ = found_of(broken_backends.crashing, "")
     assert found.finding.what == "crashes the process (SIGSEGV)"
     assert "allreduce" in found.text("load({})")
 
 
+@pytest.mark.usefixtures("as_drawn")
 def test_each_kind_is_reported_once() -> None:
     limits = Limits(seed=1, programs=60, devices=2)
     kinds = [found.finding.kind for found in search(broken_backends.counting_twice, limits)]
@@ -92,6 +103,7 @@ class TestSound(Conformance):
         return broken_backends.sound(devices)
 
 
+@pytest.mark.usefixtures("as_drawn")
 def test_the_class_for_authors_fails_with_the_program() -> None:
     class Broken(Conformance):
         limits = LIMITS

@@ -4,7 +4,6 @@ import importlib
 import json
 import pkgutil
 from dataclasses import replace
-from operator import sub
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import benchmarks
 from benchmarks import run_all
 from benchmarks.harness import findings
 from benchmarks.harness.side_by_side import Measured
-from benchmarks.harness.targets import Finding, Target, by_round, scaled
+from benchmarks.harness.targets import Finding, Target
 from parallel_core.measurement.confidence_intervals import Interval
 from tests.benchmarks.synthetic import REPORT
 
@@ -35,10 +34,6 @@ from tests.benchmarks.synthetic import REPORT
 )
 def test_a_target_is_met_or_missed_by_the_whole_interval(kind: str, low: float, high: float, verdict: str) -> None:
     assert Target(kind, 2.0).verdict(Interval((low + high) / 2, low, high)) == verdict  # type: ignore[arg-type]
-
-
-def test_figures_are_made_round_by_round() -> None:
-    assert scaled(by_round(sub, [3.0, 4.0, 5.0], [4.0, 5.0, 6.0]), 10) == Interval(-10, -10, -10)
 
 
 @given(st.sampled_from(REPORT.findings), st.floats(0.1, 10), st.floats(0, 1))
@@ -82,15 +77,11 @@ def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
     assert text.endswith("1 targets met, 1 missed, 0 undecided; failed: two")
 
 
-@pytest.mark.parametrize("name", [*run_all.NAMES, "training/network", "processes"])
-def test_every_benchmark_has_the_shared_options(name: str) -> None:
-    options = {option.name for option in importlib.import_module(f"benchmarks.{name.replace('/', '.')}").main.params}
-    assert options == {"out", "rounds", "quick"}
-
-
-def test_every_module_can_be_imported() -> None:
+def test_every_module_can_be_imported_and_benchmarks_take_the_options_that_run_all_gives() -> None:
     """What a process of its own imports, no other test does."""
     pytest.importorskip("torch")
-    modules = pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")
-    for name in (module.name for module in modules if not module.name.startswith("benchmarks.plain.mxnet")):
-        importlib.import_module(name)
+    names = [module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")]
+    modules = {name: importlib.import_module(name) for name in names if not name.startswith("benchmarks.plain.mxnet")}
+    for name in run_all.NAMES:
+        command = modules[f"benchmarks.{name.replace('/', '.')}"].main
+        assert {option.name for option in command.params} == {"out", "rounds", "quick"}, name

@@ -18,10 +18,12 @@ from tests.benchmarks.synthetic import measured
 two_cores = pytest.mark.skipif(available_cores() < 2, reason="one core is compared with two")
 WORKER = """
 import json, os, sys
-from benchmarks.harness.side_by_side import turns
 log, name = sys.argv[1:]
-core, taken, problems = min(os.sched_getaffinity(0)), [], []
-for turn in turns() if name.islower() else [1]:
+core, taken, problems, given = min(os.sched_getaffinity(0)), [], [], [1]
+if name.islower():
+    from benchmarks.harness.side_by_side import turns
+    given = turns()
+for turn in given:
     with open(log, "a") as file:
         print(name, turn, len(os.sched_getaffinity(0)), file=file)
     if name == "dies":
@@ -54,29 +56,36 @@ def test_rounds_are_interleaved_and_one_core_changes_with_the_round(names: str, 
 
 
 @two_cores
-def test_of_processes_on_each_core_the_slower_one_counts_and_processors_add_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "turns"), [("a", 2), ("A", 0)])
+def test_of_processes_on_each_core_the_slower_one_counts_and_processors_add_up(
+    name: str, turns: int, tmp_path: Path
+) -> None:
     first, second = sorted(os.sched_getaffinity(0))[:2]
-    (together,) = take_turns([variant(tmp_path / "log", "a", cores="each")], 1, turns=2)["a"]
-    assert sorted((tmp_path / "log").read_text().splitlines()) == ["a 1 1", "a 1 1", "a 2 1", "a 2 1"]
+    (together,) = take_turns([variant(tmp_path / "log", name, cores="each")], 1, turns)[name]
+    numbers = range(1, max(1, turns) + 1)
+    assert (tmp_path / "log").read_text().splitlines() == [f"{name} {turn} 1" for turn in numbers for _ in range(2)]
     assert together.seconds == {
-        "epoch": (1 + 10 * second, 2 + 10 * second),
-        "processor": (2 + 10 * (first + second), 4 + 10 * (first + second)),
+        "epoch": tuple(turn + 10 * second for turn in numbers),
+        "processor": tuple(2 * turn + 10 * (first + second) for turn in numbers),
     }
 
 
 @two_cores
 @pytest.mark.parametrize(
-    ("name", "turns", "reason"),
+    ("name", "turns", "attempts", "reason"),
     [
-        ("dies", 1, "its last words"),
-        ("babbles", 1, "said 'what.' in place of 'done'"),
-        ("DISTURBED 3", 0, "it was too fast"),
+        ("dies", 1, 1, "its last words"),
+        ("babbles", 1, 1, "said 'what.' in place of 'done'"),
+        ("DISTURBED 3", 0, side_by_side.ATTEMPTS, "it was too fast"),
     ],
 )
-def test_what_fails_three_times_ends_all(name: str, turns: int, reason: str, tmp_path: Path) -> None:
+def test_what_fails_as_often_as_is_tried_ends_all(
+    name: str, turns: int, attempts: int, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_by_side, "ATTEMPTS", attempts)
     with pytest.raises(click.ClickException, match=f"{name}: .*{reason}"):
         take_turns([variant(tmp_path / "log", name)], 1, turns)
-    assert len((tmp_path / "log").read_text().splitlines()) == side_by_side.ATTEMPTS
+    assert len((tmp_path / "log").read_text().splitlines()) == attempts
 
 
 @two_cores
@@ -101,14 +110,6 @@ def test_pairs_are_neighbours_and_a_disturbed_turn_changes_no_ratio_of_the_faste
     fastest, medians = (ratio_of_turns(of, ours, others) for of in (min, median))
     assert (fastest.low, fastest.estimate, fastest.high) == pytest.approx((0.5, 0.5, 0.5))
     assert medians.estimate == pytest.approx((1.5 / 5.0 * 4.0 / 6.0) ** 0.5)
-
-
-def test_a_case_is_found_by_the_beginning_of_its_name_if_that_is_unique() -> None:
-    one = Measured({"native, 4 KiB": (3.0, 1.0, 2.0), "native, 1 MB": (9.0,), "star, 1 MB": (8.0,)}, {}, {})
-    assert one.median("native, 4") == 2.0
-    for name in ("native", "ring"):
-        with pytest.raises(KeyError, match=f"begin with '{name}'"):
-            one.median(name)
 
 
 def outcome(status: int = 0, timed_out: bool = False, **answer: object) -> Outcome:

@@ -53,13 +53,11 @@ def test_the_shell_joins_words_as_ssh_does_and_passes_on_the_status(hosts: TwoHo
     assert unknown.stderr == f"nowhere is none of {', '.join(hosts.names)}\n"
 
 
-@pytest.mark.parametrize("rate", [10e9, 1e8])
-def test_the_rate_holds_for_both_directions_and_can_change(hosts: TwoHosts, rate: float) -> None:
-    set_link(hosts, 1e9)
-    set_link(hosts, rate)
-    for host in hosts.names:
-        shown = said_on(hosts, host, f"tc qdisc show dev {hosts.interface}")
-        assert f"rate {rate / 1e9:g}Gbit" in shown or f"rate {rate / 1e6:g}Mbit" in shown
+def test_the_rate_holds_for_both_directions_and_can_change(hosts: TwoHosts) -> None:
+    for rate, written in ((10e9, "rate 10Gbit"), (1e8, "rate 100Mbit")):
+        set_link(hosts, rate)
+        for host in hosts.names:
+            assert written in said_on(hosts, host, f"tc qdisc show dev {hosts.interface}")
     set_link(hosts, None)
     assert "rate" not in said_on(hosts, hosts.names[0], f"tc qdisc show dev {hosts.interface}")
 
