@@ -53,10 +53,7 @@ def test_the_critical_path_comes_back_with_its_lanes() -> None:
     first = first_time(timeline)
     assert first == timeline.cases[0].start
     wanted = [
-        [
-            [span.name, span.start - first, span.end - first, span.device, span.queue]
-            for span in critical_path(case)
-        ]
+        [[span.name, span.start - first, span.end - first, span.device, span.queue] for span in critical_path(case)]
         for case in cases_of(timeline)
     ]
     names = [name for path in wanted for name, _ in groupby(name for name, *_ in path)]
