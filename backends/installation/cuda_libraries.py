@@ -7,7 +7,7 @@ not look into wheels. It takes a library of that name that is already in the pro
 import ctypes
 import re
 from collections.abc import Sequence
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,7 +134,4 @@ def _error(cause: str, command: str) -> InstallationError:
 
 
 def _installed_distribution(name: str) -> Distribution | None:
-    try:
-        return distribution(name)
-    except PackageNotFoundError:
-        return None
+    return next(iter(distributions(name=name)), None)

@@ -103,6 +103,12 @@ def installation_of(framework: str) -> Installation:
     return declared
 
 
+def is_installed(framework: str) -> bool:
+    """Return whether the module that a backend imports can be found; true if none is declared. Imports nothing."""
+    module = installation_of(framework).module
+    return not module or find_spec(module) is not None
+
+
 def diagnose(framework: str, text: str) -> Diagnosis | None:
     """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
     for pattern, known in installation_of(framework).known_failures.items():
@@ -134,7 +140,7 @@ def _rival(wanted: str) -> str | None:
         return None
     for name, load in offered("installation").items():
         other: Installation = load()
-        if other.numpy and takes(other.numpy, have) and find_spec(other.module) is not None:
+        if other.numpy and takes(other.numpy, have) and is_installed(name):
             return name
     return None
 

@@ -44,7 +44,7 @@ def reason_of_failure(status: int, errors: str) -> str:
     if status < 0:
         return f"the process died of {signal.Signals(-status).name}"
     if status and any(words in errors.lower() for words in NO_CODE):
-        return "its binary holds no code for this GPU"
+        return f"its binary holds no code for this GPU: {NO_CODE[0]}"
     return [f"exit status {status}", *filter(None, map(str.strip, errors.splitlines()))][-1] if status else ""
 
 

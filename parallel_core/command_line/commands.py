@@ -1,12 +1,10 @@
 """Groups of commands, and names of backends, whose errors say what could have been meant."""
 
-from importlib.util import find_spec
-
 import click
 
 import backends
 from backends.errors import unknown
-from backends.installation.frameworks import installation_of
+from backends.installation.frameworks import is_installed
 
 
 class Commands(click.Group):
@@ -31,10 +29,4 @@ class BackendName(click.types.StringParamType):
 
     def get_missing_message(self, *_: object, **__: object) -> str:
         """Name the backends that are installed."""
-        return f"Installed: {', '.join(installed(backends.names()))}"
-
-
-def installed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out the backends whose frameworks are not installed; nothing is imported."""
-    modules = {name: installation_of(name).module for name in names}
-    return tuple(name for name, module in modules.items() if not module or find_spec(module) is not None)
+        return f"Installed: {', '.join(filter(is_installed, backends.names()))}"

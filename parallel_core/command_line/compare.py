@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -35,12 +34,15 @@ from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.system.signals import until_stopped
+from parallel_core.system.subprocesses import supervise
 from parallel_core.terminal.comparison import comparison_progress, show_screen
 from parallel_core.terminal.console import terminal_console
 
 MINUTES_FOR_A_CELL = 0.25
 """How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
 SHORTEST_MINUTES = 1.0
+ANSWER_SECONDS = 60.0
+"""How long a Python may take to import parallel-core."""
 
 
 @click.command()
@@ -167,12 +169,10 @@ def _why_it_cannot_run(interpreter: str) -> str:
     """Say why a Python cannot run parallel-core; empty if it can."""
     asked = [interpreter, "-P", "-c", "import parallel_core.command_line.run"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, errors="replace", timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return getattr(error, "strerror", None) or "it does not answer"
-    if done.returncode == 0:
-        return ""
-    return (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        outcome = asyncio.run(supervise(asked, ANSWER_SECONDS, set()))
+    except OSError as error:
+        return error.strerror or str(error)
+    return outcome.reason(ANSWER_SECONDS) if outcome.status else ""
 
 
 def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:

@@ -8,11 +8,11 @@ import click
 
 import backends
 from backends.errors import unknown
+from backends.installation.frameworks import is_installed
 from backends.process_groups.addresses import free_port, listen_at
 from backends.process_groups.rendezvous import TIMEOUT
 from backends.registry import offered
 from parallel_core.command_line import options
-from parallel_core.command_line.commands import installed
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import ADDRESS, Job
 from parallel_core.jobs.launcher import launch_job
@@ -68,9 +68,8 @@ def launch(
         raise RequestError(f"--backend is {backend} before the command and {named} in it: name it once")
     name = backend or named
     if not name:
-        raise RequestError(
-            f"say which framework: --backend NAME. Installed: {', '.join(installed((*offered('group'),)))}"
-        )
+        here = ", ".join(filter(is_installed, offered("group")))
+        raise RequestError(f"say which framework: --backend NAME. Installed: {here}")
     if name not in backends.names():
         raise RequestError(unknown("backend", name, backends.names()))
     if servers is not None and name != "mxnet":

@@ -72,7 +72,10 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if json_path and json_path.name.endswith(ENDING) and json_path.resolve().parent == output.resolve():
         raise RequestError(f"{json_path} may be a trace: give --json another file")
     console = terminal_console(stderr=True)
-    with _scratch_folder(output) as scratch:
+    files.make_folder(output)
+    files.check_writable(picture)
+    # Beside the traces: they may be larger than the system's temporary folder.
+    with tempfile.TemporaryDirectory(prefix=".recording-", dir=output) as scratch:
         before = sample_machine()
         status = run_program(interpreted(command), Path(scratch), warm_up, steps)
         load = watched(before, sample_machine())
@@ -92,15 +95,6 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if json_path is not None:
         files.write_json(json_path, _document(command, status, processes, traces, load, found))
     return end_as(status)
-
-
-def _scratch_folder(output: Path) -> tempfile.TemporaryDirectory[str]:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        # Beside the traces: they may be larger than the system's temporary folder.
-        return tempfile.TemporaryDirectory(prefix=".recording-", dir=output)
-    except OSError as error:
-        raise RequestError(f"cannot write to {output}: {error.strerror or error}") from error
 
 
 def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]:

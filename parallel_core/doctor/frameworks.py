@@ -4,7 +4,6 @@ What follows from that: with which kernels they compute, and what `parallel-core
 """
 
 import asyncio
-import importlib.util
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from backends.installation.commands import install_command
-from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
+from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of, is_installed
 from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
 from parallel_core.comparison.environments import CHECKOUT, python_with
@@ -56,7 +55,7 @@ def try_backend(name: str, deadline: float) -> Attempt:
     No process may take longer than `deadline` seconds.
     """
     declared = installation_of(name)
-    if declared.module and importlib.util.find_spec(declared.module) is None:
+    if not is_installed(name):
         return Attempt(name, (), ())
     probes: list[Probe] = []
     for engine in declared.engines or (DEFAULT_ENGINE,):

@@ -27,8 +27,6 @@ DRIVER_FAILURES = {
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 NO_KERNEL = "no kernel image is available"
 """CUDA's message for a binary that has no machine code for a GPU."""
-NO_CODE = "holds no code for this GPU"
-"""The same in the words of `gpu_probe`."""
 MXNET_GENERATIONS = range(5, 9)
 """The generations of GPUs, by compute capability, that MXNet 1.9.1 holds machine code for."""
 
@@ -110,7 +108,7 @@ def _examine_framework(
     for gpu in gpus.devices:
         label = f"GPU {gpu.index} of {framework}"
         if reason := reason_against(framework, gpu.index):
-            known = diagnose(framework, NO_KERNEL if NO_CODE in reason else reason) or Diagnosis(reason)
+            known = diagnose(framework, reason) or Diagnosis(reason)
             yield Finding(label, "broken", "an addition on it fails", _or_stay_on_cpu(framework, known), figures)
         else:
             text = ", ".join(filter(None, ("an addition on it works", _describe(gpu))))

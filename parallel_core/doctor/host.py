@@ -3,7 +3,6 @@
 import os
 import shlex
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,8 +13,10 @@ from time import sleep
 import psutil
 from humanize import naturalsize
 
+from backends.errors import ComputationError
 from backends.host import available_cores, core_numbers
 from backends.installation.frameworks import Diagnosis
+from backends.process_groups.addresses import free_port, listen_at
 from parallel_core.doctor.finding import Finding
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import processor_quota, read_limits
@@ -121,27 +122,19 @@ def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
 def examine_ports(torchrun_port: int = TORCHRUN_PORT) -> Iterator[Finding]:
     """Report whether processes of a job could meet on loopback, and whether torchrun's port is free."""
     try:
-        free_port = _bind(0)
-    except OSError as error:
-        diagnosis = Diagnosis(f"no socket can be bound at {LOOPBACK} ({error.strerror})", "sudo ip link set lo up")
+        free = free_port(LOOPBACK)
+    except ComputationError as error:
+        diagnosis = Diagnosis(str(error), "sudo ip link set lo up")
         yield Finding("loopback", "broken", f"{LOOPBACK} cannot be used", diagnosis)
         return
     yield Finding("loopback", "fine", f"processes can listen at {LOOPBACK}")
     name, figures = "torchrun's port", {"port": torchrun_port}
     try:
-        _bind(torchrun_port)
+        listen_at(LOOPBACK, torchrun_port).close()
         yield Finding(name, "fine", f"{torchrun_port} is free", None, figures)
-    except OSError as error:
+    except ComputationError as error:
         diagnosis = Diagnosis(
-            f"port {torchrun_port}, which torchrun takes by default, cannot be used ({error.strerror})",
-            f"torchrun --master-port {free_port} --nproc-per-node 2 -m parallel_core run data-parallel --backend torch",
+            f"torchrun, by default, {error}",
+            f"torchrun --master-port {free} --nproc-per-node 2 -m parallel_core run data-parallel --backend torch",
         )
         yield Finding(name, "doubtful", f"{torchrun_port} cannot be used", diagnosis, figures)
-
-
-def _bind(port: int) -> int:
-    with socket.socket() as bound:
-        # Connections that are closing do not keep the port from a server, which sets this too.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((LOOPBACK, port))
-        return int(bound.getsockname()[1])

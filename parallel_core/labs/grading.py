@@ -1,9 +1,9 @@
 """What each lab asks, and how an engine is judged: step by step, in processes with limits of time and memory."""
 
+import asyncio
 import inspect
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from parallel_core.labs import programs
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.system.machine_watch import WORTH_SAYING
+from parallel_core.system.subprocesses import supervise
 
 FOLDER = Path(__file__).parent
 ENGINE = "MyEngine"
@@ -103,13 +104,10 @@ def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
 def in_process(engine: str, devices: int, name: str, seed: int) -> Any:
     """Return what a small program got and expected; raises MeasurementError if it fails or takes too long."""
     command = [sys.executable, "-P", "-m", "parallel_core.labs.programs", engine, str(devices), name, str(seed)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise MeasurementError(f"no end within {MOST_SECONDS:.0f} s: it waits for what never comes") from error
-    if done.returncode:
-        raise MeasurementError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
-    return json.loads(done.stdout)
+    outcome = asyncio.run(supervise(command, MOST_SECONDS, set()))
+    if outcome.status:
+        raise MeasurementError(outcome.reason(MOST_SECONDS))
+    return json.loads(outcome.output)
 
 
 def drawn(lab: Lab, engine: str, width: int = 60) -> str:

@@ -26,9 +26,9 @@ def check_outputs(*outputs: Path | None, others: Iterable[Path] = ()) -> None:
             check_writable(path)
 
 
-def check_writable(path: Path | None) -> None:
-    """Raise RequestError if `write_whole` could not write to this path, if any; nothing is left behind."""
-    if path is None or path == STANDARD_OUTPUT:
+def check_writable(path: Path) -> None:
+    """Raise RequestError if `write_whole` could not write to this path; nothing is left behind."""
+    if path == STANDARD_OUTPUT:
         return
     target = path.resolve()
     try:
@@ -41,6 +41,14 @@ def check_writable(path: Path | None) -> None:
                 pass
     except OSError as error:
         raise RequestError(f"cannot write to {path}: {error.strerror or error}") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless it exists; raises RequestError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -243,14 +243,11 @@ def open_directory(directory: Path, resume: bool) -> bytes | None:
     Raises RequestError if there is one and it is not to be resumed, and CheckpointError if it cannot be read.
     """
     path = directory / FILE
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        exists = path.exists()
-    except OSError as error:
-        raise RequestError(f"cannot make the directory {directory}: {error.strerror}") from error
+    files.make_folder(directory)
+    files.check_writable(path)
+    exists = path.exists()
     if exists and not resume:
         raise RequestError(f"{path} exists: add --resume to go on from it, or remove it")
-    files.check_writable(path)
     files.remove_unfinished(path)
     return _read(path) if exists else None
 

@@ -1,13 +1,13 @@
 """`run EXPERIMENT --explain`: for which backends and kinds of devices it is explained."""
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any, get_args
 
 import backends
 from backends import Engine
 from backends.devices import DeviceKind
 from backends.errors import unknown
+from backends.installation.frameworks import is_installed
 from backends.registry.variants import frameworks
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import Experiment
@@ -32,12 +32,7 @@ def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
         if value not in values:
             raise RequestError(unknown(what, value, filter(None, values)))
     kinds = _kinds_there() if kind == "auto" else (kind,)
-    return Chosen(experiment.settings, named or _installed(), kinds, engine)
-
-
-def _installed() -> tuple[str, ...]:
-    """List the backends with variants whose frameworks are installed; nothing is imported."""
-    return tuple(name for name in frameworks() if find_spec(name) is not None)
+    return Chosen(experiment.settings, named or tuple(filter(is_installed, frameworks())), kinds, engine)
 
 
 def _kinds_there() -> tuple[DeviceKind, ...]:

@@ -17,7 +17,7 @@ from parallel_core.command_line.run.resources import files_of_resources, run_wit
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
-from parallel_core.jobs.rank import check_job, described, joined, share_gpus
+from parallel_core.jobs.rank.joining import check_job, described, joined, share_gpus
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable

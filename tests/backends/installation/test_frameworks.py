@@ -29,14 +29,6 @@ except backends.BackendError as error:
 """
 
 
-def test_what_mxnet_cannot_be_imported_with_is_diagnosed(require: Callable[[str], None], run_python: RunPython) -> None:
-    require("mxnet")
-    done = run_python("import sys; sys.modules['distutils'] = None\n" + LOAD)
-    assert "uses distutils, which Python 3.12 removed" in done.stdout
-    assert done.stdout.endswith(f": {PYTHON_3_11}\n")
-    assert done.stdout.count("\n") == 1
-
-
 FIRST_OPERATOR = """
 from backends.installation.cuda_libraries import load_cuda_libraries
 load_cuda_libraries()

@@ -16,7 +16,11 @@ NO_KERNEL = (
     ("status", "errors", "reason"),
     [
         (0, "a warning\n", ""),
-        (1, f"{NO_KERNEL}\nmany\nlines behind it", "its binary holds no code for this GPU"),
+        (
+            1,
+            f"{NO_KERNEL}\nmany\nlines behind it",
+            "its binary holds no code for this GPU: no kernel image is available",
+        ),
         (1, "Traceback:\n  somewhere\nRuntimeError: no driver\n\n", "RuntimeError: no driver"),
         (-signal.SIGSEGV, NO_KERNEL, "the process died of SIGSEGV"),
         (3, "", "exit status 3"),

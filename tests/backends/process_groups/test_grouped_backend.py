@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
-from backends import Backend, ComputationError
-from backends.process_groups import Group, GroupedBackend
+from backends import Backend, BackendError, ComputationError
+from backends.process_groups import Group, GroupedBackend, check_group
 from backends.protocol import VERBS
 from tests.backends.process_groups.threads import together
 
@@ -76,3 +76,8 @@ def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_be
             backend.wait(x)
 
     together(1, program)
+
+
+def test_a_backend_without_an_engine_between_processes_is_refused() -> None:
+    with pytest.raises(BackendError, match=r"numpy has no engine between processes \(known: jax, mxnet, torch\)"):
+        check_group("numpy")

@@ -1,5 +1,7 @@
 """The environment is read as torchrun and ps-lite mean it, or refused in one line."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,79 +32,54 @@ PS_LITE = {
     "DMLC_PS_ROOT_URI": "10.0.0.2",
     "DMLC_PS_ROOT_PORT": "9000",
 }
-
-
-def test_no_job_is_no_rendezvous() -> None:
-    assert rendezvous({"PATH": "/bin", "MASTER_ADDR": "10.0.0.1"}) is None
-
-
-@pytest.mark.parametrize(
-    "environment",
-    # A job of torchrun's or of ours within one of mpirun's is itself.
-    [TORCHRUN, MPIRUN, TORCHRUN | {name: "9" for name in MPIRUN if name.startswith("OMPI")}],
-)
-def test_torchrun_s_and_mpirun_s_variables(environment: dict[str, str]) -> None:
-    assert rendezvous(environment) == Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
-
-
-@pytest.mark.parametrize("others", [{}, MPIRUN])
-def test_ps_lite_s_variables_alone_leave_the_rank_to_its_scheduler(others: dict[str, str]) -> None:
-    assert rendezvous(PS_LITE | others) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
-
-
-def test_ps_lite_s_place_and_our_rank() -> None:
-    assert rendezvous(TORCHRUN | PS_LITE) == Rendezvous(3, 4, 1, 2, "10.0.0.2", 9000, TIMEOUT)
+SERVER, SCHEDULER = (PS_LITE | {"DMLC_ROLE": role} for role in ("server", "scheduler"))
+BY_TORCHRUN = Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
+BY_PS_LITE = Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
 
 
 @pytest.mark.parametrize(
-    ("changed", "named"),
+    ("environment", "found"),
     [
-        ({"RANK": "4"}, "RANK"),
-        ({"RANK": "-1"}, "RANK"),
-        ({"RANK": "²"}, "RANK"),
-        ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
-        ({"MASTER_ADDR": ""}, "MASTER_ADDR"),
-        ({"MASTER_PORT": "0"}, "MASTER_PORT"),
-        ({"MASTER_PORT": "65536"}, "MASTER_PORT"),
-        ({"MASTER_PORT": "http"}, "MASTER_PORT"),
-        ({"LOCAL_RANK": "2"}, "LOCAL_RANK"),
-        ({"PARALLEL_CORE_TIMEOUT": "soon"}, "PARALLEL_CORE_TIMEOUT"),
-        ({"PARALLEL_CORE_TIMEOUT": "nan"}, "PARALLEL_CORE_TIMEOUT"),
-        ({"PARALLEL_CORE_TIMEOUT": "-1"}, "PARALLEL_CORE_TIMEOUT"),
+        ({"PATH": "/bin", "MASTER_ADDR": "10.0.0.1"}, None),
+        (TORCHRUN, BY_TORCHRUN),
+        (MPIRUN, BY_TORCHRUN),
+        # A job of torchrun's or of ours within one of mpirun's is itself.
+        (TORCHRUN | {name: "9" for name in MPIRUN if name.startswith("OMPI")}, BY_TORCHRUN),
+        # ps-lite's scheduler numbers the ranks, unless we do.
+        (PS_LITE, BY_PS_LITE),
+        (PS_LITE | MPIRUN, BY_PS_LITE),
+        (TORCHRUN | PS_LITE, Rendezvous(3, 4, 1, 2, "10.0.0.2", 9000, TIMEOUT)),
+        (SERVER, Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT, "server")),
+        (SCHEDULER, Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT, "scheduler")),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(changed: dict[str, str], named: str) -> None:
-    with pytest.raises(BackendError, match=named):
-        rendezvous(TORCHRUN | changed)
+def test_the_variables_of_each_launcher_are_read(environment: dict[str, str], found: Rendezvous | None) -> None:
+    assert rendezvous(environment) == found
 
 
-@pytest.mark.parametrize("role", ["server", "scheduler"])
-def test_mxnet_s_other_roles_have_no_rank(role: str) -> None:
-    assert rendezvous(PS_LITE | {"DMLC_ROLE": role}) == Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT, role)
-    with pytest.raises(BackendError, match=f"DMLC_ROLE={role} and RANK are both set"):
-        rendezvous(TORCHRUN | PS_LITE | {"DMLC_ROLE": role})
-
-
-NEEDED = [
-    *((TORCHRUN, name, name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")),
-    *((MPIRUN, name, "is not set") for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"),
-    *((PS_LITE | {"DMLC_ROLE": role}, name, name) for role in ("worker", "server", "scheduler") for name in PS_LITE),
+REFUSED: list[tuple[Mapping[str, str], str, str | None, str]] = [
+    # What cannot be; None is left out.
+    *((TORCHRUN, "RANK", value, "RANK") for value in ("4", "-1", "²", None)),
+    *((TORCHRUN, "WORLD_SIZE", value, "WORLD_SIZE") for value in ("", "0", None)),
+    *((TORCHRUN, "MASTER_ADDR", value, "MASTER_ADDR") for value in ("", None)),
+    *((TORCHRUN, "MASTER_PORT", value, "MASTER_PORT") for value in ("0", "65536", "http", None)),
+    (TORCHRUN, "LOCAL_RANK", "2", "LOCAL_RANK"),
+    *((TORCHRUN, "PARALLEL_CORE_TIMEOUT", value, "PARALLEL_CORE_TIMEOUT") for value in ("soon", "nan", "-1")),
+    *((TORCHRUN | PS_LITE, "DMLC_ROLE", role, f"DMLC_ROLE={role} and RANK") for role in ("server", "scheduler")),
+    *((MPIRUN, name, None, "is not set") for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"),
+    (PS_LITE, "DMLC_ROLE", "master", "master"),
+    (PS_LITE, "DMLC_NUM_SERVER", "0", "SERVER"),
+    *((job, name, None, name) for job in (PS_LITE, SERVER, SCHEDULER) for name in PS_LITE),
 ]
 
 
-@pytest.mark.parametrize(("environment", "missing", "named"), NEEDED)
-def test_half_a_job_is_refused(environment: dict[str, str], missing: str, named: str) -> None:
+@pytest.mark.parametrize(("environment", "name", "value", "named"), REFUSED)
+def test_half_a_job_and_what_cannot_be_are_refused_by_name(
+    environment: dict[str, str], name: str, value: str | None, named: str
+) -> None:
+    changed = {other: text for other, text in {**environment, name: value}.items() if text is not None}
     with pytest.raises(BackendError, match=named):
-        rendezvous({name: value for name, value in environment.items() if name != missing})
-
-
-@pytest.mark.parametrize(
-    ("changed", "named"), [({"DMLC_ROLE": "master"}, "master"), ({"DMLC_NUM_SERVER": "0"}, "SERVER")]
-)
-def test_what_cannot_be_of_mxnet_s_is_refused_by_name(changed: dict[str, str], named: str) -> None:
-    with pytest.raises(BackendError, match=named):
-        rendezvous(PS_LITE | changed)
+        rendezvous(changed)
 
 
 @given(st.dictionaries(st.sampled_from([*TORCHRUN, *PS_LITE]), st.text(max_size=6), max_size=10))

@@ -40,16 +40,17 @@ def said(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def test_a_job_that_is_started_again_and_again_with_the_same_options_gets_there(train: Train, tmp_path: Path) -> None:
-    options = ("--checkpoint", str(tmp_path), "--checkpoint-steps", "2", "--resume")
+    folder = tmp_path / "made" / "with those above"
+    options = ("--checkpoint", str(folder), "--checkpoint-steps", "2", "--resume")
     first = train("--epochs", "1", *options)
     assert first.returncode == 0, first.stderr
-    assert said(first) == f"no checkpoint in {tmp_path} yet: training starts from the beginning"
+    assert said(first) == f"no checkpoint in {folder} yet: training starts from the beginning"
     second = train("--epochs", "2", *options)
     assert second.returncode == 0, second.stderr
     found, expected = (json.loads(done.stdout)["series"] for done in (second, train("--epochs", "2")))
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
     assert found["test_accuracy"] == expected["test_accuracy"]
-    assert [entry.name for entry in tmp_path.iterdir()] == [FILE]
+    assert [entry.name for entry in folder.iterdir()] == [FILE]
 
 
 def test_bad_requests_full_disks_and_damaged_files_are_one_line_each(train: Train, tmp_path: Path) -> None:

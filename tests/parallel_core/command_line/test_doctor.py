@@ -2,10 +2,10 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from backends.installation.commands import install_command
@@ -13,7 +13,7 @@ from backends.installation.frameworks import Diagnosis
 from parallel_core.doctor.examination import Examination
 from parallel_core.doctor.finding import Finding
 from parallel_core.terminal.doctor import show_examination
-from tests.conftest import FRAMEWORKS
+from tests.conftest import FRAMEWORKS, RunProgram
 from tests.parallel_core.doctor.stub_frameworks import HIDDEN, MakeStub, make_plug_in
 
 LONG = "pip install " + " ".join(f"'package-{number}==1.0'" for number in range(20))
@@ -28,11 +28,6 @@ ALL = Examination(
         )
     }
 )
-
-
-def program(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "parallel_core", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def shown(everything: bool) -> list[str]:
@@ -62,21 +57,29 @@ def test_programs_read_the_documented_keys() -> None:
     assert report["sections"][0]["findings"][0]["cause"] is None
 
 
-def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(make_stub: MakeStub) -> None:
+@pytest.fixture
+def no_frameworks(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide all frameworks, here and in processes that are started."""
     make_stub("sitecustomize", HIDDEN.format(names=[*FRAMEWORKS]))
-    done = program("--json", "-")
+    for name in FRAMEWORKS:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("no_frameworks")
+def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(program: RunProgram) -> None:
+    done = program("doctor", "--json", "-")
     assert done.returncode == 1
     problems = {problem["name"]: problem for problem in json.loads(done.stdout)["problems"]}
     assert problems["frameworks"]["state"] == "broken"
-    assert problems["torch"]["command"].endswith(install_command("torch"))
+    assert all(problems[name]["command"].endswith(install_command("torch")) for name in ("frameworks", "torch"))
     assert "✗ broken: frameworks" in done.stderr
 
 
-def test_with_one_framework_the_status_is_0(make_stub: MakeStub, tmp_path: Path) -> None:
-    make_stub("sitecustomize", HIDDEN.format(names=[*FRAMEWORKS]))
+@pytest.mark.usefixtures("no_frameworks")
+def test_with_one_framework_the_status_is_0(program: RunProgram, make_stub: MakeStub, tmp_path: Path) -> None:
     make_plug_in(make_stub)
     path = tmp_path / "doctor.json"
-    done = program("--json", str(path))
+    done = program("doctor", "--json", str(path))
     assert done.returncode == 0, done.stdout
     assert json.loads(path.read_text())["works"]
     assert "✓ All that is installed works." in done.stdout

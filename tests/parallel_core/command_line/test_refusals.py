@@ -92,7 +92,7 @@ REFUSED = (
     ("compare --python torch", "'torch' is not of the form NAME=PATH"),
     ("compare --python torch=/nowhere/python", "'/nowhere/python' is not a program that can be run"),
     ("compare --python numpy=python3", "--python names 'numpy', which is not compared"),
-    ("compare --python torch=/bin/false", "/bin/false cannot run parallel-core (it said nothing)"),
+    ("compare --python torch=/bin/false", "/bin/false cannot run parallel-core (ended with status 1 and no message)"),
     ("compare --out /dev/null/x", "cannot make the folder /dev/null/x"),
     ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
     ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),

@@ -30,8 +30,6 @@ def examine(framework: str, deadline: float = DEADLINE) -> Finding:
     return next(examine_frameworks([try_backend(framework, deadline)]))
 
 
-RAISED = "raise {error}"
-NO_FILE = "OSError('{}: cannot open shared object file: No such file or directory')"
 NO_ENGINE = "F engine.cc:48: Check failed: Cannot find Engine NaivEngine\n"
 
 
@@ -39,16 +37,10 @@ NO_ENGINE = "F engine.cc:48: Check failed: Cannot find Engine NaivEngine\n"
 @pytest.mark.parametrize(
     ("framework", "code", "causes", "command"),
     [
-        (
-            "mxnet",
-            RAISED.format(error=NO_FILE.format("libcudnn.so.8")),
-            ("libcudnn.so.8",),
-            "[mxnet-cu112]'",
-        ),
         # What is not known comes with a command that shows it.
         (
             "mxnet",
-            RAISED.format(error="ImportError('it went wrong\\nin two lines')"),
+            "raise ImportError('it went wrong\\nin two lines')",
             ("it went wrong in two lines",),
             "backends.load('\"'\"'mxnet'\"'\"'",
         ),
@@ -77,15 +69,15 @@ def test_a_failure_of_the_real_mxnet_is_explained(require: Callable[[str], None]
 
 def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
     make_stub("mxnet", BLOCKS)
-    attempt = try_backend("mxnet", 2.0)
+    attempt = try_backend("mxnet", 0.5)
     # What blocks once would block again.
     assert len(attempt.probes) == 1
     finding, _ = examine_frameworks([attempt])
-    assert "gave no result within 2 s and was killed" in cause(finding)
+    assert "gave no result within 0.5 s and was killed" in cause(finding)
     assert "faulthandler.dump_traceback_later" in str(found([finding])["mxnet"][1])
     # A role would make the real one block, too.
     monkeypatch.setenv("DMLC_ROLE", "server")
-    finding = examine("mxnet", 2.0)
+    finding = examine("mxnet", 0.5)
     assert "DMLC_ROLE=server" in cause(finding)
     assert str(found([finding])["mxnet"][1]).startswith("unset DMLC_ROLE ")
 
@@ -93,11 +85,6 @@ def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub, mon
 def test_what_is_not_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     assert found([examine("torch")]) == {"torch": ("absent", install_command("torch"))}
-
-
-def test_without_any_framework_nothing_can_be_done() -> None:
-    findings = found(examine_frameworks([try_backend("numpy", DEADLINE)]))
-    assert findings == {"numpy": FINE, "frameworks": ("broken", install_command("torch"))}
 
 
 @pytest.mark.parametrize(("module", "text"), [("", "; its sync engine works"), ("own", " from own, built for CPUs; ")])

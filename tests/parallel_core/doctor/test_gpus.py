@@ -17,7 +17,7 @@ from tests.parallel_core.doctor.findings import FINE, Found, cause, found
 
 CARD = Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", driver="550.54")
 HOPPER = Gpu(0, "NVIDIA H100", 80 * 2**30, "9.0", driver="550.54")
-NO_CODE = "its binary holds no code for this GPU"
+NO_CODE = "its binary holds no code for this GPU: no kernel image is available"
 
 
 @pytest.fixture(autouse=True)

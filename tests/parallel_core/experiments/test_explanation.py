@@ -81,7 +81,7 @@ def test_only_variants_that_apply_are_listed_and_the_others_counted(
 
 
 def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen, "find_spec", lambda name: name == "torch" or None)
+    monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == "torch" or None)
     monkeypatch.setattr(chosen, "ask_driver", tuple)
     assert chosen.chosen_for(EXPERIMENTS["overlap"], {}) == Chosen(OF_COPIES, ("torch",), ("cpu",))
     monkeypatch.setattr(chosen, "ask_driver", lambda: ("a card",))

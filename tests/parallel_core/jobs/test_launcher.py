@@ -75,7 +75,6 @@ def test_many_reports_are_added_up(run: Run) -> None:
             "os.kill(os.getpid(), signal.SIGKILL)",
             " was killed by SIGKILL after epoch 1, step 3; the system may have run",
         ),
-        ("os.abort()", " was killed by SIGABRT after epoch 1, step 3; it said last: oh no"),
         ("sys.exit(7)", " ended with status 7 after epoch 1, step 3; it said last: oh no"),
         ("os._exit(0)", " ended after epoch 1, step 3, before the other processes"),
         ("fail('the loss is nan')", ": the loss is nan"),
@@ -100,7 +99,7 @@ def test_a_hang_is_reported_with_the_stacks_and_nothing_is_left(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The rank that is stopped is waited for until then.
-    monkeypatch.setattr("parallel_core.jobs.launcher.STACKS_SECONDS", 1.5)
+    monkeypatch.setattr("parallel_core.jobs.launcher.STACKS_SECONDS", 1.0)
     code = """
 note(os.getpid()); join(); step(1)
 if rank == 0: step(2); wait()
@@ -108,7 +107,7 @@ if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
 def stands_still(): time.sleep(1000)
 stands_still()
 """
-    done = run(code, tmp_path / "pids", processes=3, timeout=3)
+    done = run(code, tmp_path / "pids", processes=3, timeout=2)
     assert done.status == 1
     assert re.fullmatch(r"parallel-core: rank 1 did not answer for \d s after epoch 1, step 1", done.last)
     stacks = re.split(r"── stacks of rank ([0-2]) ──", done.errors)

@@ -32,7 +32,7 @@ def news_of(code: str, pause: float = 0.0) -> list[News]:
 def test_what_is_left_in_the_pipes_is_passed_on_before_the_end() -> None:
     # The pipe is large enough for all of it, so that the process ends before any of it is taken.
     code = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 19); os.write(1, b'x' * 350_000)"
-    *printed, ended = news_of(code, pause=0.3)
+    *printed, ended = news_of(code, pause=0.1)
     assert sum(len(one.data) for one in printed if isinstance(one, Printed) and not one.error) == 350_000
     assert ended == Ended(0)
 

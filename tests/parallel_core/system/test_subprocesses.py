@@ -4,30 +4,16 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from parallel_core.system.subprocesses import Outcome, supervise
-
-# Prints the number of a grandchild that would sleep for ever, and does not wait for it.
-GRANDCHILD = "import subprocess; print(subprocess.Popen(['sleep', '1000']).pid, flush=True)"
+from tests.parallel_core.jobs.ranks import are_gone
 
 
 def run(code: str, cores: set[int] | None = None) -> Outcome:
     return asyncio.run(supervise([sys.executable, "-c", code], 30, cores or set()))
-
-
-def is_gone(pid: int) -> bool:
-    # A killed process stays in the table until init has taken note of it.
-    for _ in range(100):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_output_errors_and_status_are_returned() -> None:
@@ -37,18 +23,13 @@ def test_output_errors_and_status_are_returned() -> None:
     assert found.reason(30) == "trouble"
 
 
-def test_a_process_that_hangs_is_killed_with_its_group() -> None:
-    # A shell is there at once, and the deadline can be short.
-    found = asyncio.run(supervise(["sh", "-c", "sleep 1000 & echo $!; wait"], 1, set()))
-    assert found.timed_out
-    assert found.reason(1) == "gave no result within 1 s and was killed"
-    assert is_gone(int(found.output))
-
-
-def test_a_process_that_ends_leaves_no_grandchild() -> None:
-    found = run(GRANDCHILD)
-    assert (found.status, found.timed_out) == (0, False)
-    assert is_gone(int(found.output))
+# A shell prints the number of its child, which would sleep for ever, and waits for it, or ends.
+@pytest.mark.parametrize(("then", "timed_out"), [("wait", True), ("exit 0", False)])
+def test_nothing_is_left_of_a_process_that_hangs_or_ends(then: str, timed_out: bool) -> None:
+    found = asyncio.run(supervise(["sh", "-c", f"sleep 1000 & echo $!; {then}"], 1, set()))
+    assert found.timed_out == timed_out
+    assert (found.reason(1) == "gave no result within 1 s and was killed") == timed_out
+    assert are_gone([found.output.strip()])
 
 
 @pytest.mark.parametrize(
@@ -72,15 +53,14 @@ def test_a_process_keeps_to_the_cores_given() -> None:
 
 def test_cancelling_kills_the_group(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    code = f"import os, pathlib, time; pathlib.Path({str(note)!r}).write_text(f'{{os.getpid()}}.'); time.sleep(1000)"
 
     async def cancel() -> None:
-        task = asyncio.create_task(supervise([sys.executable, "-c", code], 100, set()))
-        while not note.exists() or not note.read_text().endswith("."):
-            await asyncio.sleep(0.05)
+        task = asyncio.create_task(supervise(["sh", "-c", f"sleep 1000 & echo $! > {note}; wait"], 100, set()))
+        while not (note.exists() and note.read_text().endswith("\n")):
+            await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(cancel())
-    assert is_gone(int(note.read_text().rstrip(".")))
+    assert are_gone([note.read_text().strip()])

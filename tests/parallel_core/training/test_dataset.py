@@ -49,8 +49,9 @@ def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
 
 
 @needs_data
-@pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_refused_by_name(folder: Path, name: str) -> None:
+def test_a_damaged_file_is_refused_by_name(folder: Path) -> None:
+    # One file stands for all: the same function reads each.
+    name = "train-labels-idx1-ubyte"
     path = folder / f"{name}.gz"
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])

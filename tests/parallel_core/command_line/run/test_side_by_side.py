@@ -2,22 +2,21 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.parallel_core.command_line.test_command_line import run
 
-def program(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "parallel_core", "run", "parallel", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+pytestmark = pytest.mark.long
+
+SMALL = ("run", "parallel", "--size", "64")
 
 
-@pytest.mark.long
 def test_both_do_the_same_work_and_there_is_one_answer(tmp_path: Path) -> None:
     path = tmp_path / "both.json"
-    done = program("--backend", "mxnet,torch", "--size", "64", "--json", str(path))
+    done = run(*SMALL, "--backend", "mxnet,torch", "--json", str(path))
     assert done.returncode in (0, 3), done.stderr
     tables, answer = " ".join(done.stdout.split()).split(" Answer ")
     assert re.search(r"torch async against mxnet async: ", answer)
@@ -27,16 +26,15 @@ def test_both_do_the_same_work_and_there_is_one_answer(tmp_path: Path) -> None:
     assert "one after the other" not in tables
     cells = json.loads(path.read_text())["cells"]
     assert [cell["backend"] for cell in cells] == ["mxnet", "torch"]
-    assert {run["parameters"]["size"] for cell in cells for run in cell["results"]} == {64}
+    assert {one["parameters"]["size"] for cell in cells for one in cell["results"]} == {64}
 
 
-@pytest.mark.long
 def test_each_backend_runs_in_the_environment_that_is_named_for_it_on_its_own_engine(tmp_path: Path) -> None:
     path, other = tmp_path / "both.json", tmp_path / "python"
     other.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
     named = ("--backend", "numpy,torch", "--python", f"torch={other}")
-    done = program(*named, "--size", "64", "--json", str(path))
+    done = run(*SMALL, *named, "--json", str(path))
     assert done.returncode in (0, 3), done.stderr
     told = " ".join(done.stdout.split())
     assert told.startswith("numpy on its sync engine and torch on its async engine: ")

@@ -100,14 +100,12 @@ def start(
     at: int = 3,
     training: Sequence[str] = TRAINING,
     deadline: int = PATIENCE,
-    before: Sequence[str] = (),
     options: Sequence[str] = ("--processes", "2"),
     json: bool = False,
 ) -> Iterator[Job]:
     """Launch ranks, in one of which something goes wrong; nothing of them is left afterwards.
 
-    `more` are options of the run, `options` those of the launcher, and `before` is a command that is to run it. With
-    `json` the result is to be written.
+    `more` are options of the run, and `options` those of the launcher. With `json` the result is to be written.
     """
     files, mark = directory / "files", uuid.uuid4().hex
     files.mkdir(parents=True, exist_ok=True)
@@ -118,7 +116,7 @@ def start(
     own = {"PYTHONPATH": str(ROOT), MARK: mark, STRUCK: str(directory / "struck"), "COLUMNS": "1000"}
     with (directory / "output").open("wb") as output, (directory / "errors").open("wb") as errors:
         process = subprocess.Popen(
-            [*before, *faulty, *launch, *result], cwd=ROOT, env={**os.environ, **own}, stdout=output, stderr=errors
+            [*faulty, *launch, *result], cwd=ROOT, env={**os.environ, **own}, stdout=output, stderr=errors
         )
     job = Job(process, directory, deadline, mark)
     try:

@@ -15,7 +15,7 @@ import pytest
 
 from backends.process_groups import Rendezvous
 from backends.process_groups.addresses import free_port
-from parallel_core.jobs.rank import share_gpus
+from parallel_core.jobs.rank.joining import share_gpus
 from tests.parallel_core.jobs.ranks import wait_until
 from tests.parallel_core.training.test_steps import numpy_losses
 

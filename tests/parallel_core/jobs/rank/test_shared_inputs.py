@@ -19,7 +19,3 @@ def test_the_ranks_data_are_compared_by_number_and_content() -> None:
         assert "the number of training images (200 on rank 0; 100 on rank 1)" in message
         assert "the checksum of the training images" in message
         assert "test images" not in message
-
-
-def test_equal_data_agree() -> None:
-    together(2, lambda group: agree_on_data(group, synthetic("a test needs no more", train=100, test=50)))

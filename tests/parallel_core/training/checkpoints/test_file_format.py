@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import shuffled
-from parallel_core.training.checkpoints import FILE, CheckpointError, open_directory, write_checkpoint
+from parallel_core.training.checkpoints import FILE, CheckpointError, open_directory
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.lenet import initial_parameters, shapes
 from tests.parallel_core.training.checkpoints.small_training import as_read, left_by_numpy
@@ -102,16 +102,6 @@ def test_archives_of_others_are_refused(case: str) -> None:
     changed, told = FOREIGN[case]
     with pytest.raises(CheckpointError, match=rf"file is no whole checkpoint \(.*{told}"):
         as_read(archive(**changed))
-
-
-def test_a_directory_is_made_and_a_checkpoint_in_it_is_not_overlooked(tmp_path: Path) -> None:
-    directory = tmp_path / "a" / "b"
-    assert open_directory(directory, resume=True) is None
-    write_checkpoint(directory, as_read(whole()))
-    assert [entry.name for entry in directory.iterdir()] == [FILE]
-    assert as_read(open_directory(directory, resume=True) or b"").state.step == 3
-    with pytest.raises(RequestError, match="exists: add --resume to go on from it, or remove it"):
-        open_directory(directory, resume=False)
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "file-as-checkpoint"])
