@@ -332,6 +332,16 @@ class BaseBackend:
             if not isinstance(leaf, array):
                 raise BackendError(f"{self.name} sums its arrays, and tuples of them, not {type(leaf).__name__}")
 
+    def _devices_of(self, xs: Any, array: Any, device_of: Callable[[Array], Device]) -> list[Device]:
+        """Return the devices of values that are to be summed; raises BackendError unless each is on one of its own."""
+        self._check_values(xs, array)
+        devices = [device_of(x) for x in xs]
+        if len(set(devices)) != max(1, len(devices)):
+            raise BackendError(
+                f"{self.name} sums one value per device, not of {', '.join(map(str, devices)) or 'none'}"
+            )
+        return devices
+
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
         """Raise ComputationError, now and from every verb that is called later: results would be garbage."""
         raised = error

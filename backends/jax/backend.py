@@ -142,11 +142,7 @@ class JAXBackend(BaseBackend):
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        self._check_values(xs, self._array)
-        devices = [self.device_of(next(tree_leaves(x), None)) for x in xs]
-        if len(set(devices)) != max(1, len(devices)):
-            raise BackendError(f"jax sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
-        first, *others = devices
+        first, *others = self._devices_of(xs, self._array, lambda x: self.device_of(next(tree_leaves(x), None)))
         try:
             _check_terms(xs)
             if not others:

@@ -12,7 +12,6 @@ from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
 from backends.devices import Device
-from backends.errors import BackendError
 from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.backend import PerDevice, TorchBackend
@@ -63,10 +62,7 @@ class WorkerThreadsTorch(TorchBackend):
         return self._copies_to[device].submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        self._check_values(xs, Future)
-        devices = [device_of(x) for x in xs]
-        if len(set(devices)) != max(1, len(devices)):
-            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
+        devices = self._devices_of(xs, Future, device_of)
         # On the threads for copies, so that values that are ready are summed while other values are still computed.
         return submit_collective([self._copy[device] for device in devices], sum_own_shard, tuple(xs))
 

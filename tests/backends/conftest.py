@@ -8,7 +8,6 @@ import pytest
 
 import backends
 from backends import Backend, BackendError
-from tests.conftest import reason_against
 
 
 @pytest.fixture
@@ -23,20 +22,34 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def on_made_up_gpus(monkeypatch: pytest.MonkeyPatch, engine: str) -> Callable[..., tuple[Backend, Any]]:
-    """Return a function that loads PyTorch for synthetic GPUs of given names, and returns their CUDA as well."""
-    if reason := reason_against("torch"):
-        pytest.skip(f"torch cannot be imported: {reason}")
+def made_up_torch(monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]) -> Callable[..., Any]:
+    """Return a function that gives PyTorch some synthetic GPUs until the test ends, and returns what is loaded then."""
+    require("torch")
     from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
 
+    # So that what a test leaves there is taken back.
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
+
+    made: list[Any] = []
+    monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: made[-1])
+    monkeypatch.setattr("backends.torch.backend.reason_against", lambda *_: "")
+
+    def make(gpus: int, seed: int = 0) -> Any:
+        made[:] = [MadeUpTorch(gpus, seed)]
+        return made[-1]
+
+    return make
+
+
+@pytest.fixture
+def on_made_up_gpus(made_up_torch: Callable[..., Any], engine: str) -> Callable[..., tuple[Backend, Any]]:
+    """Return a function that loads PyTorch for synthetic GPUs of given names, and returns their CUDA as well."""
+
     def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> tuple[Backend, Any]:
-        torch = MadeUpTorch(2, seed)
-        with monkeypatch.context() as patched:
-            patched.setattr("backends.torch.backend.import_framework", lambda *_, **__: torch)
-            patched.setattr("backends.torch.backend.reason_against", lambda *_: "")
-            patched.setenv("CUDA_LAUNCH_BLOCKING", "0")
-            chosen = variants if engine == "async" else ()
-            return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda
+        torch = made_up_torch(2, seed)
+        chosen = variants if engine == "async" else ()
+        return backends.load("torch", names, "auto", engine, 1, variants=chosen), torch.cuda
 
     return load
 

@@ -10,17 +10,12 @@ import backends
 from backends import BackendError, Device
 from backends.devices import Choice, choose_devices, cpu_devices, parse_device, parse_devices, same_memory
 from backends.host import cores_of
-from tests.conftest import RunPython
+from tests.conftest import RunProgram
 
 CPUS = st.builds(Device, st.just("cpu"), st.integers(1, 99))
 WHOLE_GPUS = st.builds(Device, st.just("gpu"), st.integers(0, 99))
 STREAMS = st.builds(Device, st.just("gpu"), st.integers(0, 99), st.integers(0, 99))
 DEVICES = st.one_of(CPUS, WHOLE_GPUS, STREAMS)
-
-
-def nothing_against(framework: str, index: int) -> str:
-    del framework, index
-    return ""
 
 
 def no_code(framework: str, index: int) -> str:
@@ -29,7 +24,7 @@ def no_code(framework: str, index: int) -> str:
 
 def chosen(kind: str, wanted: int | str, gpus: int, workers: int = 1) -> str:
     parsed = parse_devices(wanted) if isinstance(wanted, str) else wanted
-    return " ".join(map(str, choose_devices("mxnet", kind, parsed, gpus, workers, nothing_against).devices))
+    return " ".join(map(str, choose_devices("mxnet", kind, parsed, gpus, workers).devices))
 
 
 @given(st.lists(DEVICES, min_size=1))
@@ -101,7 +96,7 @@ def test_a_gpu_has_no_workers(wanted: int | str) -> None:
 @given(st.lists(DEVICES, max_size=6), st.sampled_from(["auto", "cpu", "gpu"]), st.integers(0, 3))
 def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) -> None:
     try:
-        choice = choose_devices("torch", kind, tuple(devices), gpus, 1, nothing_against)
+        choice = choose_devices("torch", kind, tuple(devices), gpus)
     except BackendError:
         return
     assert choice.devices == tuple(devices)
@@ -109,13 +104,6 @@ def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) 
     assert all(device.index < gpus for device in devices if device.kind == "gpu")
     assert all(device.kind == kind for device in devices if kind != "auto")
     assert bool(choice.note) == any(device.stream is not None for device in devices)
-
-
-def test_streams_of_one_gpu_are_said() -> None:
-    assert choose_devices("torch", "auto", 2, 1, 1, nothing_against).note == (
-        "gpu:0/0, gpu:0/1 are streams on one GPU, and share it"
-    )
-    assert choose_devices("torch", "auto", 2, 2, 1, nothing_against).note == ""
 
 
 def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
@@ -165,26 +153,6 @@ def test_a_backend_is_loaded_with_names(devices: str | list[str]) -> None:
     assert tuple(map(str, backends.load("numpy", devices, threads_per_device=1).devices)) == ("cpu:2", "cpu:1")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--devices -1", "Invalid value for '--devices': -1 is not in the range 1<=x<=256."),
-        ("--devices cpu:1,gpu:x", "'gpu:x' is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream on a GPU"),
-        ("--devices 0", "Invalid value for '--devices': 0 is not in the range 1<=x<=256."),
-        ("--devices gpu:0", "numpy finds no GPUs, and so no gpu:0"),
-    ],
-)
-def test_bad_devices_are_one_line_and_status_2(arguments: str, message: str, run_python: RunPython) -> None:
-    code = f"import sys; sys.argv[1:] = {['run', 'async', '--backend', 'numpy', *arguments.split()]}; {MAIN}"
-    done = run_python(code, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert message in done.stderr
-
-
-MAIN = "from parallel_core.__main__ import main; main()"
-
-
-def test_results_say_the_names(run_python: RunPython) -> None:
+def test_results_say_the_names(program: RunProgram) -> None:
     command = "run overlap --backend numpy --devices cpu:7,cpu:2 --size 20 --copies 1 --rounds 1 --json -"
-    done = run_python(f"import sys; sys.argv[1:] = {command.split()}; {MAIN}", check=False)
-    assert json.loads(done.stdout)["backend"]["devices"] == ["cpu:7", "cpu:2"]
+    assert json.loads(program(*command.split()).stdout)["backend"]["devices"] == ["cpu:7", "cpu:2"]

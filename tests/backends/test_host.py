@@ -4,18 +4,19 @@ import os
 from collections.abc import Callable
 
 import pytest
+from threadpoolctl import ThreadpoolController
 
+import backends
 from backends.host import available_cores, core_shares, on_cores
-from tests.conftest import RunPython
+from tests.conftest import THREADS, RunPython
 
 PRINT_CORES = """
 import os
 import numpy as np
 import backends
-
 before = os.sched_getaffinity(0)
 tasks = set(os.listdir("/proc/self/task"))
-backend = backends.load("{name}", {devices}, "cpu", "async", 1)
+backend = backends.load("{name}", 2, "cpu", "async", 1)
 for device in backend.devices:
     x = backend.asarray(np.ones(2, dtype=np.float32), device)
     backend.wait(backend.launch(backend.ops.relu, x))
@@ -50,37 +51,29 @@ def test_each_device_has_a_core_of_its_own(
 ) -> None:
     require(framework_name)
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    alone = run_python(PRINT_CORES.format(name=framework_name, devices=2)).stdout.splitlines()
-    assert {f"({first},)", f"({second},)"} <= set(alone)
-    crowded = run_python(PRINT_CORES.format(name=framework_name, devices=available_cores() + 1)).stdout.splitlines()
-    assert not [line for line in crowded if line.count(",") == 1 and line.endswith(",)")]
+    found = run_python(PRINT_CORES.format(name=framework_name)).stdout.splitlines()
+    assert {f"({first},)", f"({second},)"} <= set(found)
 
 
-OTHERS_BLAS = """
-import backends
-from threadpoolctl import ThreadpoolController
-
-def threads():
+def threads_of_libraries() -> dict[str, int]:
     return {library.filepath: library.num_threads for library in ThreadpoolController().lib_controllers}
 
-backends.load("mxnet", 2, "cpu", "sync", 1)
-before = threads()
-backends.load("numpy", 1, "cpu", "sync", 2)
-wanted = {path: 2 if "numpy" in path else count for path, count in before.items()}
-print(len(before) > 1, threads() == wanted)
-"""
 
-
-def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], run_python: RunPython) -> None:
+def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], engine: str) -> None:
     require("mxnet")
-    assert run_python(OTHERS_BLAS).stdout == "True True\n"
+    backends.load("mxnet", 2, "cpu", engine, THREADS)
+    before = threads_of_libraries()
+    assert len(before) > 1
+    backends.load("numpy", threads_per_device=THREADS + 1)
+    found = threads_of_libraries()
+    backends.load("numpy", threads_per_device=THREADS)
+    assert found == {path: THREADS + 1 if "numpy" in path else count for path, count in before.items()}
 
 
 AFTER_ANOTHER_FRAMEWORK = """
 import faulthandler
 import numpy as np
 import backends
-
 faulthandler.dump_traceback_later(60, exit=True)
 backends.load("torch", 2, "cpu", "async", 1)
 backend = backends.load("mxnet", 3, "cpu", "async", 1)
@@ -104,7 +97,6 @@ COUNT_FAULTS = """
 import resource
 import numpy as np
 import backends
-
 def products(backend, column, row):
     results = [backend.launch(backend.ops.matmul, column, row) for _ in range(50)]
     backend.waitall()

@@ -96,11 +96,8 @@ class CudaThreadsTorch(TorchBackend):
         return copies.submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        self._check_values(xs, Future)
-        devices = [device_of(x) for x in xs]
+        devices = self._devices_of(xs, Future, device_of)
         self._check_devices(devices)
-        if len(set(devices)) != max(1, len(devices)):
-            raise BackendError(f"torch sums one value per device, not of {', '.join(map(str, devices)) or 'none'}")
         first, *others = xs
         home = devices[0]
         terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]

@@ -1,7 +1,4 @@
-"""Each device's pool of threads keeps to cores of its own, so two devices compute at the same time.
-
-What computes is named as a compiled program names it, and kept to one core while that is measured.
-"""
+"""What JAX computes with: it is named as a compiled program names it, and kept to one core while that is measured."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +8,6 @@ import pytest
 
 import backends
 from backends.jax.kernels import POOL, TASKS, libraries, one_thread
-from tests.conftest import RunPython
 
 
 def affinities() -> dict[str, set[int]]:
@@ -45,23 +41,3 @@ def test_what_compiles_is_said_with_its_version_and_its_instructions(require: Ca
     assert (compiles.library, compiles.version, compiles.threads) == ("XLA", jaxlib.__version__, 3)
     # XLA compiles for the processor that it runs on, as libraries choose.
     assert compiles.instruction_set == multiplies.instruction_set
-
-
-AFFINITIES = """
-import numpy as np
-import backends
-from tests.backends.jax.test_kernels import affinities
-
-backend = backends.load("jax", 2, "cpu", "async", 1)
-xs = [backend.asarray(np.ones((64, 64), np.float32), device) for device in backend.devices]
-for x in xs:
-    backend.wait(backend.launch(backend.ops.matmul, x, x))
-print(sorted({tuple(sorted(cores)) for thread, cores in affinities().items() if thread != "0"}))
-print(sorted(tuple(sorted(cores)) for cores in backend.cores))
-"""
-
-
-def test_threads_of_a_device_s_pool_keep_to_its_cores(require: Callable[[str], None], run_python: RunPython) -> None:
-    require("jax")
-    found, own = run_python(AFFINITIES).stdout.splitlines()
-    assert found == own

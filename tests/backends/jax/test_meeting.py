@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import pytest
 
-from backends.errors import ComputationError
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups import GroupError
 from backends.process_groups.addresses import connect_to, free_port
@@ -101,10 +100,3 @@ def test_a_rank_that_leaves_is_named_to_rank_0_and_rank_0_to_the_others() -> Non
 def test_ranks_that_do_not_come_are_named(rank: int, absent: str) -> None:
     with pytest.raises(GroupError, match=rf"^rank {absent} has not joined within 0\.1 s$"):
         meet(rank, 3, HERE, free_port(HERE), HERE, 0.1)
-
-
-def test_a_port_that_is_taken_is_said_in_one_line() -> None:
-    with socket.create_server((HERE, 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ComputationError, match=f"cannot listen at {HERE}:{port}: the port is in use"):
-            meet(0, 2, HERE, port, HERE, SECONDS)

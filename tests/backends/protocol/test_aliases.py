@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, BackendError, ComputationError
@@ -135,9 +135,23 @@ def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool
     return any(abs(one - other) < length for one, other in pairs)
 
 
-def overlap_or_not(backend: Backend, how: str, targets: Places, sources: Places, length: int, apart: bool) -> None:
-    """Consume parts of one memory; the sources are parts of it as well, unless they are `apart`."""
-    call, expected = CONSUMING[how]
+@example([(0, 1)], 3, False)
+@example([(1, 0)], 3, False)
+@example([(0, 4), (4, 0)], 3, False)
+@example([(0, 4), (0, 4)], 3, False)
+@example([(0, 0), (4, 4)], 3, False)
+@given(
+    st.lists(st.tuples(st.integers(0, LAST_PLACE), st.integers(0, LAST_PLACE)), min_size=1, max_size=3),
+    st.sampled_from([1, 2, 3, 300_000]),
+    st.booleans(),
+)
+@pytest.mark.parametrize("how", CONSUMING)
+def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
+    load: Callable[[int], Backend], how: str, places: list[tuple[int, int]], length: int, apart: bool
+) -> None:
+    """Consume parts of one memory, at a place for each target and its source, which are in another one if `apart`."""
+    backend, (call, expected) = load(2), CONSUMING[how]
+    targets, sources = ([place * (length // 3 or 1) for place in some] for some in zip(*places, strict=True))
     contents = np.arange(whole_length(length), dtype=np.float32)
     whole, other = (backend.asarray(contents, backend.devices[0]) for _ in range(2))
     consumed, read = (
@@ -159,23 +173,3 @@ def overlap_or_not(backend: Backend, how: str, targets: Places, sources: Places,
         return
     for one, target, source in zip(found, targets, sources, strict=True):
         np.testing.assert_array_equal(one, expected(*(contents[i : i + length] for i in (target, source))))
-
-
-@pytest.mark.parametrize("how", CONSUMING)
-@pytest.mark.parametrize(
-    ("targets", "sources"), [((0,), (1,)), ((1,), (0,)), ((0, 4), (4, 0)), ((0, 0), (4, 4)), ((0, 4), (0, 4))]
-)
-def test_parts_that_overlap_fail_or_are_as_if_the_memories_were_different(
-    load: Callable[[int], Backend], how: str, targets: Places, sources: Places
-) -> None:
-    overlap_or_not(load(2), how, targets, sources, 3, apart=False)
-
-
-@given(data=st.data(), count=st.integers(1, 3), length=st.sampled_from([1, 2, 3, 300_000]), apart=st.booleans())
-@pytest.mark.parametrize("how", CONSUMING)
-def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
-    load: Callable[[int], Backend], how: str, data: st.DataObject, count: int, length: int, apart: bool
-) -> None:
-    step = length // 3 or 1
-    places = st.lists(st.integers(0, LAST_PLACE).map(lambda place: place * step), min_size=count, max_size=count)
-    overlap_or_not(load(2), how, data.draw(places), data.draw(places), length, apart)

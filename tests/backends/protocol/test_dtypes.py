@@ -74,12 +74,13 @@ def test_arrays_are_summed(
         assert_same(multiples, (sum(range(count + 1)) * x).astype(dtype))
 
 
-@given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders)
+@given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders, count=st.integers(1, 3))
 def test_rows_are_divided(
-    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray]
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray], count: int
 ) -> None:
     x = order(numbers(dtype, shape))
-    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices)]
+    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices[:count])]
+    assert [len(shard) for shard in shards] == [len(x) // count + (place < len(x) % count) for place in range(count)]
     assert_same(np.concatenate(shards), x)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,36 +77,31 @@ def test_flattening_keeps_the_rows(backend: Backend, shape: tuple[int, ...]) -> 
     assert flat.shape == (shape[0], np.prod(shape[1:], dtype=int))
 
 
-OPERATORS: dict[str, Callable[[Ops, Array, object], Array]] = {
-    "add": lambda ops, x, number: ops.add(x, number),
-    "multiply": lambda ops, x, number: ops.multiply(x, number),
-    "power": lambda ops, x, number: ops.power(x, number),
-    "relu": lambda ops, x, _: ops.relu(x),
-    "total": lambda ops, x, _: ops.total(x),
-    "total of the last axis": lambda ops, x, _: ops.total(x, len(x.shape) - 1) if x.shape else ops.total(x),
+OPERATORS: dict[str, tuple[Callable[[Ops, Array, float], Array], Callable[[np.ndarray, float], np.ndarray]]] = {
+    "add": (lambda ops, x, number: ops.add(x, number), np.add),
+    "multiply": (lambda ops, x, number: ops.multiply(x, number), np.multiply),
+    "power": (lambda ops, x, number: ops.power(x, number), np.power),
+    "relu": (lambda ops, x, _: ops.relu(x), lambda x, _: np.maximum(x, 0)),
+    "total": (lambda ops, x, _: ops.total(x), lambda x, _: np.sum(x)),
+    "total of the last axis": (
+        lambda ops, x, _: ops.total(x, len(x.shape) - 1 if x.shape else None),
+        lambda x, _: np.sum(x, -1 if x.shape else None),
+    ),
 }
-IN_NUMPY: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "power": np.power,
-    "relu": lambda x, _: np.maximum(x, 0),
-    "total": lambda x, _: np.sum(x),
-    "total of the last axis": lambda x, _: np.sum(x, -1) if x.shape else np.sum(x),
-}
+"""What each does in the backend, and in NumPy."""
+NUMBERS: tuple[Any, ...] = (2, 0.5, np.float32(0.5), np.float64(0.5), np.int64(2))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("number", [2, 0.5, np.float32(0.5), np.float64(0.5), np.int64(2)])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 1)])
-def test_a_number_beside_an_array_changes_no_dtype(
-    backend: Backend, name: str, dtype: str, number: float, shape: tuple[int, ...]
-) -> None:
-    x = np.full(shape, 2, dtype=dtype)
-    found = backend.to_numpy(backend.launch(lambda x: OPERATORS[name](backend.ops, x, number), *on_device(backend, x)))
-    expected = np.asarray(IN_NUMPY[name](x, float(number)))
-    assert (found.dtype.name, found.shape) == (dtype, expected.shape)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+def test_a_number_beside_an_array_changes_no_dtype(backend: Backend, name: str, dtype: str) -> None:
+    operator, in_numpy = OPERATORS[name]
+    for shape, number in product([(), (3,), (2, 1)], NUMBERS):
+        x = np.full(shape, 2, dtype=dtype)
+        computed = backend.launch(lambda x, k=number: operator(backend.ops, x, k), *on_device(backend, x))
+        found, expected = backend.to_numpy(computed), np.asarray(in_numpy(x, float(number)))
+        assert (found.dtype.name, found.shape) == (dtype, expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def ones(*shape: int) -> np.ndarray:

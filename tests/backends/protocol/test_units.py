@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from backends import Array, Backend, Ops
-from tests.backends.protocol.test_memory import consume, leaves
+from backends.arrays import tree_leaves
+from tests.backends.protocol.test_memory import consume
 
 PRODUCTS = 7
 Fn = Callable[..., Array]
@@ -76,7 +77,7 @@ def test_a_unit_computes_what_its_function_does(backend: Backend, name: str) -> 
     for seed in range(3):
         expected = backend.to_numpy(backend.launch(fn, *loaded(backend, shapes, seed)))
         found = backend.to_numpy(backend.launch(unit, *loaded(backend, shapes, seed)))
-        for one, other in zip(leaves(found), leaves(expected), strict=True):
+        for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
             np.testing.assert_array_equal(one, other)
             assert one.dtype == other.dtype
 
@@ -107,7 +108,7 @@ def test_results_of_a_unit_are_the_callers_own(backend: Backend) -> None:
     first, second = (backend.launch(unit, x) for _ in range(2))
     values = [result[place] for result in (first, second) for place in range(2)]
     for place, value in enumerate(values):
-        consume(backend, value)
+        consume(backend, value, (3, 3))
         for untouched in values[place + 1 :]:
             np.testing.assert_array_equal(backend.to_numpy(untouched), np.full((3, 3), 3))
     np.testing.assert_array_equal(backend.to_numpy(x), np.ones((3, 3)))

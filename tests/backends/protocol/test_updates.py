@@ -28,12 +28,14 @@ def assert_close(found: Array, expected: Sequence[np.ndarray]) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def update(backend: Backend, guarded: bool, parameters: Parameters, gradients: Parameters) -> Parameters:
-    """Descend at the rate 0.5 by one of the two operations."""
+def update(
+    backend: Backend, guarded: bool, parameters: Parameters, gradients: Parameters, rate: float = 0.5
+) -> Parameters:
+    """Descend by one of the two operations."""
     p, g, guard = (backend.asarray(x, backend.devices[-1]) for x in (parameters, gradients, GUARD))
     if not guarded:
-        return backend.to_numpy(backend.launch(backend.ops.sgd, p, g, 0.5))
-    updated, guard = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, p, g, 0.5, guard))
+        return backend.to_numpy(backend.launch(backend.ops.sgd, p, g, rate))
+    updated, guard = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, p, g, rate, guard))
     assert (guard.dtype, guard.tolist()) == (np.float32, [1])
     return updated
 
@@ -62,36 +64,25 @@ def test_a_gradient_that_is_not_finite_changes_nothing_from_then_on(backend: Bac
     parameters = (np.array(1, dtype=dtype), np.ones((2, 2), dtype=np.float32))
     broken = (np.array(bad, dtype=dtype), np.ones((2, 2), dtype=np.float32))
     step, device = backend.ops.sgd_while_finite, backend.devices[0]
-    value, guard = backend.asarray(parameters, device), backend.asarray(GUARD, device)
+    value, guards = backend.asarray(parameters, device), [backend.asarray(GUARD, device)]
     for gradients in (parameters, broken, parameters):
-        result = backend.launch(step, value, backend.asarray(gradients, device), 0.5, guard)
-        value, guard = result[0], result[1]
+        result = backend.launch(step, value, backend.asarray(gradients, device), 0.5, guards[-1])
+        value = result[0]
+        guards.append(result[1])
     assert_close(backend.to_numpy(value), [np.asarray(x / 2, x.dtype) for x in parameters])
-    found = backend.to_numpy(guard)
-    assert (found.dtype, found.shape) == (np.float32, (1,))
-    assert np.isnan(found).all()
+    found = [backend.to_numpy(guard) for guard in guards]
+    assert [(guard.dtype, guard.shape) for guard in found] == [(np.float32, (1,))] * 4
+    # The guard is not consumed.
+    np.testing.assert_array_equal(np.concatenate(found), [1, 1, np.nan, np.nan])
 
 
-def test_the_guard_is_not_consumed(backend: Backend) -> None:
-    device = backend.devices[0]
-    guard = backend.asarray(GUARD, device)
-    broken = backend.asarray((np.full(2, np.nan, dtype=np.float32),), device)
-    parameters = backend.asarray((np.ones(2, dtype=np.float32),), device)
-    _, after = backend.to_numpy(backend.launch(backend.ops.sgd_while_finite, parameters, broken, 1.0, guard))
-    assert np.isnan(after).all()
-    np.testing.assert_array_equal(backend.to_numpy(guard), [1])
-
-
+@GUARDED
 @pytest.mark.parametrize("rate", [1, 0.5, np.float32(0.5), np.float64(0.5), np.int64(1)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_rate_is_a_number_of_python_s_or_numpy_s(backend: Backend, rate: float, dtype: str) -> None:
-    device = backend.devices[0]
+def test_a_rate_is_a_number_of_python_s_or_numpy_s(backend: Backend, guarded: bool, rate: float, dtype: str) -> None:
     ones = (np.ones(3, dtype=dtype), np.ones((), dtype=dtype))
-    result = backend.launch(backend.ops.sgd, backend.asarray(ones, device), backend.asarray(ones, device), rate)
-    assert_close(backend.to_numpy(result), [np.asarray(x - float(rate), x.dtype) for x in ones])
-    values = backend.asarray(ones, device), backend.asarray(ones, device), rate, backend.asarray(GUARD, device)
-    result = backend.launch(backend.ops.sgd_while_finite, *values)[0]
-    assert_close(backend.to_numpy(result), [np.asarray(x - float(rate), x.dtype) for x in ones])
+    found = update(backend, guarded, ones, ones, rate)
+    assert_close(found, [np.asarray(x - float(rate), x.dtype) for x in ones])
 
 
 @GUARDED

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import backends
-from backends import Backend, BackendError
+from backends import Backend
 from backends.conformance import Limits, search
 from backends.host import available_cores
 from parallel_core.command_line import cli
@@ -30,16 +30,6 @@ def test_two_independent_operators_of_one_device_run_at_once(two_workers: Backen
     x = two_workers.asarray(np.ones(2, dtype=np.float32), two_workers.devices[0])
     for met in [two_workers.launch(lambda x: meeting.wait(20) and x, x) for _ in range(2)]:
         two_workers.wait(met)
-
-
-def test_waiting_for_all_is_waiting_for_both_workers(two_workers: Backend) -> None:
-    gate, done = threading.Event(), threading.Event()
-    x = two_workers.asarray(np.ones(2, dtype=np.float32), two_workers.devices[0])
-    two_workers.launch(lambda x: gate.wait(20) and (done.set(), x)[1], x)
-    two_workers.wait(two_workers.launch(two_workers.ops.relu, x))
-    threading.Timer(0.05, gate.set).start()
-    two_workers.waitall()
-    assert done.is_set()
 
 
 def load_with(name: str, workers: int, variants: list[str], devices: int) -> Backend:
@@ -89,20 +79,6 @@ def test_workers_have_a_core_each(require: Callable[[str], None], run_python: Ru
     told = run_python(TELL_CORES.format(name=name, workers=2)).stdout
     assert told.startswith(f"[{share}] ")
     assert int(told.split()[-1]) >= 2
-
-
-def test_an_engine_that_queues_nothing_refuses_several_workers(
-    backend_name: str, require: Callable[[str], None]
-) -> None:
-    if backend_name != "numpy":
-        require(backend_name)
-    with pytest.raises(BackendError, match=rf"{backend_name}'s sync engine .* use --workers 1"):
-        backends.load(backend_name, 2, "cpu", "sync", 1, 2)
-
-
-def test_no_workers_are_refused() -> None:
-    with pytest.raises(BackendError, match="at least 1 worker, not 0"):
-        backends.load("numpy", workers_per_device=0)
 
 
 def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> None:

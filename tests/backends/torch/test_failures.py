@@ -16,15 +16,9 @@ from backends.torch.streams.worker import WorkerStream, submit_collective
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
 
 
-@pytest.fixture
-def loaded(require: Callable[[str], None], engine: str) -> Callable[[int], Backend]:
-    def load(workers: int) -> Backend:
-        require("torch")
-        if engine == "sync" and workers > 1:
-            pytest.skip("a synchronous engine has no workers")
-        return backends.load("torch", 3, "cpu", engine, 1, workers)
-
-    return load
+@pytest.fixture(autouse=True)
+def torch_is_there(require: Callable[[str], None]) -> None:
+    require("torch")
 
 
 def ones(backend: Backend, device: int = 0) -> Array:
@@ -38,33 +32,20 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-FINDS: dict[str, Callable[[Backend, Array], object]] = {
-    "wait": lambda backend, x: backend.wait(x),
-    "waitall": lambda backend, _: backend.waitall(),
-    "to_numpy": lambda backend, x: backend.to_numpy(x),
-}
-
-
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("find", FINDS)
-def test_a_failure_names_the_device_that_failed(
-    loaded: Callable[[int], Backend], engine: str, find: str, workers: int
-) -> None:
-    if engine == "sync":
-        pytest.skip("fails at launch, on the calling thread")
-    backend = loaded(workers)
+@pytest.mark.parametrize("verb", ["wait", "waitall", "to_numpy"])
+def test_a_failure_names_the_device_that_failed(verb: str, workers: int) -> None:
+    backend = backends.load("torch", 3, "cpu", "async", 1, workers)
     x = backend.launch(raising(ValueError("no")), ones(backend, 1))
     for device in (2, 0):
         x = backend.copy_to(x, backend.devices[device])
         x = backend.launch(backend.ops.add, x, ones(backend, device))
     with pytest.raises(ComputationError, match="torch on cpu:2: ValueError: no"):
-        FINDS[find](backend, x)
+        getattr(backend, verb)(*() if verb == "waitall" else (x,))
 
 
-def test_thousands_of_dependents_make_no_long_traceback(loaded: Callable[[int], Backend], engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("fails at launch")
-    backend = loaded(1)
+def test_thousands_of_dependents_make_no_long_traceback() -> None:
+    backend = backends.load("torch", 2, "cpu", "async", 1)
     x = backend.launch(raising(ValueError("no")), ones(backend))
     for number in range(5000):
         x = backend.copy_to(x, backend.devices[1]) if number % 500 == 0 else backend.launch(backend.ops.add, x, 1.0)
@@ -73,8 +54,8 @@ def test_thousands_of_dependents_make_no_long_traceback(loaded: Callable[[int], 
     assert len("".join(traceback.format_exception(caught.value)).splitlines()) < 60
 
 
-def test_what_is_no_array_cannot_be_read(loaded: Callable[[int], Backend]) -> None:
-    backend = loaded(1)
+def test_what_is_no_array_cannot_be_read(engine: str) -> None:
+    backend = backends.load("torch", 1, "cpu", engine, 1)
     with pytest.raises(ComputationError, match="no attribute"):
         backend.to_numpy(backend.launch(lambda _: 1.0, ones(backend)))
 

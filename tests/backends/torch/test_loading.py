@@ -33,28 +33,19 @@ def test_the_class_is_chosen_by_engine_and_devices(
 
 
 @pytest.fixture
-def made_up_torch(require: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Any:
+def with_a_gpu(made_up_torch: Callable[[int], Any]) -> Any:
     """PyTorch with a synthetic GPU, of a process that has not started CUDA."""
-    require("torch")
-    from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
-
-    torch = MadeUpTorch(1, 0)
-    monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: torch)
-    monkeypatch.setattr("backends.torch.backend.reason_against", lambda *_: "")
-    # So that what a test leaves there is taken back.
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
-    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
-    return torch
+    return made_up_torch(1)
 
 
 @pytest.mark.parametrize(("own", "value"), [("sync", "1"), ("async", "0")])
-def test_cuda_finds_its_settings_when_gpus_are_counted(made_up_torch: Any, own: str, value: str) -> None:
+def test_cuda_finds_its_settings_when_gpus_are_counted(with_a_gpu: Any, own: str, value: str) -> None:
     backend = backends.load("torch", "gpu:0", "auto", own, 1)
-    assert made_up_torch.cuda.counted_with == backend.settings["CUDA_LAUNCH_BLOCKING"] == value
+    assert with_a_gpu.cuda.counted_with == backend.settings["CUDA_LAUNCH_BLOCKING"] == value
     assert os.environ["CUDA_LAUNCH_BLOCKING"] == value
 
 
-@pytest.mark.usefixtures("made_up_torch")
+@pytest.mark.usefixtures("with_a_gpu")
 def test_a_later_load_does_not_change_the_settings_of_an_earlier_one() -> None:
     backends.load("torch", "gpu:0", "auto", "sync", 1)
     with pytest.raises(BackendError, match="CUDA was started with CUDA_LAUNCH_BLOCKING=1, and this engine needs 0"):
@@ -64,25 +55,25 @@ def test_a_later_load_does_not_change_the_settings_of_an_earlier_one() -> None:
 
 
 @pytest.mark.parametrize(("devices", "kind"), [(1, "cpu"), ("cpu:1", "auto"), ("cpu:1", "cpu")])
-def test_cuda_is_left_alone_for_cpus(made_up_torch: Any, engine: str, devices: int | str, kind: str) -> None:
+def test_cuda_is_left_alone_for_cpus(with_a_gpu: Any, engine: str, devices: int | str, kind: str) -> None:
     backend = backends.load("torch", devices, kind, engine, 1)
-    assert made_up_torch.cuda.counted_with == "not counted"
+    assert with_a_gpu.cuda.counted_with == "not counted"
     assert "CUDA_LAUNCH_BLOCKING" not in os.environ
     assert not backend.settings
 
 
-def test_without_gpus_the_environment_stays_as_it_is(made_up_torch: Any, engine: str) -> None:
-    made_up_torch.cuda.gpus = 0
+def test_without_gpus_the_environment_stays_as_it_is(with_a_gpu: Any, engine: str) -> None:
+    with_a_gpu.cuda.gpus = 0
     backends.load("torch", 1, "auto", engine, 1)
     assert "CUDA_LAUNCH_BLOCKING" not in os.environ
 
 
 def test_a_cuda_that_does_not_start_is_said_in_a_line(
-    made_up_torch: Any, engine: str, monkeypatch: pytest.MonkeyPatch
+    with_a_gpu: Any, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nand how to debug that")
 
-    monkeypatch.setattr(made_up_torch.cuda, "init", fail)
+    monkeypatch.setattr(with_a_gpu.cuda, "init", fail)
     with pytest.raises(BackendError, match=r"^torch cannot start CUDA \(.* unavailable\): use --device-kind cpu$"):
         backends.load("torch", "gpu:0", "auto", engine, 1)

@@ -298,7 +298,8 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
         return
     read = [address(x) for x in args if isinstance(x, torch.Tensor)]
     written = address(result)
-    in_place = name.endswith("_") and not name.endswith("__")
+    # `requires_grad_` is a mark, and writes nothing.
+    in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
     # The last is the source of a copy, on whose current stream it runs.
     gpus = [cuda.on_gpu[memory] for memory in read if memory in cuda.on_gpu]
     stream = cuda.current_stream(gpus[-1]) if gpus else None

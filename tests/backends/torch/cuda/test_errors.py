@@ -6,42 +6,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends import HOST, Array, Backend, BackendError, ComputationError, Device
+from backends import HOST, Array, Backend, ComputationError, Device
 from backends.devices import parse_device
+from tests.backends.protocol.test_errors import refuse
+
+pytestmark = pytest.mark.parametrize("engine", ["async"])
 
 Load = Callable[..., tuple[Backend, Any]]
 EVERYWHERE = pytest.mark.parametrize("names", ["gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,gpu:0"])
 VECTOR = np.float32([1, 2])
 
 
-@pytest.fixture(autouse=True)
-def asynchronous(engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("the sync engine has tests of its own")
-
-
-REFUSED = {
-    "asarray on a foreign GPU": lambda b, x: b.asarray(VECTOR, parse_device("gpu:7")),
-    "split_and_load on a foreign GPU": lambda b, x: b.split_and_load(VECTOR, [parse_device("gpu:7")]),
-    "copy to a foreign GPU": lambda b, x: b.copy_to(x, parse_device("gpu:7")),
+REFUSED: dict[str, Callable[[Backend, Array], object]] = {
     "copy into memory elsewhere": lambda b, x: b.copy_to(x, HOST, out=b.asarray(VECTOR, b.devices[0])),
-    "copy of no array": lambda b, x: b.copy_to(1.0, b.devices[0]),
+    "copy of no array": lambda b, _: b.copy_to(1.0, b.devices[0]),
 }
 """What the protocol's tests do not ask."""
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_wrong_request_is_refused_in_a_line_and_the_backend_goes_on(
+def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(
     on_made_up_gpus: Load, names: str, what: str
 ) -> None:
     backend, _ = on_made_up_gpus(names)
-    x = backend.asarray(VECTOR, backend.devices[0])
-    with pytest.raises(BackendError) as refused:
-        REFUSED[what](backend, x)
-    assert len(str(refused.value).splitlines()) == 1
-    backend.waitall()
-    np.testing.assert_array_equal(backend.to_numpy(backend.launch(backend.ops.add, x, 1.0)), VECTOR + 1)
+    refuse(backend, REFUSED[what])
 
 
 @EVERYWHERE
@@ -106,21 +95,6 @@ def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
     monkeypatch.setattr(MadeUpEvent, "synchronize", fail)
     with pytest.raises(ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"):
         backend.waitall()
-
-
-@EVERYWHERE
-def test_workers_that_cannot_begin_say_so(on_made_up_gpus: Load, names: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.backends.torch.cuda.made_up_cuda import Cuda
-
-    def fail(_: Cuda, stream: object) -> None:
-        raise RuntimeError(f"CUDA error: made up for {type(stream).__name__}")
-
-    monkeypatch.setattr(Cuda, "set_stream", fail)
-    backend, _ = on_made_up_gpus(names)
-    device = next(device for device in backend.devices if device.kind == "gpu")
-    x = backend.copy_to(backend.asarray(VECTOR, HOST), device)
-    with pytest.raises(ComputationError, match=rf"^torch on {device}: RuntimeError: CUDA error: made up"):
-        backend.wait(backend.launch(backend.ops.add, x, 1.0))
 
 
 def test_memory_forgets_readers_that_are_done(on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,15 +15,11 @@ from parallel_core.training.dataset import synthetic
 from parallel_core.training.loop import train
 from parallel_core.training.step import get_params
 
+pytestmark = pytest.mark.parametrize("engine", ["async"])
+
 Load = Callable[..., tuple[Backend, Any]]
 REPLAY = ("graph-replay",)
 GPUS = pytest.mark.parametrize("names", ["gpu:0", "gpu:1,gpu:0", "gpu:0/0,gpu:0/1", "gpu:0/0,gpu:1,gpu:0/1"])
-
-
-@pytest.fixture(autouse=True)
-def asynchronous(engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("the sync engine has no variants")
 
 
 @GPUS
@@ -184,9 +180,8 @@ def test_what_cannot_be_recorded_is_said(on_made_up_gpus: Load, names: str) -> N
 
 
 @GPUS
-@pytest.mark.parametrize("variants", [(), REPLAY])
-def test_gradients_share_memory_with_nothing(on_made_up_gpus: Load, names: str, variants: tuple[str, ...]) -> None:
-    backend, cuda = on_made_up_gpus(names, variants=variants)
+def test_gradients_that_are_replayed_share_memory_with_nothing(on_made_up_gpus: Load, names: str) -> None:
+    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
     device = backend.devices[-1]
     gradient = backend.ops.value_and_grad(lambda two, x: backend.ops.total((two[0] + two[1]) * x))
     w, x, new = (backend.asarray(np.full((2, 2), k, dtype=np.float32), device) for k in (1, 2, 9))

@@ -1,33 +1,20 @@
 """Copies by way of page-locked buffers: in pieces, and no buffer is used before the GPU is done with it."""
 
-import pytest
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import reason_against
-
 BYTES = 64
+SHAPES = st.lists(st.integers(0, 7), max_size=3)
+DTYPES = st.sampled_from(["float32", "float64", "uint8", "bool", "int64"])
 
 
-@pytest.fixture(autouse=True)
-def torch_is_there() -> None:
-    if reason := reason_against("torch"):
-        pytest.skip(f"torch cannot be imported: {reason}")
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(st.integers(0, 7), max_size=3),
-            st.sampled_from(["float32", "float64", "uint8", "bool", "int64"]),
-            st.booleans(),
-            st.booleans(),
-        ),
-        max_size=6,
-    ),
-    st.integers(0, 99),
-)
-def test_arrays_of_any_shape_arrive_and_come_back(copies: list[tuple[list[int], str, bool, bool]], seed: int) -> None:
+@given(st.lists(st.tuples(SHAPES, DTYPES, st.booleans(), st.booleans()), max_size=6), st.integers(0, 99))
+def test_arrays_of_any_shape_arrive_and_come_back(
+    require: Callable[[str], None], copies: list[tuple[list[int], str, bool, bool]], seed: int
+) -> None:
+    require("torch")
     import torch as real
 
     from backends.torch.cuda.copies import _Staging as Staging

@@ -9,6 +9,8 @@ import pytest
 
 from backends import HOST, Array, Backend, Device
 
+pytestmark = pytest.mark.parametrize("engine", ["async"])
+
 Load = Callable[..., tuple[Backend, Any]]
 BETWEEN = pytest.mark.parametrize(
     ("names", "source", "target"),
@@ -23,12 +25,6 @@ BETWEEN = pytest.mark.parametrize(
     ],
 )
 INTO = pytest.mark.parametrize("into", ["buffer", "new memory"])
-
-
-@pytest.fixture(autouse=True)
-def asynchronous(engine: str) -> None:
-    if engine == "sync":
-        pytest.skip("the sync engine has no streams of its own")
 
 
 def ones(backend: Backend, device: Device) -> Array:

@@ -3,11 +3,10 @@
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from backends.torch.streams.future import Failure, Future
+from backends.torch.streams.future import Failure
 from backends.torch.streams.worker import submit_collective
 from tests.backends.torch.streams.made import FIRST, SECOND, stream
 
@@ -85,14 +84,3 @@ def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
     for result in submit_collective([stream(FIRST), stream(SECOND)], take, (1, 2)):
         with pytest.raises(Failure, match="no part of mine"):
             result.result()
-
-
-def test_collectives_that_two_threads_launch_do_not_wait_for_each_other() -> None:
-    streams = [stream(FIRST), stream(SECOND)]
-
-    def launch_many() -> list[Future]:
-        return [r for _ in range(300) for r in submit_collective(streams, lambda values, part: None, (1, 2))]
-
-    with ThreadPoolExecutor(2) as pool:
-        for results in [pool.submit(launch_many) for _ in range(2)]:
-            assert [r.result() for r in results.result()] == [1, 2] * 300
