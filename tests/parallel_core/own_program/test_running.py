@@ -63,7 +63,7 @@ def test_streams_and_signals_pass_through_and_an_interrupt_ends_both(tmp_path: P
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, lambda number, _: print(signal.Signals(number).name, flush=True))
         print("read", sys.stdin.readline(), end="", flush=True)
-        while True: time.sleep(0.1)
+        for _ in range(300): time.sleep(0.1)
     """
     command = (sys.executable, "-m", "parallel_core", "profile", "--output", tmp_path, "--", sys.executable, "-c", code)
     pipe = subprocess.PIPE

@@ -24,6 +24,8 @@ FORMS: dict[str, str | bytes] = {
     "indented": json.dumps({"traceEvents": json.loads(LIST)}, indent=2),
     "compressed": gzip.compress(LIST.encode()),
     "compressed in two parts": gzip.compress(LIST[:50].encode()) + gzip.compress(LIST[50:].encode()),
+    "compressed, and cut off behind all events": gzip.compress(LIST.encode())[:-8],
+    "compressed, and damaged behind them": gzip.compress(LIST.encode()) + b"garbage",
     # A second mx.profiler.dump() appends a comma, the events and the end of an object that has no beginning.
     "added to": f'{{"traceEvents": [{A}{ENDED},\n{B}{ENDED}',
     "what was added": f",\n{A}, {B}{ENDED}",
@@ -116,8 +118,11 @@ def test_times_since_1970_keep_their_nanoseconds(
 
 
 def test_slices_are_in_the_order_of_their_start_and_of_the_file(read: Read) -> None:
-    found = read([complete("late", 9), complete("first", 1), complete("second", 1), one("i", "mark", 0)])
+    starts = {"late": 9, "first": 1, "second": 1}
+    slices = [complete(name, start, cat="kernel", args={"name": name}) for name, start in starts.items()]
+    found = read([*slices, one("i", "mark", 0)])
     assert [found.name for found in found.slices] == ["first", "second", "late"]
+    assert [found.args["name"] for found in found.slices] == ["first", "second", "late"]
     assert found.slices[0].start == 0
 
 
