@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import Span, Timeline
+from backends.profiling import Span, Timeline, Window
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import cases_of, clip, gaps, intersection, total_length, union
 from tests.parallel_core.trace_analysis.synthetic import FIRST
@@ -83,3 +83,10 @@ def test_times_are_whole_numbers_also_in_traces_of_years() -> None:
     assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {np.dtype(np.int64)}
     assert case.spans.launched.tolist() == [0, UNKNOWN]
     assert case.since.tolist() == [0, year + 3]
+
+
+def test_queues_are_in_the_order_of_a_case_s_first_spans() -> None:
+    spans = tuple(Span(name, "compute", FIRST, name, 10 * n, 10 * n + 5) for n, name in enumerate("abcbca"))
+    (case,) = cases_of(Timeline("made up", spans, (Window("the second half", 30, 60),)))
+    assert [queue for _, queue in case.spans.queues] == ["b", "c", "a"]
+    assert case.spans == spans[3:]
