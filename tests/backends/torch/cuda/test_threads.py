@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends import HOST, Backend
+from backends.conformance.drawing import draw_program
 from backends.conformance.running import run
-from backends.conformance.searching import program_of
 from backends.devices import Device
 
 PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
@@ -30,7 +31,7 @@ def test_random_programs_have_no_races_and_give_numpy_s_numbers(
     on_made_up_gpus: Callable[..., Loaded], names: str, number: int, seed: int, variants: tuple[str, ...]
 ) -> None:
     backend, cuda = on_made_up_gpus(names, seed, variants if "cpu" not in names else ())
-    assert run(program_of(0, number, len(backend.devices)), backend) is None
+    assert run(draw_program(Random(f"0/{number}"), len(backend.devices)), backend) is None
     assert cuda.races == []
 
 
