@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, reduce
+from itertools import chain
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ RESULT: tuple[Any, ...] = ("cells", 0, "results", 0)
 def saved(folder: Path, name: str, *places: tuple[Any, ...]) -> Path:
     """Save a comparison in a folder, with another name at some places."""
     folder.mkdir()
-    read = json.loads(json.dumps(comparison(measured(parallel("torch"), (1.0, 1.1))).as_json()))
+    read = json.loads(json.dumps(comparison(measured(parallel("torch"), (1.0,))).as_json()))
     for *above, last in places:
         reduce(getitem, above, read)[last] = name.format(folder.parent)
     (folder / "comparison.json").write_text(json.dumps(read))
@@ -46,12 +47,18 @@ def files_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
 def test_a_name_that_no_cell_or_device_can_have_is_refused(program: RunProgram, tmp_path: Path, name: str) -> None:
-    of_cell = [("cells", 0, key) for key in ("experiment", "backend", "engine")]
-    of_result = [("experiment",), ("backend", "name"), ("backend", "engine"), ("backend", "devices", 0)]
-    for place in (("utc",), *of_cell, *((*RESULT, *keys) for keys in of_result)):
-        folder = saved(tmp_path / "_".join(map(str, place)), name, place)
+    cell, result = ("cells", 0), RESULT
+    # Both agree, so that nothing but the name is wrong.
+    both = [
+        ((*cell, "experiment"), (*result, "experiment")),
+        ((*cell, "backend"), (*result, "backend", "name")),
+        ((*cell, "engine"), (*result, "backend", "engine")),
+    ]
+    alone = [(one,) for one in (("utc",), (*result, "backend", "devices", 0), *chain(*both))]
+    for number, places in enumerate((*both, *alone)):
+        folder = saved(tmp_path / str(number), name, *places)
         done = program("report", str(folder))
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), place
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), places
         assert files_in(folder) == {"comparison.json"}
     assert not list(tmp_path.glob("elsewhere*"))
 

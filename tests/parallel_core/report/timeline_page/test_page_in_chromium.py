@@ -184,7 +184,7 @@ def test_the_keyboard_moves_zooms_and_reads_spans(open_page: Open) -> None:
     for key in ("Shift+ArrowRight", *["Shift+ArrowDown"] * 3, *["Shift+ArrowRight"] * 2):
         visit.page.keyboard.press(key)
         said.append(visit.page.locator("#tip").inner_text().splitlines())
-    assert [lines[0] for lines in said] == ["run", "waitall", "waitall", *["matmul"] * 3]
+    assert [lines[0] for lines in said] == ["run", "launch matmul", "launch matmul", *["matmul"] * 3]
     assert said[0][1:] == ["60.03 ms from 0 ns", "cases"]
     assert said[4] == ["matmul", "_npi_matmul", "6 ms from 6.025 ms", "6 ms from launch to start", "cpu:1 compute"]
     visit.page.keyboard.press("Escape")
