@@ -156,7 +156,7 @@ def show_agreements(
 
 
 def _agreements_table(agreements: Sequence[Agreement]) -> Table:
-    table = table_of("", "case", "quantity", "by trace", "by clock", "noise", "verdict")
+    table = table_of("", "case", "quantity", "trace", "clock", "noise", "verdict")
     table.columns[1].justify = "left"
     table.columns[1].no_wrap = True
     for one in agreements:
