@@ -24,6 +24,8 @@ ISSUING_SECONDS = 31e-6
 """Of a copy, on the framework that issues slowest (MXNet, between CPUs): all frameworks get the same work."""
 ISSUING_SHARE, TOO_MUCH_ISSUING = 0.1, 0.5
 """The share of a copy's time that issuing it may take, and from which on that time is not the copy's own."""
+BEYOND_CACHES, MOST_BUFFERS = 2**27, 100
+"""Bytes that no cache holds, and how many buffers are taken at most to have so many."""
 PROBED_COPIES = 30
 """The copies of each of two results from which a size and how many copies are chosen."""
 
@@ -32,7 +34,7 @@ def copy_in_turn(trial: Trial, buffers: list[Array], index: int, result: Array, 
     """Launch copies of the result of this index to the buffers on a device in turn, and replace these by the copies.
 
     MXNet's engine takes next what has been ready for longest, and of copies to one buffer only one is ready. In turn
-    they run in the order of the program on every framework, through as much memory whether they are alone or not.
+    they run in the order of the program on every framework, past the caches whether they are alone or not.
     """
     for number in range(index * copies, (index + 1) * copies):
         turn = number % len(buffers)
@@ -43,6 +45,12 @@ def buffers_for(trial: Trial, size: int, device: Device, count: int) -> list[Arr
     """Load buffers of zeros on a device, so that what is right in them was copied."""
     zeros = np.zeros((size, size), dtype=np.float32)
     return [trial.backend.asarray(zeros, device) for _ in range(count)]
+
+
+def buffers_in_turn(trial: Trial, size: int, device: Device) -> list[Array]:
+    """Load so many buffers on a device that copies to them in turn go past the caches."""
+    bytes_of_one = size * size * np.dtype(np.float32).itemsize
+    return buffers_for(trial, size, device, max(1, min(MOST_BUFFERS, BEYOND_CACHES // bytes_of_one)))
 
 
 def copies_of(
@@ -134,7 +142,7 @@ def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
 def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int = PROBED_COPIES) -> Timing:
     """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of each of two results."""
     results = works.multiplied(trial, trial.normal(size, trial.devices[0]), 2)
-    buffers = buffers_for(trial, size, there, FEWEST_MULTIPLICATIONS)
+    buffers = buffers_in_turn(trial, size, there)
     issued, done = works.median_timing(trial, copies_of(trial, results, there, buffers, copies).launch)
     count = copies * len(results)
     # Without a queue the copy is over when it is issued.

@@ -95,7 +95,7 @@ def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = ""
     trial.check("copied products", fresh, [a @ a] * products)
     run = works.multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
-    buffers = copying.buffers_for(trial, size, there, products)
+    buffers = copying.buffers_in_turn(trial, size, there)
     copy, read = (copying.copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
     both = Work(lambda: run_and_copy(trial, x, products, there, buffers, copies))
     trial.time(RUN + at, run, bare=() if at else (run,))

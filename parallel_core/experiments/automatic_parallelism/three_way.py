@@ -63,7 +63,7 @@ def program(
         matrices.append(trial.normal(size, device, seed))
         computing.append(works.multiplications(trial, matrices[-1], products, device))
         results.append(computing[-1].launch())
-        buffers.append(copying.buffers_for(trial, size, there, products))
+        buffers.append(copying.buffers_in_turn(trial, size, there))
         sending.append(copying.copies_of(trial, results[-1], there, buffers[-1], copies, device))
     parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: sending}
     worked: dict[str, list[float]] = {name: [] for name in parts}
