@@ -94,9 +94,12 @@ def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
     result, name = measure_elsewhere(lab.experiment, options, 2 * MOST_SECONDS), EXPERIMENTS[lab.experiment].main.name
     value, watch = result.metrics.get(name) or 0.0, result.machine_watch
     got = "; ".join([f"{name} {value:.2f}", *result.problems])
-    if lab.least <= value <= lab.most and not result.problems:
+    is_busy = watch is not None and watch.taken_share >= WORTH_SAYING
+    # On a busy machine noise may make a right engine too slow, and a wrong one quick enough.
+    low, _ = result.metric_intervals.get(name, (value, value)) if is_busy else (value, value)
+    if lab.least <= low and value <= lab.most and not result.problems:
         return "passed", got
-    if watch is not None and watch.taken_share >= WORTH_SAYING:
+    if is_busy and not result.problems:
         return "not judged", "the machine was busy"
     return "failed", got, f"{lab.least:g} to {lab.most:g}"
 
