@@ -9,8 +9,8 @@ Method: LeNet on Fashion-MNIST from the same start on every backend, by the trai
 `parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all devices' parameters
 against each other. After epochs of few batches (`--limit`) there are no more test images than those trained on.
 
-Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); with `--exchange during`,
-`buckets_reduced_early`.
+Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); `price_of_overlap`, how
+much longer a device computes while the others do; with `--exchange during`, `buckets_reduced_early`.
 
 Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an accuracy of 0.1 after a
 short run is no error: the network has learnt nothing yet.
@@ -23,7 +23,7 @@ from typing import Annotated
 
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
@@ -31,7 +31,9 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
     case_of_epochs,
     check_first_losses,
     tested_on,
+    time_units,
 )
+from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings, batches
@@ -101,7 +103,11 @@ def program(
     book_s = initial_parameters(settings.seed, settings.width)
     check_first_losses(trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
     timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
-    trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, len(params), data, settings, timed, watch)
+    units = time_units(backend, len(params), data, settings)
+    trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, units, data, settings, timed, watch)
+    beside = {unit.name: unit for unit in units}
+    if price := interval_of(lambda times: times[BESIDE] / times[units[0].name] - 1, beside):
+        trial.found(PRICE.name, price)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     losses = tuple(loss for epoch in epochs for loss in epoch.losses)
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
@@ -122,6 +128,11 @@ ACCURACY = Metric(
     means="the share of the test images that are classified correctly: up to 0.2 is guessing, or hardly better",
     bands=(Band(LOWEST, "chance", "The network has learnt nothing yet"), Band(0.2, "learnt", "The network has learnt")),
 )
+PRICE = replace(
+    price_of_overlap(""),
+    formula=None,
+    means="how much longer a device computes its share of a step while the others compute theirs: 0 is no longer",
+)
 
 EXPERIMENT = Experiment(
     name="data-parallel",
@@ -134,7 +145,7 @@ EXPERIMENT = Experiment(
         min(len(data.train_labels), settings.batch_size * (settings.limit or len(data.train_labels))),
     ),
     case=EPOCH,
-    metrics=(SPEED, Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True), ACCURACY, *SCALING),
+    metrics=(SPEED, Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True), ACCURACY, PRICE, *SCALING),
     changes=(
         Change(lambda found: found.is_in(ACCURACY.name, "chance"), "A longer training (--epochs), without --limit."),
         Change(lambda found: len(found.devices) == 1, "More devices (--devices 2): the losses stay the same."),

@@ -128,7 +128,8 @@ def program(
         own, epochs = whole[0][0], [epoch for _, each in whole for epoch in each]
         start = training_steps.enlarged_start(own.seed, initial_scale)
         again = partial(training_steps.placed, backend, start, count)
-        trial.cases[name] = training_steps.case_of_epochs(name, backend, again, count, data, own, epochs, watch)
+        units = training_steps.time_units(backend, count, data, own)
+        trial.cases[name] = training_steps.case_of_epochs(name, backend, again, units, data, own, epochs, watch)
         # NumPy repeats the fixed batch once: more devices are compared with one.
         if kind == SCALED or count == 1:
             training_steps.check_first_losses(trial, data, own, start, epochs[0].losses)

@@ -18,7 +18,7 @@ from backends import Array, Backend, Ops
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.programs import Program, works_of_step
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
-from parallel_core.experiments.works import doublings
+from parallel_core.experiments.works import BESIDE, doublings
 from parallel_core.measurement.progress import part
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import if_repeatable, interleave, measure
@@ -35,7 +35,7 @@ NUMPY_SECONDS = 2.0
 """NumPy takes seconds for a large batch, or for a wide network."""
 
 REPEATED_STEPS = 5
-BARE_ROUNDS, BARE_SECONDS = 5, 0.5
+BARE_ROUNDS, BARE_SECONDS = 5, 0.75
 
 Parameters: TypeAlias = "tuple[np.ndarray, ...]"
 Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
@@ -136,37 +136,51 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
     return epoch.dispatch_seconds, epoch.seconds
 
 
+def time_units(backend: Backend, devices: int, data: Dataset, settings: Settings) -> tuple[Case, ...]:
+    """Time each device's gradients and update of a step as one unit, and the first one's beside the others' (`BESIDE`).
+
+    Loading and exchange are left out. Without a queue, or on one device, there is nothing beside.
+    """
+    works = works_of_step(backend, one_step(devices, data, settings))
+    takes = {
+        f"device {number}, as one unit": partial(measure, backend, work.launch) for number, work in enumerate(works)
+    }
+    if len(works) > 1 and backend.engine == "async":
+        takes[BESIDE] = partial(
+            measure,
+            backend,
+            lambda: [work.launch() for work in works],
+            until=lambda launched: backend.wait(launched[0]),
+        )
+    # Taking the step once was their warm-up.
+    return interleave(takes, BARE_ROUNDS, warmups=0, budget=BARE_SECONDS)
+
+
 def case_of_epochs(
     name: str,
     backend: Backend,
     place: Callable[[], list[Array]],
-    devices: int,
+    units: Sequence[Case],
     data: Dataset,
     settings: Settings,
     epochs: Sequence[Epoch],
     watch: MachineWatch | None,
 ) -> Case:
-    """Return the case of some epochs of a training on the first devices, with the bare time of the first one of them.
+    """Return the case of some epochs of a training, with the bare time of the first one of them, from a step's units.
 
-    That is timed on a step's gradients and updates on each device, without loading and exchange. What repeats the case
-    takes some steps from the parameters that `place` gives.
+    What repeats the case takes some steps from the parameters that `place` gives.
     """
     first = epochs[0]
     steps = min(REPEATED_STEPS, len(first.losses))
     few = replace(settings, limit=steps)
-    works = works_of_step(backend, one_step(devices, data, settings))
-    takes = {
-        f"device {number}, as one unit": partial(measure, backend, work.launch) for number, work in enumerate(works)
-    }
-    # Taking the step once was their warm-up.
-    units = interleave(takes, BARE_ROUNDS, warmups=0, budget=BARE_SECONDS)
     # The last batch may be smaller, so it is images that are counted.
     share = first.images / min(settings.batch_size, len(data.train_labels))
+    slowest = map(max, zip(*(unit.seconds for unit in units if unit.name != BESIDE), strict=True))
     return Case(
         name,
         tuple(epoch.seconds for epoch in epochs),
         tuple(epoch.dispatch_seconds for epoch in epochs),
-        bare_seconds=tuple(share * max(at_once) for at_once in zip(*(unit.seconds for unit in units), strict=True)),
+        bare_seconds=tuple(share * seconds for seconds in slowest),
         again=if_repeatable(lambda: time_steps(backend, place(), data, few)),
         share=steps / len(first.losses),
         # The other ranks of a job on this host would be taken for strangers.

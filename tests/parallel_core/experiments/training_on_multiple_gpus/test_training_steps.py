@@ -1,7 +1,5 @@
 """What a step launches on a device as one unit, a sweep's budget, numbers of devices and batches, and first losses."""
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,11 +10,16 @@ from backends import Backend, Device
 from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_of_epochs, plans
-from parallel_core.experiments.works import doublings
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
+    FIXED,
+    SCALED,
+    case_of_epochs,
+    plans,
+    time_units,
+)
+from parallel_core.experiments.works import BESIDE, doublings
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
-from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import repeatable
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import synthetic
@@ -49,21 +52,31 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
     assert [[value.tolist() for value in values] for values in made] == [[[2, 2, 2]], [[4, 4, 4], [8, 8, 8]]]
 
 
+def test_a_step_s_units_are_timed_and_the_first_one_s_beside_the_rest_where_there_is_a_queue(
+    backend: Backend,
+) -> None:
+    def names(devices: int) -> list[str]:
+        units = time_units(backend, devices, MADE_UP, SETTINGS)
+        assert all(min(unit.seconds) > 0 for unit in units)
+        return [unit.name for unit in units]
+
+    alone = [f"device {number}, as one unit" for number in range(3)]
+    assert names(1) == alone[:1]
+    assert names(3) == alone + [BESIDE] * (backend.engine == "async")
+
+
 # The batch may be larger than the data.
 @pytest.mark.parametrize(("batch_size", "bare"), [(8, (2.5, 10.0)), (80, (1.0, 4.0))])
 def test_the_case_of_epochs_has_the_slowest_device_s_steps_and_a_smaller_last_batch_counts_by_its_images(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, batch_size: int, bare: tuple[float, ...]
+    backend: Backend, batch_size: int, bare: tuple[float, ...]
 ) -> None:
-    def timed(takes: Mapping[str, Callable[[], Timing]], *_: object, **__: object) -> list[Case]:
-        assert [take()[1] > 0 for take in takes.values()] == [True] * 3
-        return [case(name, 1.0, 2.0 * place) for place, name in enumerate(takes)]
-
-    monkeypatch.setattr(training_steps, "interleave", timed)
+    units = [case(name, 1.0, 2.0 * place) for place, name in enumerate(("first", "second", "third"))]
+    units.append(case(BESIDE, 9.0, 9.0))
     data = synthetic("a test needs no more", train=20, test=1)
     epochs = [Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0,) * 8), Epoch(2, 8.0, 2.0, 20, ())]
     params = training_steps.placed(backend, training_steps.enlarged_start(0, 8), 3)
     with repeatable():
-        found = case_of_epochs("epoch", backend, lambda: params, 3, data, Settings(1, batch_size), epochs, None)
+        found = case_of_epochs("epoch", backend, lambda: params, units, data, Settings(1, batch_size), epochs, None)
     assert (found.seconds, found.dispatch_seconds, found.bare_seconds) == ((9.0, 8.0), (1.0, 2.0), bare)
     assert found.share == 5 / 8
     assert found.again is not None
