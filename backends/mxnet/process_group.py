@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.arrays import tree_leaves, tree_map
 from backends.errors import BackendError
-from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
+from backends.process_groups.agreement import agree_on_exchange
 from backends.process_groups.group import Group
 from backends.process_groups.messages import gather
 from backends.process_groups.rendezvous import Rendezvous
@@ -55,7 +55,8 @@ class MXNetGroup:
 
     def sum(self, x: Array) -> Array:
         arrays = list(tree_leaves(x))
-        self._compare(arrays)
+        self._sums += 1
+        agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, arrays)
         sums = iter([self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)])
         return tree_map(lambda _: next(sums), x)
 
@@ -86,9 +87,3 @@ class MXNetGroup:
         self._store.push(key, array, priority)
         self._store.pull(key, array, priority)
         return x
-
-    def _compare(self, arrays: "list[Array]") -> None:
-        self._sums += 1
-        if self._sums <= COMPARED_EXCHANGES:
-            shapes = ", ".join(f"{x.dtype.name} {list(x.shape)}" for x in arrays)
-            agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, shapes)

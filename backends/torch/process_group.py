@@ -19,7 +19,7 @@ import numpy as np
 from backends.arrays import tree_leaves
 from backends.errors import BackendError
 from backends.process_groups.addresses import interface_towards, listen_at
-from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange
+from backends.process_groups.agreement import agree_on_exchange
 from backends.process_groups.group import Group, GroupError
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
@@ -104,7 +104,8 @@ class TorchGroup:
 
     def _sum(self, x: Array) -> Array:
         arrays = list(tree_leaves(x))
-        self._compare(arrays)
+        self._sums += 1
+        agree_on_exchange(self._sum_now, self.rank, self.hosts, self._sums, arrays)
         # Each exchange has a fixed cost, so arrays of one type are summed together.
         by_type = sorted(arrays, key=lambda array: str(array.dtype))
         for _, some in groupby(by_type, key=lambda array: array.dtype):
@@ -119,12 +120,6 @@ class TorchGroup:
         self._reduce(joined)
         for array, part in zip(arrays, joined.split([array.numel() for array in arrays]), strict=True):
             array.copy_(part.view(array.shape))
-
-    def _compare(self, arrays: Sequence[Array]) -> None:
-        self._sums += 1
-        if self._sums <= COMPARED_EXCHANGES:
-            shapes = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}" for x in arrays)
-            agree_on_exchange(self._sum_now, self.rank, self.hosts, self._sums, shapes)
 
     def _sum_now(self, x: np.ndarray) -> np.ndarray:
         tensor = self._torch.tensor(x, device=self._place)

@@ -1,11 +1,14 @@
 """Processes that were started differently are refused in all of them, with the name of what differs."""
 
+from functools import partial
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.process_groups import DisagreementError, Group, agree
-from backends.process_groups.agreement import agree_on_exchange, differences
+from backends.process_groups.agreement import COMPARED_EXCHANGES, agree_on_exchange, differences
 from tests.backends.process_groups.threads import together
 
 
@@ -31,13 +34,21 @@ def test_differences_are_named_if_there_are_any(said: list[dict[str, int]]) -> N
         assert (f"{name} (" in message) == (len(values) > 1)
 
 
-@given(st.lists(st.sampled_from(["float32 [3]", "float32 [4]", "int32 [3]"]), min_size=1, max_size=4))
-def test_all_ranks_notice_an_exchange_of_different_shapes(shapes: list[str]) -> None:
-    def program(group: Group) -> bool:
+SUMMED = {
+    "float32 [3]": np.ones(3, np.float32),
+    "float32 [4]": np.ones(4, np.float32),
+    "int32 [3]": np.ones(3, np.int32),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(SUMMED)), min_size=1, max_size=4))
+def test_all_ranks_notice_a_first_exchange_of_different_shapes(shapes: list[str]) -> None:
+    def program(group: Group, number: int) -> bool:
         try:
-            agree_on_exchange(group.sum_on_host, group.rank, group.hosts, 1, shapes[group.rank])
+            agree_on_exchange(group.sum_on_host, group.rank, group.hosts, number, [SUMMED[shapes[group.rank]]])
         except DisagreementError as error:
             return all(one in str(error) for one in shapes)
-        return len(set(shapes)) == 1
+        return len(set(shapes)) == 1 or number > COMPARED_EXCHANGES
 
-    assert all(together(len(shapes), program))
+    for number in (1, COMPARED_EXCHANGES, COMPARED_EXCHANGES + 1):
+        assert all(together(len(shapes), partial(program, number=number)))
