@@ -134,6 +134,11 @@ class Spans(Columns[Span]):
             link = None if launched == UNKNOWN else launched
             yield Span(self.names[name], KINDS[kind], device, queue, start, end, link, self.operators[operator])
 
+    @property
+    def since(self) -> np.ndarray:
+        """When each was launched, or began if the profiler does not record it."""
+        return np.where(self.launched == UNKNOWN, self.starts, self.launched)
+
     def moved(self, by: int) -> "Spans":
         """Return the same spans so many nanoseconds later."""
         launched = np.where(self.launched == UNKNOWN, UNKNOWN, self.launched + by)

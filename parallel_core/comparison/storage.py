@@ -46,12 +46,11 @@ def new_name() -> Path:
 
 def make_folder(folder: Path, with_traces: bool) -> None:
     """Make the folder of a new comparison, and one in it for traces; raises RequestError if it holds one."""
-    try:
-        if (folder / RESULT).exists():
-            raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
-        (folder / TRACES if with_traces else folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
+    files.make_folder(folder)
+    if (folder / RESULT).exists():
+        raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
+    if with_traces:
+        files.make_folder(folder / TRACES)
     files.check_writable(folder / RESULT)
 
 

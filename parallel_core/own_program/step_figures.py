@@ -8,7 +8,6 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.parts import Parts
@@ -72,8 +71,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     spans, kept = timeline.columns, tuple(one for one in timeline.annotations if one not in marked[steps:])
     if marked[steps:]:
         # The recording ended in a step.
-        since = np.where(spans.launched == UNKNOWN, spans.starts, spans.launched)
-        spans = spans.select(since < marked[steps - 1].end)
+        spans = spans.select(spans.since < marked[steps - 1].end)
     (case,) = cases_of(replace(timeline, spans=spans, annotations=kept, cases=()))
     figures = figures_of(case)
     whole = figures.parts

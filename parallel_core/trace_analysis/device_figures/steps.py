@@ -19,7 +19,6 @@ from itertools import chain
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
-from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, total_length, union
 from parallel_core.trace_analysis.device_figures.devices import Work, kernels, work_of
@@ -148,10 +147,9 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
         raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
     _, start, end = numbered[number]
     spans = timeline.columns
-    since = np.where(spans.launched == UNKNOWN, spans.starts, spans.launched)
     return replace(
         timeline,
-        spans=spans.select((since >= start) & (since < end)),
+        spans=spans.select((spans.since >= start) & (spans.since < end)),
         annotations=tuple(one for one in timeline.annotations if start <= one.start and one.end <= end),
     )
 
