@@ -96,6 +96,7 @@ def unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unchanged")
 def test_packages_come_from_wheels_and_without_those_a_command_gets_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

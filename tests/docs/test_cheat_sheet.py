@@ -79,6 +79,7 @@ def statements(framework: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", START)
 def test_every_row_runs_with_every_setting(framework: str, tmp_path: Path, require: Callable[[str], None]) -> None:
     if framework in FRAMEWORKS:

@@ -120,6 +120,7 @@ def programs() -> Iterator[tuple[str, list[str]]]:
         yield from ((name, [code]) for code in codes) if name == "JAX" else ((name, codes),)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "codes"), [*programs()])
 def test_it_runs_as_it_stands_there(name: str, codes: list[str], require: Callable[[str], None]) -> None:
     require(MODULES[name])

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.backends.registry.test_loading import plug_in
 
 COPYING_NOTHING = """
@@ -17,6 +19,7 @@ def load(*arguments):
 """
 
 
+@pytest.mark.long
 def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(COPYING_NOTHING)
     plug_in(tmp_path, "author", "mine = mine:load")

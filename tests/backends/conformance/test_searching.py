@@ -12,7 +12,7 @@ from backends.conformance.programs import Program, Statement
 from backends.conformance.running import run
 from tests.backends.conformance import broken_backends
 
-LIMITS = Limits(seed=1, programs=400, devices=3, deadline=3)
+LIMITS = Limits(seed=2, programs=400, devices=3, deadline=3)
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ def backward_operators(events: Events) -> Counter[str]:
     return Counter(name.partition("_backward")[1] or name for name in begun if "_backward" in name or "Bulk" in name)
 
 
+@pytest.mark.long
 def test_devices_take_turns_where_scratch_memory_is_scarce(profile_of: ProfileOf) -> None:
     events = profile_of(TRAIN_ON_TWO_DEVICES, "temporary-space-low")
     # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
@@ -107,6 +108,7 @@ def test_devices_take_turns_where_scratch_memory_is_scarce(profile_of: ProfileOf
     assert operators["ImperativeBulk"] == 0
 
 
+@pytest.mark.long
 def test_bulk_execution_makes_few_operators_of_a_backward_pass(profile_of: ProfileOf) -> None:
     events = profile_of(TRAIN_ON_TWO_DEVICES, "bulk-on")
     # Up to 15 in each: no gradient of a bulk is ready before the last one is.
@@ -115,6 +117,7 @@ def test_bulk_execution_makes_few_operators_of_a_backward_pass(profile_of: Profi
     assert overlap_of_convolutions(events) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variant", "fewest", "most"), [("copy-on-own-queue", 2, 21), ("copy-on-compute-queue", 22, 22)]
 )

@@ -39,11 +39,11 @@ def load_with(name: str, workers: int, variants: list[str], devices: int) -> Bac
 @pytest.mark.parametrize(
     ("name", "workers", "variants", "programs"),
     [
-        ("mxnet", 2, [], 60),
-        ("mxnet", 1, ["copy-on-compute-queue", "bulk-on", "temporary-space-low"], 60),
-        ("torch", 2, [], 60),
-        ("torch", 1, ["copy-on-compute-queue"], 60),
-        ("torch", 2, ["copy-on-compute-queue"], 60),
+        ("mxnet", 2, [], 30),
+        ("mxnet", 1, ["copy-on-compute-queue", "bulk-on", "temporary-space-low"], 30),
+        ("torch", 2, [], 30),
+        ("torch", 1, ["copy-on-compute-queue"], 30),
+        ("torch", 2, ["copy-on-compute-queue"], 30),
         # It compiles every program.
         ("jax", 1, ["step-compiled"], 10),
     ],

@@ -130,6 +130,7 @@ def test_operators_have_the_names_that_readers_know(operator: str, name: str) ->
     assert (span.name, span.operator) == (name, operator)
 
 
+@pytest.mark.long
 def test_to_profile_imports_no_compiler_and_leaves_it_to_the_program(run_python: RunPython) -> None:
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")

@@ -48,6 +48,7 @@ def interpreter(path: Path, behaviour: str, asked_whether_it_can_run: str = "exi
     return str(path)
 
 
+@pytest.mark.long
 def test_a_framework_compared_for_real(require: Callable[[str], None], program: RunProgram, tmp_path: Path) -> None:
     require("torch")
     folder = tmp_path / "out"
@@ -191,6 +192,7 @@ FAILING = {
 """What stands in for a backend's Python does, and the reason that is given."""
 
 
+@pytest.mark.long
 def test_processes_that_fail_are_rows_and_the_others_go_on(program: RunProgram, tmp_path: Path) -> None:
     folder, pythons = tmp_path / "out", []
     for name in ("torch", "mxnet", "jax", "numpy"):

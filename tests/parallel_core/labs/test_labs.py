@@ -78,6 +78,7 @@ def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
     return [outcome for _, outcome in zip(range(steps), graded(LABS[lab], engine, 1), strict=False)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_passes_and_is_drawn_with_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
     engine = engine_of(lab, tmp_path, {})

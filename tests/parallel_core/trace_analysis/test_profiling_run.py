@@ -11,6 +11,8 @@ from backends import Backend, BackendError
 from backends.profiling import check_profiler
 from parallel_core import Result, Settings
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.asynchronous_computation import increments
+from parallel_core.experiments.automatic_parallelism import small_ops
 from parallel_core.measurement.timing import repeatable
 from parallel_core.system.errors import MeasurementError
 from parallel_core.trace_analysis.figures import timeline_figures
@@ -51,6 +53,13 @@ def load_profiled(load: Callable[[int], Backend], backend_name: str) -> Callable
         return backend
 
     return load_with
+
+
+@pytest.fixture(autouse=True)
+def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiply twice instead of often, and queue small arrays."""
+    monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
+    monkeypatch.setattr(increments, "SIDE", 64)
 
 
 @pytest.fixture

@@ -3,9 +3,12 @@
 from functools import cache
 from typing import Any
 
+import pytest
+
 import backends
 from backends import Backend
 from parallel_core import run_data_parallel
+from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.measurement.result import Result
 from parallel_core.training.batches import Settings
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, from_bytes, to_bytes
@@ -36,9 +39,11 @@ def train(
 ) -> tuple[Result, list[bytes]]:
     """Train to the end, from the beginning or after a checkpoint; return the result and all checkpoints."""
     kept: list[bytes] = []
-
     checkpoints = Checkpointing(lambda one: kept.append(to_bytes(one)), every, as_read(after) if after else None)
-    return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints, **options), kept
+    with pytest.MonkeyPatch.context() as patched:
+        # What a step takes as units is another test's.
+        patched.setattr(training_steps, "BARE_ROUNDS", 1)
+        return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints, **options), kept
 
 
 @cache
