@@ -1,6 +1,7 @@
 """Options that several commands share, and the kinds of values they take."""
 
 import math
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -22,8 +23,25 @@ POSITIVE = click.IntRange(1, MOST)
 PROCESSES = click.IntRange(1, 1024)
 """Processes, and threads of a device."""
 MOST_DEVICES = 256
-PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _PathThatCanBe(click.Path):
+    """A path that exists or could; one that no file can have is refused here, whatever it is for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            # Who reads or writes it says so.
+            pass
+        except (OSError, ValueError) as error:
+            self.fail(f"{click.format_filename(path, shorten=True)!r}: {getattr(error, 'strerror', error)}", param, ctx)
+        return path
+
+
+PATH = _PathThatCanBe()
 
 
 class Parsed(click.ParamType[Any]):

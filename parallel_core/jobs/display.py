@@ -1,6 +1,6 @@
 """What the user sees of a job: rank 0's progress and output, and of other ranks nothing unless they are the cause."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from rich.console import Console
@@ -36,8 +36,10 @@ class Display:
                 # The result follows the training, and a bar would be drawn over it.
                 self.close()
                 self.has_output = True
-                self._output.write(data)
-                self._output.flush()
+                # Nobody reads on (`launch … | head`): the job still ends in good order.
+                with suppress(BrokenPipeError):
+                    self._output.write(data)
+                    self._output.flush()
             # Without a terminal a bar would leave an empty line behind.
             case Training(epochs=epochs, images=images) if self._console.is_terminal:
                 self.close()

@@ -30,7 +30,7 @@ def check_writable(path: Path) -> None:
     """Raise RequestError if `write_whole` could not write to this path; nothing is left behind."""
     if path == STANDARD_OUTPUT:
         return
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     try:
         if target.is_dir():
             raise IsADirectoryError(None, "is a directory")
@@ -60,7 +60,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         write(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    target = path.resolve()
+    # Path.resolve() raises RuntimeError where links go in a circle (Python 3.12 and earlier).
+    target = Path(os.path.realpath(path))
     if _is_special(target):
         with target.open("wb") as stream:
             write(stream)
@@ -95,7 +96,7 @@ def write_json(path: Path, document: object) -> None:
 
 def remove_unfinished(path: Path) -> None:
     """Remove what a killed `write_whole` left beside a path. No other process may be writing there."""
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     for unfinished in target.parent.glob(f".{target.name}.*"):
         unfinished.unlink(missing_ok=True)
 

@@ -186,6 +186,9 @@ class Experiment:
                 # If the sizes were not the reason, the next attempt fails alike.
                 if kept is None:
                     raise
+                if isinstance(error, ComputationError):
+                    # The backend refuses all that follows.
+                    raise ComputationError(f"{error} (at sizes kept for this machine: --work new)") from error
                 kept, new = None, f"new, for those kept for this machine cannot be taken: {error}"
                 continue
             if smaller or not is_chosen or "size" not in self.calibrated:

@@ -18,21 +18,31 @@ __all__ = ["progress_of"]
 @contextmanager
 def progress_of(
     backend: Backend, epochs: int, images: int
-) -> "Iterator[TrainingProgress | _ReportedProgress | _NoProgress]":
+) -> "Iterator[TrainingProgress | _ReportedProgress | _WatchedProgress]":
     """Show or report a training of some epochs, each of so many images over all ranks."""
     if isinstance(backend, GroupedBackend) and reports_are_read():
         send_report(Training(epochs, images))
         yield _ReportedProgress(backend)
     elif isinstance(backend, GroupedBackend) and backend.group.rank > 0:
-        yield _NoProgress()
+        yield _WatchedProgress(backend)
     else:
         with training_progress(terminal_console(stderr=True), epochs, images) as progress:
-            yield progress
+            yield _WatchedProgress(backend, progress) if isinstance(backend, GroupedBackend) else progress
 
 
 @final
-class _NoProgress:
-    go_on_from = on_batch = on_epoch = staticmethod(ignore)
+class _WatchedProgress:
+    """Keep the deadline of a rank that no launcher watches: a batch without an exchange is progress, too."""
+
+    def __init__(self, backend: GroupedBackend, shown: TrainingProgress | None = None) -> None:
+        self._backend = backend
+        self.go_on_from = shown.go_on_from if shown else ignore
+        self.on_epoch = shown.on_epoch if shown else ignore
+        self._show = shown.on_batch if shown else ignore
+
+    def on_batch(self, epoch: int, images: int) -> None:
+        self._backend.on_exchange(self._backend.exchanges)
+        self._show(epoch, images)
 
 
 @final

@@ -13,6 +13,7 @@ TRAIN = "run data-parallel --backend numpy"
 SUM = "run allreduce --backend numpy"
 SIDE_BY_SIDE = "run parallel --backend mxnet,torch"
 CONFORMANCE = "conformance --backend numpy"
+LONG = "x" * 300
 
 REFUSED = (
     ("nonsense", "unknown command 'nonsense' (known: compare, "),
@@ -97,15 +98,26 @@ REFUSED = (
     ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
     ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),
     ("compare --json /nowhere/x.json", "cannot write to /nowhere/x.json"),
+    # No file can have such a name.
+    (f"report {LONG}", "File name too long"),
+    (f"diff {LONG} {LONG}", "File name too long"),
+    (f"{TRAIN} --data-dir {LONG}", "File name too long"),
+    (f"{TRAIN} --checkpoint {LONG}", "File name too long"),
+    (f"compare --out {LONG}", "File name too long"),
+    (f"{PARALLEL} --json {LONG}", "File name too long"),
+    (f"{PARALLEL} --json LOOP", "Too many levels of symbolic links"),
+    ("report LOOP", "Too many levels of symbolic links"),
 )
 
 
-@pytest.mark.parametrize(("line", "message"), REFUSED, ids=[line for line, _ in REFUSED])
+@pytest.mark.parametrize(("line", "message"), REFUSED, ids=[line[:80] for line, _ in REFUSED])
 def test_a_bad_request_is_refused_in_one_line(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    loop = tmp_path / "LOOP"
+    loop.symlink_to(loop)
     done = program(*shlex.split(line))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [loop]

@@ -1,6 +1,7 @@
 """What of rank 0 reaches standard output and error, with a terminal and without."""
 
 import io
+import os
 
 import pytest
 from rich.console import Console
@@ -61,3 +62,13 @@ def test_on_a_terminal_words_go_above_the_bar_in_whole_lines() -> None:
     shown = screen.show()
     assert "160/200" in shown
     assert shown.endswith("and a rest")
+
+
+def test_output_that_nobody_reads_any_more_does_not_end_the_job() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb", buffering=0) as output:
+        display = Display(Console(), output, io.BytesIO())  # type: ignore[arg-type]
+        for data in (b"a result", b"and more"):
+            display.show(Printed(data, error=False))
+    assert display.has_output

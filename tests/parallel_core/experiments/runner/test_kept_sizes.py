@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backends
-from backends import Backend
+from backends import Backend, ComputationError
 from parallel_core import run_parallel
 from parallel_core.command_line.run import run
 from parallel_core.experiments import EXPERIMENTS
@@ -207,3 +207,16 @@ def test_a_line_says_that_sizes_were_kept_or_that_a_run_cannot_do_them(file: Pat
     assert result["parameters"]["size"] != 10**8
     assert result["sizes"].startswith("new, ")
     assert "sizes: new, " in printed
+
+
+@pytest.mark.usefixtures("file")
+def test_a_failure_at_kept_sizes_says_how_to_choose_others(numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ComputationError("out of memory")
+
+    monkeypatch.setattr(declaration.Experiment, "_attempt", fail)
+    with pytest.raises(ComputationError, match=r"^out of memory$"):
+        run_once(numpy, work="kept")
+    keep(numpy, {"size": 16})
+    with pytest.raises(ComputationError, match=r"^out of memory \(at sizes kept for this machine: --work new\)$"):
+        run_once(numpy, work="kept")
