@@ -53,7 +53,7 @@ test: $(TOOLS) $(APART)
 	$(call TEST,.venv,$(REQUIRE))
 	$(if $(APART),$(call TEST,$(MXNET),mxnet,-k mxnet,-k mxnet tests/backends))
 
-# What `make test` leaves out: whole jobs that fail, two hosts, notebooks, the site, and pages in Chromium.
+# What `make test` leaves out: what starts several processes, two hosts, notebooks, the site, and pages in Chromium.
 test-long: $(TOOLS) $(SPHINX)
 	$(BIN)/$(PYTEST) -n 2 -m long --require '$(REQUIRE)'
 
@@ -78,7 +78,7 @@ test-jax: $(JAX)/ready
 test-matrix: $(TOOLS)
 	$(BIN)/python -m benchmarks.harness.environments
 
-# All benchmarks, one after the other, and which targets they met: 15 to 17 minutes on two cores.
+# Six benchmarks (benchmarks/run_all.py), one after the other, and which targets they met: about an hour on two cores.
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks.run_all
 

@@ -9,12 +9,12 @@ says what makes up for it: a rate k times as large (Goyal and others 2017, "Accu
 while k small steps go nearly the way of a large one, and must fail if the network does not bear the larger rate.
 
 Method: LeNet is trained on the same images with each rate on 1, 2, 4, … of the loaded devices up to all of them, with
-the batch of b and with k·b, in at least three rounds; each has a separate seed, which draws its start and its order
-of images, the same for all. The rate is per image: gradients are averaged over the global batch. The weights start 8
-times as large as the book's, with which the first 300 steps at a rate of 0.2 stay at chance (`--initial-scale 1`). The
-first losses are checked against NumPy, and with the same batch against those of one device. Noise is what the seeds do
-to one point and not to another: of rates on the same devices, and at each rate of numbers of devices with the same
-batch.
+the batch of b and with k·b, in three rounds unless `--rounds` says otherwise; each has a separate seed, which draws its
+start and its order of images, the same for all. The rate is per image: gradients are averaged over the global batch.
+The weights start 8 times as large as the book's, with which the first 300 steps at a rate of 0.2 stay at chance
+(`--initial-scale 1`). The first losses are checked against NumPy, and with the same batch against those of one device.
+Noise is what the seeds do to one point and not to another: of rates on the same devices, and at each rate of numbers of
+devices with the same batch.
 
 Look at: the curves of accuracy over the rate; `best_rate_ratio`, which linear scaling predicts to be k;
 `scaled_rate_gain`, the accuracy that a rate k times as large gains with k times the batch.
