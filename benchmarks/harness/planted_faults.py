@@ -46,8 +46,8 @@ TWICE_AS_MANY = "overlap, twice as many copies"
 # Nothing hides the copies of a single result, and issuing one that is large is a small part of it.
 COPYING = {"size": 1600, "products": 1, "copies": 250, "rounds": 2, "budget": 3}
 WITHOUT_FAULT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "parallel": ("parallel", {"size": 520, "rounds": 2, "budget": 2}),
-    "async": ("async", {"size": 200, "steps": 500, "rounds": 2, "budget": 1.5}),
+    "parallel": ("parallel", {"size": 520, "rounds": 5, "budget": 4}),
+    "async": ("async", {"size": 200, "steps": 500, "rounds": 4, "budget": 3}),
     "overlap": ("overlap", COPYING),
     TWICE_AS_MANY: ("overlap", COPYING | {"copies": 2 * COPYING["copies"]}),
 }
