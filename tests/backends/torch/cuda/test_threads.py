@@ -7,17 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends import HOST, Backend
 from backends.conformance.drawing import draw_program
 from backends.conformance.running import run
 from backends.devices import Device
+from backends.protocol import DelegatingBackend
 
 PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
 
 Loaded = tuple[Backend, Any]
+
+
+class WithHost(DelegatingBackend):
+    """A backend whose last device is the memory that GPUs copy from and to."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (*self.inner.devices, HOST)
 
 
 @settings(max_examples=40)
@@ -26,12 +35,21 @@ Loaded = tuple[Backend, Any]
     number=st.integers(0, 10**6),
     seed=st.integers(0, 99),
     variants=st.sampled_from([(), ("copy-on-compute-queue",)]),
+    with_host=st.booleans(),
 )
+@example(names="cpu:1,gpu:0", number=1699, seed=0, variants=(), with_host=True)
+@example(names="gpu:0/0,gpu:0/1", number=1699, seed=0, variants=(), with_host=True)
 def test_random_programs_have_no_races_and_give_numpy_s_numbers(
-    on_made_up_gpus: Callable[..., Loaded], names: str, number: int, seed: int, variants: tuple[str, ...]
+    on_made_up_gpus: Callable[..., Loaded],
+    names: str,
+    number: int,
+    seed: int,
+    variants: tuple[str, ...],
+    with_host: bool,
 ) -> None:
     backend, cuda = on_made_up_gpus(names, seed, variants if "cpu" not in names else ())
-    assert run(draw_program(Random(f"0/{number}"), len(backend.devices)), backend) is None
+    used: Any = WithHost(backend) if with_host else backend
+    assert run(draw_program(Random(f"0/{number}"), len(used.devices)), used) is None
     assert cuda.races == []
 
 
