@@ -17,9 +17,17 @@ EVERYWHERE = pytest.mark.parametrize("names", ["gpu:0/0,gpu:0/1", "cpu:1,gpu:0",
 VECTOR = np.float32([1, 2])
 
 
+def on_gpu_and_host(backend: Backend) -> tuple[Array, Array]:
+    gpu = next(device for device in reversed(backend.devices) if device.kind == "gpu")
+    return backend.asarray(VECTOR, gpu), backend.asarray(VECTOR, HOST)
+
+
 REFUSED: dict[str, Callable[[Backend, Array], object]] = {
     "copy into memory elsewhere": lambda b, x: b.copy_to(x, HOST, out=b.asarray(VECTOR, b.devices[0])),
     "copy of no array": lambda b, _: b.copy_to(1.0, b.devices[0]),
+    "launch on a GPU and the host": lambda b, _: b.launch(b.ops.add, *on_gpu_and_host(b)),
+    "launch on the host and a GPU": lambda b, _: b.launch(lambda pair: pair, on_gpu_and_host(b)[::-1]),
+    "sum of a value of several devices": lambda b, x: b.allreduce([on_gpu_and_host(b), (x, x)]),
 }
 """What the protocol's tests do not ask."""
 

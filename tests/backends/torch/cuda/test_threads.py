@@ -103,3 +103,31 @@ def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], na
             there = backend.copy_to(backend.asarray(x, device), other)
             np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(there, device)), x)
     assert cuda.races == []
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("names", PLACES)
+def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
+    on_made_up_gpus: Callable[..., Loaded], names: str, turned: bool
+) -> None:
+    for place in range(len(names.split(",")) + 1):
+        backend, cuda = on_made_up_gpus(names)
+        everywhere = (*backend.devices, HOST)
+        loaded = [backend.asarray(np.float32([k, k]), device) for k, device in enumerate(everywhere)]
+        # What lies on the host has arrived there by a copy that is still under way.
+        loaded[-1] = backend.copy_to(backend.copy_to(loaded[-1], backend.devices[-1]), HOST)
+        x = tuple(reversed(loaded) if turned else loaded)
+        out = backend.asarray(tuple(np.zeros(2, np.float32) for _ in x), everywhere[place])
+        for copy in backend.copy_to(x, everywhere[place]), backend.copy_to(x, everywhere[place], out=out):
+            found = [part[0] for part in backend.to_numpy(copy)]
+            assert found == sorted(range(len(x)), reverse=turned)
+        assert cuda.races == []
+
+
+def test_two_streams_of_one_gpu_read_each_other_s_arrays(on_made_up_gpus: Callable[..., Loaded]) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
+    x, y = (
+        backend.launch(backend.ops.add, backend.asarray(np.float32([1, 2]), device), 1.0) for device in backend.devices
+    )
+    assert backend.to_numpy(backend.launch(backend.ops.add, x, y)).tolist() == [4, 6]
+    assert cuda.races == []
