@@ -117,6 +117,13 @@ class CudaQueue:
         self._reading = ()
         return event
 
+    def wait(self) -> None:
+        """Block until all that was issued is done; raises Failure if the GPU reports an error."""
+        try:
+            self.stream.synchronize()
+        except Exception as error:
+            raise Failure(error, self.device) from error
+
 
 def _storages(values: Any) -> set[int]:
     return {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if hasattr(leaf, "untyped_storage")}

@@ -79,6 +79,8 @@ class CudaThreadsTorch(TorchBackend):
     def waitall(self) -> None:
         try:
             failed = first_error(self.streams)
+            if not failed:
+                self._loads.wait()
         except Failure as failure:
             self._fail(failure)
         if failed:

@@ -90,17 +90,18 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
         backend.waitall()
 
 
+@pytest.mark.parametrize("awaited", ["MadeUpEvent", "MadeUpStream"])
 def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
-    on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch
+    on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
-    from tests.backends.torch.cuda.made_up_cuda import MadeUpEvent
+    from tests.backends.torch.cuda import made_up_cuda
 
-    def fail(_: MadeUpEvent) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("CUDA error: made up")
 
     backend, _ = on_made_up_gpus("gpu:1")
     backend.launch(backend.ops.add, backend.asarray(VECTOR, backend.devices[0]), 1.0)
-    monkeypatch.setattr(MadeUpEvent, "synchronize", fail)
+    monkeypatch.setattr(getattr(made_up_cuda, awaited), "synchronize", fail)
     with pytest.raises(ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"):
         backend.waitall()
 
