@@ -221,11 +221,11 @@ class CudaStream(WorkerStream):
         cuda: Any,
         device: Device,
         name: str,
-        readers: MemoryReaders | None = None,
+        readers: MemoryReaders,
         others: Sequence[int] = (),
     ) -> None:
         # The thread refers to the queue, and not to this object, which would otherwise outlive its last user.
-        queue = CudaQueue(cuda, device, readers or MemoryReaders(), others)
+        queue = CudaQueue(cuda, device, readers, others)
         super().__init__(device, name, set(), queue.enter)
         self._new_future = partial(CudaFuture, queue=queue)
         self._change = self._note = queue.noting

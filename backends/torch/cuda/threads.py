@@ -36,7 +36,7 @@ class CudaThreadsTorch(TorchBackend):
         scheduler = f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
         super().__init__(setup, scheduler, setup.threads_per_device)
         self.ops = CudaGraphs(self._torch).changing(self.ops, steps=GRAPH_REPLAY.name in self.variants)
-        self._readers = readers = MemoryReaders()
+        self.readers = readers = MemoryReaders()
         shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 
         def on_host(purpose: str) -> dict[Device, WorkerStream]:
@@ -108,7 +108,7 @@ class CudaThreadsTorch(TorchBackend):
         first, *others = xs
         home = devices[0]
         terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]
-        total = self._compute[home].submit_consuming(self._readers.before(add_into), first, *terms)
+        total = self._compute[home].submit_consuming(self.readers.before(add_into), first, *terms)
         return (total, *(self.copy_to(total, device_of(x), out=x) for x in others))
 
     def asarray(self, x: HostArray, device: Device) -> Array:

@@ -112,5 +112,5 @@ def test_memory_forgets_readers_that_are_done(on_made_up_gpus: Load, monkeypatch
     for _ in range(200):
         x = backend.asarray(VECTOR, backend.devices[0])
         backend.wait(backend.copy_to(backend.launch(backend.ops.add, x, 1.0), backend.devices[1]))
-    assert len(backend._readers._ends) < 200
+    assert len(backend.readers._ends) < 200
     assert cuda.races == []
