@@ -213,10 +213,12 @@ class JAXBackend(BaseBackend):
     def _raise_failures(self) -> None:
         for under_way in (*self._under_way.values(), *self._replacing.values()):
             _forget_computed(under_way)
-        while self._checks:
+        # All of them: what is ready may stand behind the checks of a device that is busy.
+        for _ in range(len(self._checks)):
             check, device = self._checks[0]
             if not check.failed.is_ready():
-                return
+                self._checks.rotate(-1)
+                continue
             with suppress(IndexError):
                 self._checks.popleft()
             try:
