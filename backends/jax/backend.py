@@ -5,6 +5,7 @@ who reads and writes which array, and here nothing is written: what is consumed 
 a new array. The synchronous engine is a client without asynchronous dispatch: it runs a program where it is called.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -83,6 +84,8 @@ class JAXBackend(BaseBackend):
         """Those of copies that take the place of another value."""
         self._checks: deque[tuple[Any, Device]] = deque()
         """Checks that programs made, and whose outcome is not known yet."""
+        self._examining = threading.Lock()
+        """Held by a thread that takes out what is known: another one would take what comes after it."""
         self._steps = steps.Steps(self._own, self._enqueued) if STEP_COMPILED.name in self.variants else None
 
     @property
@@ -197,34 +200,41 @@ class JAXBackend(BaseBackend):
             return x
         under_way = self._under_way[device]
         under_way.extend(tree_leaves(x))
-        _forget_computed(under_way)
+        with self._examining:
+            _forget_computed(under_way)
         return x
 
     def _keep_few(self, device: Device, copied: Array) -> None:
         # Other backends write to one buffer repeatedly; here each copy has separate memory until it is computed.
         replacing = self._replacing[device]
         replacing.extend(tree_leaves(copied))
-        _forget_computed(replacing)
+        with self._examining:
+            _forget_computed(replacing)
         while len(replacing) > MOST_REPLACING:
             # A failure reaches the caller that waits for it.
             with suppress(Exception):
-                replacing.popleft().block_until_ready()
+                with self._examining:
+                    oldest = replacing.popleft()
+                oldest.block_until_ready()
 
     def _raise_failures(self) -> None:
-        for under_way in (*self._under_way.values(), *self._replacing.values()):
-            _forget_computed(under_way)
-        while self._checks:
-            check, device = self._checks[0]
-            if not check.failed.is_ready():
-                return
-            with suppress(IndexError):
+        with self._examining:
+            for under_way in (*self._under_way.values(), *self._replacing.values()):
+                _forget_computed(under_way)
+            # All of them: what is ready may stand behind the checks of a device that is busy.
+            for _ in range(len(self._checks)):
+                check, device = self._checks[0]
+                if not check.failed.is_ready():
+                    self._checks.rotate(-1)
+                    continue
+                try:
+                    failed = bool(check.failed)
+                except Exception as error:
+                    self._fail(error, f"on {device}")
+                if failed:
+                    # It stays, for other threads that wait now.
+                    self._fail(ValueError(check.message), f"on {device}")
                 self._checks.popleft()
-            try:
-                failed = bool(check.failed)
-            except Exception as error:
-                self._fail(error, f"on {device}")
-            if failed:
-                self._fail(ValueError(check.message), f"on {device}")
 
 
 def _owned(x: np.ndarray) -> np.ndarray:
@@ -248,7 +258,6 @@ def _sum(*xs: Array) -> Array:
 
 
 def _forget_computed(arrays: deque[Any]) -> None:
-    # Several threads may forget at the same time.
     with suppress(IndexError):
         while arrays[0].is_ready():
             arrays.popleft()

@@ -138,6 +138,10 @@ class MXNetBackend(BaseBackend):
         self.wait(x)
         return tree_map(lambda leaf: leaf.asnumpy(), x)
 
+    def device_of(self, x: Array) -> Device:
+        """Return the device of an array; the whole GPU for one of several devices on it."""
+        return Device(x.ctx.device_type, x.ctx.device_id)
+
     def _on_core_of(self, *arrays: Array) -> AbstractContextManager[None]:
         # To change cores takes as long as to issue one operator: it is worth it for many, as for a model's parameters.
         cores = self._issued_on.get(arrays[0].ctx) if arrays else None

@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from backends.arrays import row_ranges
+from backends.arrays import row_ranges, tree_leaves
 from backends.devices import Device
 from backends.errors import BackendError
 from backends.process_groups.group import Group
@@ -49,9 +49,18 @@ class GroupedBackend(DelegatingBackend):
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         # A single value too: the backend refuses what cannot be summed.
-        first, *others = self.inner.allreduce(xs)
+        sums = self.inner.allreduce(xs)
         self.exchanges += 1
         self.on_exchange(self.exchanges)
-        total = self.group.sum(first)
-        rest = zip(self.devices[1:], others, strict=False)
-        return (total, *(self.inner.copy_to(total, device, out=x) for device, x in rest))
+        placed = [(self._device_of(x, place), x) for place, x in enumerate(sums)]
+        first = self.devices[0]
+        own = next((x for device, x in placed if device == first), None)
+        if own is None:
+            own = self.inner.copy_to(sums[0], first)
+        total = self.group.sum(own)
+        return tuple(total if x is own else self.inner.copy_to(total, device, out=x) for device, x in placed)
+
+    def _device_of(self, x: Array, place: int) -> Device:
+        """Return the device of a value; if arrays do not know it, that of this place among the devices."""
+        device_of = getattr(self.inner, "device_of", lambda _: None)
+        return next(map(device_of, tree_leaves(x)), None) or self.devices[place]

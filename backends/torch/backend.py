@@ -18,10 +18,10 @@ from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.gpu_probe import reason_against
 from backends.installation.importing import import_framework
-from backends.protocol import Backend, BaseBackend, Engine, FrameworkSettings, Setup
+from backends.protocol import Array, Backend, BaseBackend, Engine, FrameworkSettings, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
 from backends.torch import class_path
-from backends.torch.streams.future import Failure
+from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.worker import WorkerStream
 from backends.torch.variants import TF32
 
@@ -89,6 +89,12 @@ class TorchBackend(BaseBackend):
         self._torch = setup.framework
         self._limit_threads = partial(_limit_threads, self._torch, setup.threads_per_device)
         self._limit_threads()
+
+    def device_of(self, x: Array) -> Device | None:
+        """Return the device of an array; None for a tensor on a CPU, which does not know it."""
+        if isinstance(x, Future):
+            return x.device
+        return Device("gpu", x.device.index) if x.is_cuda else None
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
         if isinstance(error, Failure):

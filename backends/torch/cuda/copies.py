@@ -99,6 +99,11 @@ class CudaLoads:
             future.set_result(out)
         return future
 
+    def wait(self) -> None:
+        """Block until all loads are done; raises Failure if a GPU reports an error."""
+        for queue in self._queues.values():
+            queue.wait()
+
 
 @final
 class _Staging:

@@ -117,6 +117,13 @@ class CudaQueue:
         self._reading = ()
         return event
 
+    def wait(self) -> None:
+        """Block until all that was issued is done; raises Failure if the GPU reports an error."""
+        try:
+            self.stream.synchronize()
+        except Exception as error:
+            raise Failure(error, self.device) from error
+
 
 def _storages(values: Any) -> set[int]:
     return {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if hasattr(leaf, "untyped_storage")}
@@ -214,11 +221,11 @@ class CudaStream(WorkerStream):
         cuda: Any,
         device: Device,
         name: str,
-        readers: MemoryReaders | None = None,
+        readers: MemoryReaders,
         others: Sequence[int] = (),
     ) -> None:
         # The thread refers to the queue, and not to this object, which would otherwise outlive its last user.
-        queue = CudaQueue(cuda, device, readers or MemoryReaders(), others)
+        queue = CudaQueue(cuda, device, readers, others)
         super().__init__(device, name, set(), queue.enter)
         self._new_future = partial(CudaFuture, queue=queue)
         self._change = self._note = queue.noting

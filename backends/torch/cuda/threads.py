@@ -36,7 +36,7 @@ class CudaThreadsTorch(TorchBackend):
         scheduler = f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
         super().__init__(setup, scheduler, setup.threads_per_device)
         self.ops = CudaGraphs(self._torch).changing(self.ops, steps=GRAPH_REPLAY.name in self.variants)
-        self._readers = readers = MemoryReaders()
+        self.readers = readers = MemoryReaders()
         shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 
         def on_host(purpose: str) -> dict[Device, WorkerStream]:
@@ -66,7 +66,7 @@ class CudaThreadsTorch(TorchBackend):
         self.streams = tuple(dict.fromkeys((*self._compute.values(), *copying)))
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        return self._compute[device_of(*args)].submit(fn, *args)
+        return self._compute[_common_device(*args)].submit(fn, *args)
 
     def wait(self, x: Array) -> Array:
         for leaf in tree_leaves(x):
@@ -79,6 +79,8 @@ class CudaThreadsTorch(TorchBackend):
     def waitall(self) -> None:
         try:
             failed = first_error(self.streams)
+            if not failed:
+                self._loads.wait()
         except Failure as failure:
             self._fail(failure)
         if failed:
@@ -88,6 +90,11 @@ class CudaThreadsTorch(TorchBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         copies = self._copies_to[device]
         self._check_devices([device_of(x)])
+        if not isinstance(x, Future) and len({future.device for future in futures_in(x)}) > 1:
+            # Each array goes by its own route; what overwrites then lies on one device.
+            x = tree_map(lambda leaf: self.copy_to(leaf, device), x)
+            if out is None:
+                return x
         # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`' own.
         if out is None:
             return copies.submit(clone, x)
@@ -96,12 +103,12 @@ class CudaThreadsTorch(TorchBackend):
         return copies.submit_consuming(overwrite, out, x)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        devices = self._devices_of(xs, Future, device_of)
+        devices = self._devices_of(xs, Future, _common_device)
         self._check_devices(devices)
         first, *others = xs
         home = devices[0]
         terms = [x if same_memory(home, device_of(x)) else self.copy_to(x, home) for x in others]
-        total = self._compute[home].submit_consuming(self._readers.before(add_into), first, *terms)
+        total = self._compute[home].submit_consuming(self.readers.before(add_into), first, *terms)
         return (total, *(self.copy_to(total, device_of(x), out=x) for x in others))
 
     def asarray(self, x: HostArray, device: Device) -> Array:
@@ -123,3 +130,12 @@ class CudaThreadsTorch(TorchBackend):
     def _check_devices(self, devices: Sequence[Device]) -> None:
         for device in devices:
             self._compute[device]
+
+
+def _common_device(*values: Array) -> Device:
+    """Return the device of the first array in values; raises BackendError if another one cannot be read there."""
+    device = device_of(*values)
+    for future in futures_in(*values):
+        if future.device is not device and not same_memory(future.device, device):
+            raise BackendError(f"torch computes on one device, not on {device} and {future.device}: copy to one first")
+    return device

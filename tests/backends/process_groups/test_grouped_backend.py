@@ -1,15 +1,19 @@
 """The verbs of several processes: each row lands on one device of one rank, and sums are of all devices."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
-from backends import Backend, BackendError, ComputationError
+from backends import Array, Backend, BackendError, ComputationError
 from backends.process_groups import Group, GroupedBackend, check_group
 from backends.protocol import VERBS
 from tests.backends.process_groups.threads import together
+from tests.backends.protocol.test_errors import arrays_know_devices
 
 
 def grouped(group: Group, counts: tuple[int, ...]) -> GroupedBackend:
@@ -48,6 +52,20 @@ def test_every_device_of_every_rank_gets_the_sum_of_all(counts: tuple[int, ...])
     for sums in together(len(counts), program):
         for total in sums:
             np.testing.assert_allclose(total, np.full(3, sum(10.0**power for power in range(sum(counts)))))
+
+
+@pytest.mark.parametrize("places", [(2, 0), (1,), (1, 2, 0)])
+def test_sums_go_to_the_devices_of_their_values(backend: Backend, places: tuple[int, ...]) -> None:
+    """Whatever their order; what is summed between processes lies on the first device."""
+    summed: list[Array] = []
+    group: Any = SimpleNamespace(sum=lambda x: summed.append(x) or x)
+    xs = [backend.asarray((np.full(2, place, np.float32),), backend.devices[place]) for place in places]
+    totals = GroupedBackend(backend, group, (3,), lambda _: None).allreduce(xs)
+    for total in totals:
+        np.testing.assert_array_equal(backend.to_numpy(total)[0], np.full(2, sum(places)))
+    if arrays_know_devices(backend):
+        found = [backend.device_of(value[0]) for value in (*summed, *totals)]  # type: ignore[attr-defined]
+        assert found == [backend.devices[place] for place in (0, *places)]
 
 
 def test_exchanges_are_counted_when_they_are_launched() -> None:

@@ -1,13 +1,15 @@
 """PyTorch's group of processes on GPUs: a sum is queued behind what computes its terms, as a copy is."""
 
 import os
+import weakref
 from collections.abc import Callable, Iterator
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 import pytest
 
-from backends import Backend
+from backends import HOST, Backend
 
 
 @pytest.fixture
@@ -36,3 +38,28 @@ def test_a_value_of_a_gpu_is_summed_when_it_is_computed(on_made_up_gpus: Callabl
     assert group.sum_on_host(np.float32([5])).tolist() == [5]
     group.waitall()
     assert cuda.races == []
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(
+    on_made_up_gpus: Callable[..., tuple[Backend, Any]],
+) -> None:
+    from backends.torch.process_group import TorchGroup
+
+    backend, cuda = on_made_up_gpus("gpu:0")
+    (device,) = backend.devices
+    group = TorchGroup(backend._torch, backend, 0, ("here",))  # type: ignore[attr-defined]
+    # Two arrays: they are summed in other memory, and the sum is then copied to theirs.
+    x, y = (backend.asarray(np.arange(4, dtype=np.float32), device) for _ in range(2))
+    parts = backend.launch(backend.ops.split, x, (2, 2))
+    copy = backend.copy_to(parts[-1], HOST)
+    name, deadline = weakref.ref(parts), monotonic() + 20
+    del parts
+    while name() is not None:
+        assert monotonic() < deadline
+        sleep(0.001)
+    summed = group.sum((x, y))
+    group.waitall()
+    assert cuda.races == []
+    assert backend.to_numpy(copy).tolist() == [2, 3]
+    assert backend.to_numpy(summed[0]).tolist() == [0, 1, 2, 3]

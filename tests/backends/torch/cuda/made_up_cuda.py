@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tests.backends.torch.cuda.made_up_graphs import MadeUpGraph, recorded_here, recording
+from tests.backends.torch.cuda.made_up_graphs import MadeUpGraph, recorded_here, recording, tensors
 
 Known = Counter[int]
 GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
@@ -296,7 +296,8 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
             noted(cuda, name, args, kwargs, part)
     if not isinstance(result, torch.Tensor):
         return
-    read = [address(x) for x in args if isinstance(x, torch.Tensor)]
+    taken = tensors(args)
+    read = [address(x) for x in taken]
     written = address(result)
     # `requires_grad_` is a mark, and writes nothing.
     in_place = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
@@ -310,7 +311,7 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
         for other in between_gpus:
             stream.wait_stream(other)
     if in_place or written not in read:
-        for part in {part_of(x) for x in args if isinstance(x, torch.Tensor)} - {part_of(result)}:
+        for part in {part_of(x) for x in taken} - {part_of(result)}:
             cuda.access(part, False, name, stream)
         if in_place:
             cuda.access(part_of(result), True, name, stream)
@@ -328,8 +329,10 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 
 def address(x: torch.Tensor) -> int:
+    """Return what stands for the memory of a tensor: its address, or that of the storage if it has no elements."""
     with torch._C.DisableTorchFunctionSubclass():
-        return x.untyped_storage().data_ptr()
+        storage = x.untyped_storage()
+        return storage.data_ptr() or storage._cdata
 
 
 def part_of(x: torch.Tensor) -> Part:

@@ -17,9 +17,17 @@ EVERYWHERE = pytest.mark.parametrize("names", ["gpu:0/0,gpu:0/1", "cpu:1,gpu:0",
 VECTOR = np.float32([1, 2])
 
 
+def on_gpu_and_host(backend: Backend) -> tuple[Array, Array]:
+    gpu = next(device for device in reversed(backend.devices) if device.kind == "gpu")
+    return backend.asarray(VECTOR, gpu), backend.asarray(VECTOR, HOST)
+
+
 REFUSED: dict[str, Callable[[Backend, Array], object]] = {
     "copy into memory elsewhere": lambda b, x: b.copy_to(x, HOST, out=b.asarray(VECTOR, b.devices[0])),
     "copy of no array": lambda b, _: b.copy_to(1.0, b.devices[0]),
+    "launch on a GPU and the host": lambda b, _: b.launch(b.ops.add, *on_gpu_and_host(b)),
+    "launch on the host and a GPU": lambda b, _: b.launch(lambda pair: pair, on_gpu_and_host(b)[::-1]),
+    "sum of a value of several devices": lambda b, x: b.allreduce([on_gpu_and_host(b), (x, x)]),
 }
 """What the protocol's tests do not ask."""
 
@@ -82,17 +90,18 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
         backend.waitall()
 
 
+@pytest.mark.parametrize("awaited", ["MadeUpEvent", "MadeUpStream"])
 def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
-    on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch
+    on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
-    from tests.backends.torch.cuda.made_up_cuda import MadeUpEvent
+    from tests.backends.torch.cuda import made_up_cuda
 
-    def fail(_: MadeUpEvent) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("CUDA error: made up")
 
     backend, _ = on_made_up_gpus("gpu:1")
     backend.launch(backend.ops.add, backend.asarray(VECTOR, backend.devices[0]), 1.0)
-    monkeypatch.setattr(MadeUpEvent, "synchronize", fail)
+    monkeypatch.setattr(getattr(made_up_cuda, awaited), "synchronize", fail)
     with pytest.raises(ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"):
         backend.waitall()
 
@@ -103,5 +112,5 @@ def test_memory_forgets_readers_that_are_done(on_made_up_gpus: Load, monkeypatch
     for _ in range(200):
         x = backend.asarray(VECTOR, backend.devices[0])
         backend.wait(backend.copy_to(backend.launch(backend.ops.add, x, 1.0), backend.devices[1]))
-    assert len(backend._readers._ends) < 200
+    assert len(backend.readers._ends) < 200
     assert cuda.races == []

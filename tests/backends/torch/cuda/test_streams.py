@@ -124,3 +124,12 @@ def test_a_copy_waits_for_its_source_and_not_for_what_is_computed_after_it(on_ma
     assert "exp" not in cuda.unfinished()
     assert "pow" in cuda.unfinished()
     assert cuda.races == []
+
+
+def test_waiting_for_all_is_for_loads_too(on_made_up_gpus: Load) -> None:
+    backend, cuda = on_made_up_gpus("gpu:1,gpu:0")
+    shards = backend.split_and_load(np.ones(4, dtype=np.float32), backend.devices)
+    assert "copy_" in cuda.unfinished()
+    backend.waitall()
+    assert cuda.unfinished() == set()
+    del shards

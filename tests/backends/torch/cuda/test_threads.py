@@ -7,17 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends import HOST, Backend
 from backends.conformance.drawing import draw_program
 from backends.conformance.running import run
 from backends.devices import Device
+from backends.protocol import DelegatingBackend
 
 PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
 
 Loaded = tuple[Backend, Any]
+
+
+class WithHost(DelegatingBackend):
+    """A backend whose last device is the memory that GPUs copy from and to."""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (*self.inner.devices, HOST)
 
 
 @settings(max_examples=40)
@@ -26,12 +35,21 @@ Loaded = tuple[Backend, Any]
     number=st.integers(0, 10**6),
     seed=st.integers(0, 99),
     variants=st.sampled_from([(), ("copy-on-compute-queue",)]),
+    with_host=st.booleans(),
 )
+@example(names="cpu:1,gpu:0", number=1699, seed=0, variants=(), with_host=True)
+@example(names="gpu:0/0,gpu:0/1", number=1699, seed=0, variants=(), with_host=True)
 def test_random_programs_have_no_races_and_give_numpy_s_numbers(
-    on_made_up_gpus: Callable[..., Loaded], names: str, number: int, seed: int, variants: tuple[str, ...]
+    on_made_up_gpus: Callable[..., Loaded],
+    names: str,
+    number: int,
+    seed: int,
+    variants: tuple[str, ...],
+    with_host: bool,
 ) -> None:
     backend, cuda = on_made_up_gpus(names, seed, variants if "cpu" not in names else ())
-    assert run(draw_program(Random(f"0/{number}"), len(backend.devices)), backend) is None
+    used: Any = WithHost(backend) if with_host else backend
+    assert run(draw_program(Random(f"0/{number}"), len(used.devices)), used) is None
     assert cuda.races == []
 
 
@@ -84,4 +102,32 @@ def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], na
         for other in (*backend.devices, HOST):
             there = backend.copy_to(backend.asarray(x, device), other)
             np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(there, device)), x)
+    assert cuda.races == []
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("names", PLACES)
+def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
+    on_made_up_gpus: Callable[..., Loaded], names: str, turned: bool
+) -> None:
+    for place in range(len(names.split(",")) + 1):
+        backend, cuda = on_made_up_gpus(names)
+        everywhere = (*backend.devices, HOST)
+        loaded = [backend.asarray(np.float32([k, k]), device) for k, device in enumerate(everywhere)]
+        # What lies on the host has arrived there by a copy that is still under way.
+        loaded[-1] = backend.copy_to(backend.copy_to(loaded[-1], backend.devices[-1]), HOST)
+        x = tuple(reversed(loaded) if turned else loaded)
+        out = backend.asarray(tuple(np.zeros(2, np.float32) for _ in x), everywhere[place])
+        for copy in backend.copy_to(x, everywhere[place]), backend.copy_to(x, everywhere[place], out=out):
+            found = [part[0] for part in backend.to_numpy(copy)]
+            assert found == sorted(range(len(x)), reverse=turned)
+        assert cuda.races == []
+
+
+def test_two_streams_of_one_gpu_read_each_other_s_arrays(on_made_up_gpus: Callable[..., Loaded]) -> None:
+    backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
+    x, y = (
+        backend.launch(backend.ops.add, backend.asarray(np.float32([1, 2]), device), 1.0) for device in backend.devices
+    )
+    assert backend.to_numpy(backend.launch(backend.ops.add, x, y)).tolist() == [4, 6]
     assert cuda.races == []
