@@ -1,5 +1,6 @@
 """What `compare` gave, and how often it is wrong about cells that are compared with themselves."""
 
+from functools import cache
 from pathlib import Path
 
 from backends.registry import title
@@ -8,7 +9,7 @@ from benchmarks.harness.findings import provenance, read_json, source_of
 from benchmarks.harness.planted_faults import HEADINGS, counts
 from benchmarks.harness.side_by_side import versions_and_kernels
 from benchmarks.harness.targets import markdown_table
-from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.screen import screen_of
@@ -21,7 +22,7 @@ from parallel_core.system.formatting import percent, seconds
 
 def pictures(folder: Path) -> dict[str, str]:
     """Draw what the gallery shows of a comparison: SVG, by file name."""
-    analysis = analyse(read_comparison(folder))
+    _, analysis = _analysed(folder.resolve())
     layers = (layers_chart(one) for one in analysis.experiments if one.experiment.name == "async")
     charts = {
         "control.svg": (
@@ -35,9 +36,9 @@ def pictures(folder: Path) -> dict[str, str]:
 
 def comparison(folder: Path) -> str:
     """Give a row to each cell of a comparison, with its difference from the first one, and why."""
-    measured = read_comparison(folder)
+    measured, analysis = _analysed(folder.resolve())
     rows = []
-    for experiment in analyse(measured).experiments:
+    for experiment in analysis.experiments:
         described = experiment.experiment
         about = f"`{described.name}`: {described.case}, `{described.main.name}`"
         for cell in experiment.cells:
@@ -57,8 +58,8 @@ def comparison(folder: Path) -> str:
 
 def comparison_answer(folder: Path) -> str:
     """Give the table of questions by frameworks."""
-    measured = read_comparison(folder)
-    screen = screen_of(analyse(measured))
+    measured, analysis = _analysed(folder.resolve())
+    screen = screen_of(analysis)
     # A narrow cell keeps `1.98 of 2` in one line.
     rows = [
         [question, *(figure.replace(" ", "\N{NO-BREAK SPACE}") for figure in figures)]
@@ -66,6 +67,12 @@ def comparison_answer(folder: Path) -> str:
     ]
     headings = ["", *(column.title for column in screen.columns)]
     return "\n".join([markdown_table(headings, rows), _source(folder, measured)])
+
+
+@cache
+def _analysed(folder: Path) -> tuple[Comparison, Analysis]:
+    measured = read_comparison(folder)
+    return measured, analyse(measured)
 
 
 def _source(folder: Path, measured: Comparison) -> str:

@@ -54,6 +54,7 @@ def load(run_python: RunPython, own: dict[str, str], *variants: str) -> Any:
     return json.loads(run_python(LOAD.format(own=own, variants=list(variants))).stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_what_the_user_has_set_is_kept(require: Callable[[str], None], run_python: RunPython) -> None:
     require("mxnet")
     found = load(run_python, {CORE_TYPE: "Prescott"})
@@ -63,6 +64,7 @@ def test_what_the_user_has_set_is_kept(require: Callable[[str], None], run_pytho
     assert found["rate"] > 0
 
 
+@pytest.mark.long
 def test_kernels_below_the_processor_s_are_replaced_unless_they_are_wanted_as_shipped(
     require: Callable[[str], None], run_python: RunPython
 ) -> None:

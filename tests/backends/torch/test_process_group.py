@@ -48,6 +48,8 @@ def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(
 
     backend, cuda = on_made_up_gpus("gpu:0")
     (device,) = backend.devices
+    if backend.engine == "sync":
+        pytest.skip("nothing is queued behind a reader")
     group = TorchGroup(backend._torch, backend, 0, ("here",))  # type: ignore[attr-defined]
     # Two arrays: they are summed in other memory, and the sum is then copied to theirs.
     x, y = (backend.asarray(np.arange(4, dtype=np.float32), device) for _ in range(2))

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize("framework", ["torch", "mxnet"])
+@pytest.mark.parametrize("framework", ["torch", pytest.param("mxnet", marks=pytest.mark.long)])
 def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Path, require: Require) -> None:
     require(framework)
     script = EXAMPLES / f"plain_{framework}.py"

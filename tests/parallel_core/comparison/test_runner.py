@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parallel_core.comparison.cells import OWN_ENGINE, Cell, CellResults, Comparison, FailedRun, with_engines_that_ran
@@ -122,6 +122,7 @@ def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slo
             assert run.seconds_left == pytest.approx(left, rel=0.3)
 
 
+@settings(max_examples=5)
 @given(st.floats(2.0, 6.0))
 def test_on_a_machine_that_becomes_slow_there_are_fewer_rounds(later: float) -> None:
     machine = Machine(slowness=0.5, later=later)

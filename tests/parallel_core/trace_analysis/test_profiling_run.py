@@ -21,8 +21,8 @@ from parallel_core.training.dataset import synthetic
 from tests.backends.profiling.tracks import overlapping
 from tests.parallel_core.experiments.small import small
 
-TAKING_ODD_ONES = (("mxnet", "async"), ("torch", "sync"))
-"""The other two take the even ones: each experiment is profiled on both frameworks, with one engine or the other."""
+ON_SYNC = ("overlap", "data-parallel")
+"""Without a queue a profile has the same operators: two experiments are enough."""
 
 FEW = synthetic("a test needs no more", train=48, test=8)
 SMALL_RUNS: dict[str, Callable[[Backend], Result]] = {
@@ -67,13 +67,26 @@ def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
     return load_profiled(2)
 
 
-@pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
+# Each at once on one framework, and on the other one among the long tests.
+@pytest.mark.parametrize(
+    ("experiment", "frameworks"),
+    [
+        pytest.param(name, ("mxnet", "jax") if is_first == bool(place % 2) else ("torch",), marks=marks)
+        for place, name in enumerate(sorted(EXPERIMENTS))
+        for is_first, marks in ((True, ()), (False, pytest.mark.long))
+    ],
+)
 def test_every_experiment_can_be_seen(
-    load_profiled: Callable[[int], Backend], experiment: str, backend_name: str, engine: str
+    load_profiled: Callable[[int], Backend],
+    experiment: str,
+    frameworks: tuple[str, ...],
+    backend_name: str,
+    engine: str,
 ) -> None:
-    is_odd = sorted(EXPERIMENTS).index(experiment) % 2 == 1
-    if is_odd != ((backend_name, engine) in TAKING_ODD_ONES):
-        pytest.skip(f"on {backend_name} it is profiled with the other engine")
+    if backend_name not in frameworks:
+        pytest.skip(f"on {backend_name} it is another test")
+    if engine == "sync" and experiment not in ON_SYNC:
+        pytest.skip("without a queue others are profiled")
     profiled = load_profiled(min(3, EXPERIMENTS[experiment].devices))
     with repeatable():
         result = small_run(experiment)(profiled)

@@ -73,7 +73,7 @@ def assert_alike(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], rt
         np.testing.assert_allclose(mine, other, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize(("batch_size", "devices", "steps"), [(256, 2, 2), (64, 3, 4), (25, 1, 8)])
+@pytest.mark.parametrize(("batch_size", "devices", "steps"), [(128, 2, 2), (64, 3, 4), (25, 1, 8)])
 def test_the_first_losses_equal_numpy_s(
     load: Callable[[int], Backend], batch_size: int, devices: int, steps: int
 ) -> None:
