@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -66,7 +67,9 @@ def _hook(framework: ModuleType, settings: Mapping[str, Any]) -> None:
         hooks.hook(framework, recorder.begin(settings))
     except Exception as error:  # The program runs all the same.
         report = {"pid": os.getpid(), "framework": name, "failure": f"{type(error).__name__}: {error}"}
-        (Path(settings["folder"]) / f"{os.getpid()}-{name}.report").write_text(json.dumps(report), encoding="utf-8")
+        path = Path(settings["folder"]) / f"{os.getpid()}-{name}.report"
+        with suppress(OSError):
+            path.write_text(json.dumps(report), encoding="utf-8")
 
 
 def _loaded(name: str, path: str) -> ModuleType:
