@@ -26,8 +26,8 @@ RECORDER = "parallel_core_recorder"
 class _Hooking(Loader):
     """Loads a framework as its own loader does, and then hooks it."""
 
-    def __init__(self, loader: Loader, settings: Mapping[str, Any]) -> None:
-        self.loader, self.settings = loader, settings
+    def __init__(self, loader: Loader, finder: "_FrameworkFinder") -> None:
+        self.loader, self.finder = loader, finder
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)
@@ -36,11 +36,12 @@ class _Hooking(Loader):
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
-        _hook(module, self.settings)
+        self.finder.awaited.discard(module.__name__)
+        _hook(module, self.finder.settings)
 
 
 class _FrameworkFinder(MetaPathFinder):
-    """Finds the frameworks, once each, as the finders after it would."""
+    """Finds the frameworks, until they are imported, as the finders after it would."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
@@ -53,9 +54,12 @@ class _FrameworkFinder(MetaPathFinder):
         if name not in self.awaited:
             return None
         self.awaited.remove(name)
-        spec = find_spec(name)
+        try:
+            spec = find_spec(name)
+        finally:
+            self.awaited.add(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Hooking(spec.loader, self.settings)
+            spec.loader = _Hooking(spec.loader, self)
         return spec
 
 
