@@ -137,5 +137,6 @@ def _is_count(value: Any) -> TypeGuard[int]:
 
 def _uses_ids_again(slices: Slices) -> bool:
     """Return whether launches share correlation ids, which are unique in a process."""
-    links = [link for (link,) in slices.select(slices.has_category(*LAUNCHES)).arguments("correlation")]
+    given = slices.select(slices.has_category(*LAUNCHES)).arguments("correlation")
+    links = [link for (link,) in given if isinstance(link, int | str)]
     return len(set(links)) < (1 - MAX_REPEATED) * len(links)

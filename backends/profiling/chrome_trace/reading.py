@@ -48,7 +48,7 @@ def read_trace(path: Path) -> Trace:
         document.properties,
         frozenset(document.contradicted),
         problems,
-        frozenset(pairing.named_twice),
+        frozenset(process for process, count in pairing.namings.items() if count > 1),
         begin,
     )
 
@@ -81,8 +81,8 @@ class _Pairing:
     def __init__(self) -> None:
         self.processes: dict[int | str, str] = {}
         self.threads: dict[TraceThread, str] = {}
-        self.named_twice: set[int | str] = set()
-        """Processes that have two names, or the same one twice."""
+        self.namings: Counter[int | str] = Counter()
+        """How often each process was named, without Kineto's names of GPUs, whose numbers may be a process's, too."""
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
         self._names: Places[str] = Places()
@@ -189,12 +189,14 @@ class _Pairing:
             self.dropped[ENDLESS].append(begin.name)
 
     def _name(self, event: Event) -> None:
-        name = decoded_args(bytes(event.args)).get("name")
+        args = decoded_args(bytes(event.args))
+        if event.name == "process_labels" and str(args.get("labels")).startswith("GPU "):
+            self.namings[event.pid] -= 1
+        name = args.get("name")
         if not isinstance(name, str):
             return
         if event.name == "process_name":
-            if event.pid in self.processes:
-                self.named_twice.add(event.pid)
+            self.namings[event.pid] += 1
             self.processes[event.pid] = name
         elif event.name == "thread_name":
             self.threads[event.pid, event.tid] = name

@@ -214,7 +214,7 @@ class Trace:
     problems: tuple[str, ...] = ()
     """A sentence for each reason why events were dropped."""
     named_twice: frozenset[int | str] = frozenset()
-    """The processes that the file names more than once."""
+    """The processes that the file names more than once, as a process and not as a GPU."""
     begin: int = 0
     """When the earliest event started, in nanoseconds by the file's own clock."""
 

@@ -182,3 +182,21 @@ def test_one_process_with_several_devices_is_one_rank(read: Read) -> None:
     both[1]["traceEvents"] = [event for event in both[1]["traceEvents"] if event["ph"] == "X"]
     check_one_rank(read(json.dumps(joined(both))))
     check_one_rank(read(json.dumps(of_rank(1))))
+    without_links = [{k: v for k, v in event.items() if k != "args"} for event in of_rank(1)["traceEvents"]]
+    check_one_rank(read([event for event in without_links if event["ph"] == "X"]))
+    several = {"correlation": [7, 8]}
+    check_one_rank(read([{**event, "args": several} for event in without_links if event["ph"] == "X"]))
+
+
+def test_a_process_with_the_number_of_a_gpu_is_one_rank(read: Read) -> None:
+    # PyTorch names the rows of 16 GPUs after the process, too, and puts their numbers into labels.
+    rows = [
+        {"ph": "M", "name": name, "pid": pid, "args": args}
+        for pid in range(16)
+        for name, args in (("process_name", {"name": "python"}), ("process_labels", {"labels": f"GPU {pid}"}))
+    ]
+    document = of_rank(0, process=7)
+    host = [event for event in document["traceEvents"] if event["ph"] == "X" or event["pid"] == 7]
+    check_one_rank(read(json.dumps({**document, "traceEvents": [*rows, *host]})))
+    with pytest.raises(ValueError, match="several ranks were merged"):
+        check_one_rank(read(json.dumps({**document, "traceEvents": [*rows, *host, *rows, *host]})))
