@@ -51,7 +51,11 @@ class TorchProfiler:
         return "the program runs the profiler itself" if self.programs_own else ""
 
     def settle(self) -> None:
-        """Do nothing: PyTorch's profiler waits for its devices, and a CPU's operators are done."""
+        """Wait for the GPU, if the program uses one: a CPU's operators are done."""
+        cuda = self.torch.cuda
+        # A wait would spoil a graph that the program captures.
+        if cuda.is_initialized() and not cuda.is_current_stream_capturing():
+            cuda.synchronize()
 
     def start(self) -> None:
         """Begin to record."""

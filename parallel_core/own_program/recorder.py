@@ -107,7 +107,12 @@ class Recorder:
             return
         self.thread = thread
         self.seen[marker] += 1
-        self.first_seen.setdefault(marker, perf_counter())
+        known = [one for one in self.profilers if framework in (None, one.framework)]
+        if marker not in self.first_seen:
+            for one in known[-1:]:
+                # What was queued before is no part of the steps.
+                one.settle()
+            self.first_seen[marker] = perf_counter()
         if self.recording is not None:
             with self._failing():
                 self.open_step.__exit__(None, None, None)
@@ -118,7 +123,7 @@ class Recorder:
                 self._finish()
                 # The last report is written.
                 return
-        elif known := [one for one in self.profilers if framework in (None, one.framework)]:
+        elif known:
             # A program may end before it has warmed up, and what hindered it is reported, too.
             self.hindrance = known[-1].unavailable()
             if self.seen[marker] >= self.warm_up and not self.hindrance:

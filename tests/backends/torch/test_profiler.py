@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ import backends
 from backends import Array, Backend
 from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
+from backends.torch.program_hooks import TorchProfiler
 from tests.backends.profiling.tracks import overlapping
 from tests.backends.profiling.work import matrix, named, see
 from tests.conftest import RunPython
@@ -43,6 +45,18 @@ def on_gpu(name: str, start: int, number: int, gpu: int = 0, stream: int = 7, ca
 
 def ran(name: str, thread: int, start: int = 0) -> Slice:
     return Slice(name, "cpu_op", 99, thread, start, start + 1)
+
+
+@pytest.mark.parametrize(("initialized", "capturing", "waits"), [(False, False, 0), (True, False, 1), (True, True, 0)])
+def test_steps_are_timed_when_the_gpu_is_done(initialized: bool, capturing: bool, waits: int) -> None:
+    waited: list[bool] = []
+    cuda = SimpleNamespace(
+        is_initialized=lambda: initialized,
+        is_current_stream_capturing=lambda: capturing,
+        synchronize=lambda: waited.append(True),
+    )
+    TorchProfiler(SimpleNamespace(cuda=cuda)).settle()
+    assert len(waited) == waits
 
 
 def test_threads_of_a_program_without_marks_are_called_threads() -> None:

@@ -76,7 +76,7 @@ def report(recorder: Recorder) -> dict[str, Any]:
 def test_it_records_whole_steps_after_the_warm_up_and_no_more(recorder: Recorder, diary: Diary) -> None:
     for _ in range(9):
         recorder.mark("optimizer", "torch")
-    assert diary.asked == ["settle", "start", "begin 2", "end 2", "begin 3", "end 3", "settle", "stop"]
+    assert diary.asked == ["settle", "settle", "start", "begin 2", "end 2", "begin 3", "end 3", "settle", "stop"]
     found = report(recorder)
     assert (found["steps_seen"], found["steps_recorded"], found["rank"]) == (4, 2, 3)
     assert found["trace"] == f"{os.getpid()}.json"
@@ -116,7 +116,7 @@ def test_without_a_whole_step_it_begins_again_when_the_program_s_profiler_is_don
     for _ in range(3):
         recorder.mark("optimizer", "torch")
     assert diary.asked == [
-        *("settle", "start", "begin 2", "forget"),
+        *("settle", "settle", "start", "begin 2", "forget"),
         *("settle", "start", "begin 3", "end 3", "begin 4", "end 4", "settle", "stop"),
     ]
 
