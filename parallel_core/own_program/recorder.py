@@ -114,7 +114,7 @@ class Recorder:
                 one.settle()
             self.first_seen[marker] = perf_counter()
         if self.recording is not None:
-            with self._failing():
+            with self._failing(self.recording):
                 self.open_step.__exit__(None, None, None)
                 self.recorded += 1
                 if self.recorded < self.steps:
@@ -140,7 +140,7 @@ class Recorder:
         profiler.settle()
         if (steps := self.seen[self.marker] - 1) > 0:
             self.unprofiled = (perf_counter() - self.first_seen[self.marker]) / steps
-        with self._failing():
+        with self._failing(profiler):
             profiler.start()
             atexit.register(self._at_exit)
             # A process that multiprocessing forked ends without atexit.
@@ -151,13 +151,15 @@ class Recorder:
             self._begin_step(profiler)
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _failing(self, profiler: RecordingProfiler) -> Iterator[None]:
         """Give up if the profiler fails: the program goes on."""
         try:
             yield
         except Exception as error:
             self.is_done, self.recording = True, None
             self.hindrance = f"the profiler failed ({type(error).__name__}: {error})"
+            with suppress(Exception):
+                profiler.stop(None)
 
     def _begin_step(self, profiler: RecordingProfiler) -> None:
         self.open_step = profiler.step(self.seen[self.marker])
@@ -167,12 +169,14 @@ class Recorder:
         profiler, self.is_done = self.recording, True
         assert profiler is not None
         path = self.folder / f"{self.pid}.json"
-        profiler.settle()
-        with self._failing():
-            profiler.stop(path)
-            self.trace = path
-        self._report()
-        self.recording = None
+        try:
+            profiler.settle()
+        finally:
+            with self._failing(profiler):
+                profiler.stop(path)
+                self.trace = path
+            self._report()
+            self.recording = None
 
     def _stop_early(self) -> None:
         """Keep the whole steps that were recorded; without any, the recording may begin again."""
@@ -181,7 +185,7 @@ class Recorder:
         if self.recorded:
             self._finish()
             return
-        with self._failing():
+        with self._failing(self.recording):
             self.recording.stop(None)
         self.recording = None
         self._report()

@@ -130,7 +130,17 @@ def test_a_profiler_that_fails_does_not_disturb_the_program(recorder: Recorder, 
         "the profiler failed (RuntimeError: no counters)",
         None,
     )
-    assert diary.asked[-1] == asked
+    assert diary.asked[-2:] == [asked, "forget"], "it is stopped, as well as it can be"
+
+
+def test_an_error_of_the_program_s_own_work_ends_the_recording(recorder: Recorder, diary: Diary) -> None:
+    for _ in range(3):
+        recorder.mark("optimizer", "torch")
+    diary.failing = "settle"
+    with pytest.raises(RuntimeError, match="no counters"):
+        recorder.mark("optimizer", "torch")
+    assert diary.asked[-2:] == ["settle", "stop"]
+    assert report(recorder)["steps_recorded"] == 2
 
 
 def test_a_folder_that_is_gone_does_not_disturb_the_program(recorder: Recorder, diary: Diary) -> None:
