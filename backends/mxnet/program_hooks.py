@@ -6,6 +6,7 @@ argument. A step ends with a call of its first trainer's `step` or `update`, or 
 
 import os
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,20 +93,20 @@ class MXNetProfiler:
 
 
 def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:
-    depth = 0
+    nested = threading.local()
     first: Any = None
 
     def marking(update: Any) -> Any:
         @wraps(update)
         def update_and_mark(self: Any, *args: Any, **named: Any) -> Any:
-            nonlocal depth, first
-            depth += 1
+            nonlocal first
+            nested.depth = getattr(nested, "depth", 0) + 1
             try:
                 returned = update(self, *args, **named)
             finally:
-                depth -= 1
+                nested.depth -= 1
             # A bucketing module calls another's update, and a program may have several trainers.
-            if depth == 0:
+            if nested.depth == 0:
                 if first is None or first() is None:
                     first = weakref.ref(self)
                     profiler.contexts = list(getattr(self, "_contexts", ()))

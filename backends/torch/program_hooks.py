@@ -6,6 +6,7 @@ an argument. A step ends with the program's own `torch.profiler.profile.step`, o
 
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -99,7 +100,7 @@ class TorchProfiler:
 def _mark_optimizers(torch: Any, recorder: Any) -> None:
     # Not register_optimizer_step_post_hook: that hook runs within the profiler's span of the step, and cannot end it.
     under_profiler = torch.optim.Optimizer.profile_hook_step
-    depth = 0
+    nested = threading.local()
     first: Any = None
 
     def profile_hook_step(step: Any) -> Any:
@@ -107,14 +108,14 @@ def _mark_optimizers(torch: Any, recorder: Any) -> None:
 
         @wraps(stepping)
         def step_and_mark(*args: Any, **named: Any) -> Any:
-            nonlocal depth, first
-            depth += 1
+            nonlocal first
+            nested.depth = getattr(nested, "depth", 0) + 1
             try:
                 returned = stepping(*args, **named)
             finally:
-                depth -= 1
+                nested.depth -= 1
             # An optimizer may call another's step, and a program may have several.
-            if depth == 0:
+            if nested.depth == 0:
                 if first is None or first() is None:
                     first = weakref.ref(args[0])
                 if first() is args[0]:
