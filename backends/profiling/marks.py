@@ -23,11 +23,14 @@ FindDevice: TypeAlias = Callable[..., "Device | None"]
 
 # MXNet does not escape quotation marks in its JSON, and PyTorch replaces what is not ASCII by "unknown".
 READABLE = " '()*+,-./:<=>?@[]_|"
+OURS = "parallel_core: "
+"""Begins each mark: what a program annotates itself may read like one otherwise."""
 MARKED_VERBS = ("launch", "wait", "waitall", "copy_to", "allreduce")
+CASE = f"{OURS}case "
 
 DEVICE = r"[cg]pu:\d+(?:/\d+)?"
-CALL_MARK = re.compile(rf"((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on ({DEVICE}))? #(\d+)")
-TASK_MARK = re.compile(rf"run (.*) on ({DEVICE}|host) ([\w ]+) #(\d+)")
+CALL_MARK = re.compile(rf"{OURS}((?:{'|'.join(MARKED_VERBS)})\b.*?)(?: on ({DEVICE}))? #(\d+)")
+TASK_MARK = re.compile(rf"{OURS}run (.*) on ({DEVICE}|host) ([\w ]+) #(\d+)")
 
 _numbers = count(1)
 _calling = threading.local()
@@ -44,12 +47,12 @@ class ParsedMark(NamedTuple):
 
 def case_text(name: str) -> str:
     """Return the text of the mark under which a case is repeated."""
-    return f"case {quote(name, safe=READABLE)}"
+    return f"{CASE}{quote(name, safe=READABLE)}"
 
 
 def parse_case(text: str) -> str | None:
     """Return the case that a mark names; None for other marks."""
-    return unquote(text.removeprefix("case ")) if text.startswith("case ") else None
+    return unquote(text.removeprefix(CASE)) if text.startswith(CASE) else None
 
 
 def parse_verb(text: str) -> ParsedMark | None:
@@ -60,7 +63,7 @@ def parse_verb(text: str) -> ParsedMark | None:
 
 def task_text(name: str, queue: str) -> str:
     """Return the text of the mark of work that the present call of a verb submits; `queue` is `cpu:1 compute`, say."""
-    return f"run {name} on {queue} #{getattr(_calling, 'number', 0)}"
+    return f"{OURS}run {name} on {queue} #{getattr(_calling, 'number', 0)}"
 
 
 def parse_task(text: str) -> ParsedMark | None:
@@ -102,7 +105,7 @@ def _under_mark(
     def call(*args: Array, **named: Array) -> Any:
         outer = getattr(_calling, "number", 0)
         number = _calling.number = next(_numbers)
-        text = f"{name} {name_of(args[0])}" if name == "launch" else name
+        text = OURS + (f"{name} {name_of(args[0])}" if name == "launch" else name)
         device = device_of(name, *args, **named)
         try:
             with mark(f"{text}{f' on {device}' if device else ''} #{number}"):

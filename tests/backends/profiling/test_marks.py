@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from backends import HOST, Device
 from backends.profiling.marks import (
     MARKED_VERBS,
+    OURS,
     ParsedMark,
     case_text,
     function_name,
@@ -67,7 +68,18 @@ def test_the_mark_of_a_case_can_be_read_back(name: str) -> None:
     assert parse_case(case_text(name)) == name
 
 
-@pytest.mark.parametrize("text", ["aten::mm", "launches of all #1", "run relu", str(HOST)])
+OTHERS = (
+    "aten::mm",
+    f"{OURS}launches of all #1",
+    f"{OURS}run relu",
+    "allreduce bucket #3",
+    "run relu on cpu:1 copy #2",
+    "case A",
+    str(HOST),
+)
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_other_marks_are_left_alone(text: str) -> None:
     assert parse_verb(text) is None
     assert parse_task(text) is None
