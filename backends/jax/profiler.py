@@ -155,7 +155,7 @@ def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
     programs: dict[int, tuple[str, str]] = {}
     threads: dict[TraceThread, str] = {}
     for one, (program, run, operator) in zip(slices, slices.arguments(KERNEL, "run_id", "hlo_op"), strict=True):
-        parsed = parse_program(program or "")
+        parsed = parse_program(str(program))
         if parsed and run is not None:
             programs[int(run)] = parsed
             _, device = parsed

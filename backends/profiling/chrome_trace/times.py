@@ -13,6 +13,7 @@ import numpy as np
 
 MAX_NANOSECONDS = 2**62
 """146 years: a time further from zero is impossible, and differences of possible ones fit in 64 bits."""
+MAX_MICROSECONDS = Decimal(MAX_NANOSECONDS) / 1000
 MAX_DIGITS = 19
 COMMA, POINT, NINE = b",.9"
 PLAIN = b"0123456789.,"
@@ -86,7 +87,7 @@ def _one_by_one(values: Sequence[msgspec.Raw]) -> Times:
     with localcontext(EXACT):
         for place, value in enumerate(values):
             number = _number(value)
-            if number is None or not -MAX_NANOSECONDS < number * 1000 < MAX_NANOSECONDS:
+            if number is None or not -MAX_MICROSECONDS < number < MAX_MICROSECONDS:
                 continue
             nanoseconds[place] = rounded = round(number * 1000)
             possible[place], whole[place] = True, rounded == number * 1000

@@ -66,3 +66,7 @@ def test_every_end_is_the_sum_rounded_once(events: list[tuple[str, str]]) -> Non
         elif length >= 0:
             assert possible
             assert end == round(start + length)
+
+
+def test_a_number_that_no_calculation_can_hold_is_impossible() -> None:
+    assert times_of(raw(["1e9999999", "-1e9999999"])).is_possible.tolist() == [False, False]
