@@ -116,8 +116,10 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     if not timeline.cases:
         whole = _case_spans(ALL, spans, None, resolution)
         # What Python does at the edges of the steps that were recorded is part of them.
-        steps = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
-        start, end = (min([whole.start, *(one.start for one in steps)]), max([whole.end, *(one.end for one in steps)]))
+        times = [one[1:] for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
+        if spans or not times:
+            times.append((whole.start, whole.end))
+        start, end = min(start for start, _ in times), max(end for _, end in times)
         whole = replace(whole, start=start, end=end, timed=timeline.timed.get(ALL))
         return (replace(whole, annotations=timeline.annotations, host_calls=timeline.host_calls),)
     cases = []

@@ -90,3 +90,8 @@ def test_queues_are_in_the_order_of_a_case_s_first_spans() -> None:
     (case,) = cases_of(Timeline("made up", spans, (Window("the second half", 30, 60),)))
     assert [queue for _, queue in case.spans.queues] == ["b", "c", "a"]
     assert case.spans == spans[3:]
+
+
+def test_a_step_without_spans_is_as_long_as_it_was_marked() -> None:
+    (case,) = cases_of(Timeline("made up", (), annotations=(Window("ProfilerStep#7", 70, 80),)))
+    assert (case.start, case.end) == (70, 80)
