@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from backends.profiling import Timeline
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.report.plots.scales import Axis, Scale, write_seconds
+from parallel_core.report.plots.scales import Axis, Scale, from_zero, write_seconds
 from parallel_core.report.plots.svg import LETTER, MAX_NAME_LETTERS, SMALL, Picture, text_width, titled
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
@@ -86,7 +86,7 @@ class TimelinesChart:
         if palest.busy_share < PALE:
             legend["pale: many short ones, with gaps"] = picture.swatch(f"full {palest.look}", _opacity(palest))
         picture.legend(legend)
-        scale = Scale(0, max(panel.shown.seconds for panel in self.panels))
+        scale = from_zero(panel.shown.seconds for panel in self.panels)
         axis = Axis("since the first launch", scale, write_seconds)
         left = self._left
         for panel in self.panels:

@@ -120,3 +120,8 @@ def test_a_long_name_of_a_lane_loses_its_middle_and_its_title_has_it_whole() -> 
 
 def test_a_big_trace_gives_a_picture_of_bounded_size() -> None:
     assert len(as_svg(busy(20_000))) < 3_000_000
+
+
+def test_a_timeline_in_which_no_time_passed_is_drawn() -> None:
+    found = drawn(Timeline("torch", (Span("matmul", "compute", "cpu", "thread", 5, 5),)))
+    assert "cpu thread" in found.texts
