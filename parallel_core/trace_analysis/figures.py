@@ -29,7 +29,7 @@ from parallel_core.trace_analysis.device_figures.devices import (
     device_figures,
     operations_by_name,
 )
-from parallel_core.trace_analysis.device_figures.parts import Parts, parts_of
+from parallel_core.trace_analysis.device_figures.parts import Parts, parts_of, times_by_kind
 from parallel_core.trace_analysis.device_figures.queues import (
     KERNEL_DELAY,
     QueueIdleness,
@@ -149,7 +149,8 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
 
     Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as kernel waits.
     """
-    computing, communicating = case.covered(case.of_kind("compute")), case.covered(case.of_kind("copy", "exchange"))
+    computing, exchanging, copying = times_by_kind(case)
+    communicating = union(exchanging, copying)
     compute, communication = total_length(computing), total_length(communicating)
     hidden = total_length(intersection(computing, communicating))
     shorter = min(compute, communication)

@@ -88,12 +88,17 @@ def share_in_words(share: Interval) -> str:
 
 def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
     """Divide each of some times, from start to end in nanoseconds, by what a case's operations did in it."""
+    of_kinds = times_by_kind(case)
+    return tuple(_parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times)
+
+
+def times_by_kind(case: CaseSpans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return when a case computed, exchanged and copied, as interval sets."""
     copies, exchanges = case.of_kind("copy"), case.of_kind("exchange")
     if case.name == ALL and {device for device, _ in case.spans.queues} <= {HOST_DEVICE, "cpu"}:
         # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its work.
         copies = np.zeros_like(copies)
-    of_kinds = [case.covered(mask) for mask in (case.operations & ~copies & ~exchanges, exchanges, copies)]
-    return tuple(_parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times)
+    return case.covered(case.operations & ~copies & ~exchanges), case.covered(exchanges), case.covered(copies)
 
 
 def _parts(start: int, end: int, computing: np.ndarray, exchanging: np.ndarray, copying: np.ndarray) -> Parts:

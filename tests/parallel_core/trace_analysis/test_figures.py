@@ -154,3 +154,9 @@ def test_collectives_count_alone_and_device_by_device() -> None:
     assert (found.communication_seconds, found.hidden_share) == (6, 1)
     # Three queues of the first device work for 4, 3 and 1 seconds.
     assert (found.queues_at_once, found.devices_at_once) == ((4 + 3 + 1 + 9) / 9, (6 + 9) / 9)
+
+
+def test_a_cpu_s_copies_are_work_in_all_figures() -> None:
+    found = made_of(*queue_of([(0, 3)], "copy", "cpu"), *queue_of([(2, 4)], "exchange", "cpu", "gloo"))
+    assert found.compute_seconds == found.parts.compute_seconds == 3
+    assert found.hidden_share == found.parts.hidden_exchange_share == 0.5
