@@ -1,8 +1,6 @@
 """`parallel-core profile`: run a program of the user's own under its framework's profiler, and say what overlapped."""
 
-import gzip
 import shlex
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -32,6 +30,7 @@ from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.timeline import show_prices
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
+from parallel_core.trace_analysis.trace_files import pack_trace
 
 __all__ = ["profile"]
 
@@ -109,8 +108,7 @@ def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]
     for one, name in zip(with_trace, names, strict=True):
         assert one.trace is not None
         path = output / f"{name}{ENDING}"
-        with one.trace.open("rb") as plain, gzip.open(path, "wb", compresslevel=5) as stream:
-            shutil.copyfileobj(plain, stream)
+        pack_trace(one.trace, path, one.steps_recorded)
         packed[path] = one
     return packed
 

@@ -11,6 +11,7 @@ from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.parts import Parts
+from parallel_core.trace_analysis.device_figures.steps import first_steps
 from parallel_core.trace_analysis.figures import figures_of
 
 __all__ = ["QueueShare", "StepFigures", "step_figures"]
@@ -67,16 +68,12 @@ class StepFigures:
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
-    marked = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
-    spans, kept = timeline.columns, tuple(one for one in timeline.annotations if one not in marked[steps:])
-    if marked[steps:]:
-        # The recording ended in a step.
-        spans = spans.select(spans.since < marked[steps - 1].end)
-    (case,) = cases_of(replace(timeline, spans=spans, annotations=kept, cases=()))
+    (case,) = cases_of(replace(first_steps(timeline, steps), cases=()))
     figures = figures_of(case)
     whole = figures.parts
     seconds = whole.seconds or 1.0
     by_step: tuple[Parts, ...] = (Parts(*(value / steps for value in astuple(whole))),)
+    marked = any(one.name.startswith(PROFILER_STEP) for one in case.annotations)
     if marked and figures.steps and figures.steps.account:
         by_step = tuple(one.parts for one in figures.steps.steps)
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]

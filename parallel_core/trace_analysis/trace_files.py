@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,11 +21,13 @@ from parallel_core.system.files import write_whole
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.interference import Price, interference
 from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
-from parallel_core.trace_analysis.device_figures.steps import only_step
+from parallel_core.trace_analysis.device_figures.steps import first_steps, only_step
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
+WHOLE_STEPS = "parallel_core_whole_steps"
+"""The key under which what `profile` recorded states how many steps are whole: it may have ended in one."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,15 @@ def write_trace_file(timeline: Timeline, path: Path) -> None:
     # Without the time of day, the same timeline gives the same bytes.
     content = gzip.compress(plain.getvalue(), mtime=0) if path.suffix == ".gz" else plain.getvalue()
     write_whole(path, lambda stream: stream.write(content))
+
+
+def pack_trace(plain: Path, path: Path, whole_steps: int) -> None:
+    """Compress the trace that a profiler wrote of so many whole steps to `path`. Raises OSError."""
+    with plain.open("rb") as written, gzip.open(path, "wb", compresslevel=5) as stream:
+        # PyTorch writes a line break before the bracket.
+        _, _, begun = written.read(80).partition(b"{")
+        stream.write(b'{"%s": %d,%s' % (WHOLE_STEPS.encode(), whole_steps, begun))
+        shutil.copyfileobj(written, stream)
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
@@ -155,6 +167,8 @@ def _timeline_of(trace: Trace) -> Timeline:
     timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
     if not timeline.spans:
         raise ValueError("it holds nothing that ran on a device, or was launched")
+    whole = trace.properties.get(WHOLE_STEPS)
+    timeline = first_steps(timeline, whole) if isinstance(whole, int) else timeline
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
@@ -172,7 +186,7 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
-    is_own = OWN_KEY in trace.properties
+    is_own, cut = OWN_KEY in trace.properties, step is not None or WHOLE_STEPS in trace.properties
     return RankTrace(
         file,
         rank,
@@ -180,7 +194,7 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
         timeline,
         len(timeline.spans),
         tuple(figures_of(case, kernel_delay) for case in cases),
-        tuple(_own_collectives(timeline) if is_own else _collectives(trace, timeline, begin, step is not None)),
+        tuple(_own_collectives(timeline) if is_own else _collectives(trace, timeline, begin, cut)),
         # Cases begin at zero, wherever they are in the trace.
         None if is_own or timeline.cases else begin,
         interference(cases),

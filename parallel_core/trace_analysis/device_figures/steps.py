@@ -154,6 +154,19 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
     )
 
 
+def first_steps(timeline: Timeline, count: int) -> Timeline:
+    """Return what a program did before its first `count` steps had ended, of those that a profiler marks; or all."""
+    marked = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
+    if not 0 < count < len(marked):
+        return timeline
+    spans, end = timeline.columns, marked[count - 1].end
+    return replace(
+        timeline,
+        spans=spans.select(spans.since < end),
+        annotations=tuple(one for one in timeline.annotations if one.start < end),
+    )
+
+
 def _annotation(name: str, ones: Sequence[Window], since: np.ndarray, intervals: np.ndarray) -> AnnotationFigures:
     # Those of one name may lie in each other.
     covered = union(np.array([(one.start, one.end) for one in ones], dtype=np.int64))

@@ -105,6 +105,8 @@ def test_a_program_with_marked_steps_that_ends_while_it_is_recorded_keeps_them_a
     assert "parallel-core: 4 steps of 5 recorded, then the program ended" in done.stderr
     (process,) = document(folder)["processes"]
     assert (process["marker"], process["steps_seen"], process["steps_recorded"]) == ("profiled_step", 6, 4)
+    timeline = read_timeline(folder / "trace.json.gz")
+    assert sum("ProfilerStep#" in one.name for one in timeline.annotations) == 4, "the last one has not ended"
 
 
 WITH_OWN_PROFILER = """

@@ -1,5 +1,6 @@
 """`parallel-core trace`: any profiler's file as figures and as a picture; one line for any other file."""
 
+import gzip
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from parallel_core.command_line import cli
 from parallel_core.own_program.answer import answer
 from parallel_core.own_program.step_figures import step_figures
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.trace_files import write_trace_file
+from parallel_core.trace_analysis.trace_files import pack_trace, write_trace_file
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 from tests.parallel_core.trace_analysis.test_ranks import GPUS, PROCESSES
 from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
@@ -56,15 +57,19 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
     assert warning in picture.read_text()
 
 
-def test_trace_and_profile_give_one_figure(tmp_path: Path) -> None:
-    path, figures = TRACES / "ddp-buckets.json.gz", tmp_path / "figures.json"
+@pytest.mark.parametrize("whole", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"])
+def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(tmp_path: Path, whole: int) -> None:
+    path, figures = tmp_path / "trace.json.gz", tmp_path / "figures.json"
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"\n" + gzip.decompress((TRACES / "ddp-buckets.json.gz").read_bytes()))
+    pack_trace(plain, path, whole)
     assert shown(path, "--json", figures).exit_code == 0
     document = json.loads(figures.read_text())
     (case,) = document["cases"]
-    by_profile = step_figures(recorded("ddp-buckets"), RECORDED_STEPS)
+    by_profile = step_figures(recorded("ddp-buckets"), whole)
     found = asdict(answer([by_profile]))
     assert case["steps"]["account"] == found["step"]
-    assert case["parts"]["exchange_seconds"] == pytest.approx(by_profile.exchange_seconds * RECORDED_STEPS)
+    assert case["parts"]["exchange_seconds"] == pytest.approx(by_profile.exchange_seconds * whole)
     assert case["parts"]["hidden_exchange_seconds"] / case["parts"]["exchange_seconds"] == pytest.approx(
         by_profile.hidden_exchange_share
     )
