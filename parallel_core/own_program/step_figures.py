@@ -75,7 +75,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     by_step: tuple[Parts, ...] = (Parts(*(value / steps for value in astuple(whole))),)
     marked = any(one.name.startswith(PROFILER_STEP) for one in case.annotations)
     if marked and figures.steps and figures.steps.account:
-        by_step = tuple(one.parts for one in figures.steps.steps)
+        by_step = tuple(one.parts for one in figures.steps.steps if one.parts.seconds > 0)
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
     operators = [one for one in figures.operations if one.kind == "compute"]

@@ -120,9 +120,10 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     found = _step_figures(case, windows)
     typical, outliers = zip(*(_compared(found, quantity) for quantity in COMPARED), strict=True)
     divided = [one.parts for one in found]
+    timed = [one for one in divided if one.seconds > 0]
     marks_all = windows[0].name.startswith(PROFILER_STEP)
     behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
-    return StepsFigures(found, typical, tuple(chain(*outliers)), None if behind else account_of(divided))
+    return StepsFigures(found, typical, tuple(chain(*outliers)), None if behind or not timed else account_of(timed))
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:

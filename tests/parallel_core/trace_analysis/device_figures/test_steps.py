@@ -8,7 +8,14 @@ import pytest
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import CaseSpans
-from parallel_core.trace_analysis.device_figures.parts import PARTS, Parts, account_of, over_steps, share_of
+from parallel_core.trace_analysis.device_figures.parts import (
+    PARTS,
+    Parts,
+    StepAccount,
+    account_of,
+    over_steps,
+    share_of,
+)
 from parallel_core.trace_analysis.device_figures.steps import annotations, only_step, steps
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import SECOND, made_case, queue_of
@@ -131,6 +138,18 @@ def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
     assert [getattr(first, part) for part in PARTS] == [4, 0, 0, 1]
     assert [getattr(second, part) for part in PARTS] == [4, 1, 0, 0]
     assert (second.exchange_seconds, second.hidden_exchange_share) == (3, pytest.approx(2 / 3))
+
+
+def test_a_step_that_took_no_time_is_shown_and_not_accounted_for() -> None:
+    def account(*lengths: float) -> StepAccount | None:
+        marked = [(f"ProfilerStep#{place}", 2.0 * place, 2.0 * place + one) for place, one in enumerate(lengths)]
+        found = steps(annotated(*marked))
+        assert found is not None
+        assert len(found.steps) == len(lengths)
+        return found.account
+
+    assert account(2, 0, 2) == account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2)
+    assert account(0) is None
 
 
 def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() -> None:
