@@ -2,7 +2,8 @@
 
 import shlex
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -74,26 +75,35 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     files.make_folder(output)
     files.check_writable(picture)
     # Beside the traces: they may be larger than the system's temporary folder.
-    with tempfile.TemporaryDirectory(prefix=".recording-", dir=output) as scratch:
+    with tempfile.TemporaryDirectory(prefix=".recording-", dir=output, ignore_cleanup_errors=True) as scratch:
         before = sample_machine()
         status = run_program(interpreted(command), Path(scratch), warm_up, steps)
         load = watched(before, sample_machine())
         processes = recorded_in(Path(scratch))
-        traces = _packed(processes, output)
-    console.print()
+        console.print()
+        traces: dict[Path, Recorded] = {}
+        with _in_one_line(console):
+            traces = _packed(processes, output)
     if line := why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:
-        try:
+        with _in_one_line(console):
             found = analyse(traces, load.taken_share)
             _show(found, traces, load, picture, console)
-        except (RequestError, OSError) as error:
-            # The program has ended as it has; its status counts.
-            console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
     if json_path is not None:
-        files.write_json(json_path, _document(command, status, processes, traces, load, found))
+        with _in_one_line(console):
+            files.write_json(json_path, _document(command, status, processes, traces, load, found))
     return end_as(status)
+
+
+@contextmanager
+def _in_one_line(console: Console) -> Iterator[None]:
+    """Print an error and go on: the program has ended as it has, and its status counts."""
+    try:
+        yield
+    except (RequestError, OSError) as error:
+        console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
 
 
 def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]:

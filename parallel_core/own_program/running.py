@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -102,9 +103,14 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
 
 
 def recorded_in(folder: Path) -> tuple[Recorded, ...]:
-    """Return what the program's processes wrote, by rank and number."""
-    reports: list[dict[str, Any]] = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.report")]
-    processes = [Recorded(**{**one, "trace": folder / one["trace"] if one.get("trace") else None}) for one in reports]
+    """Return what the program's processes wrote, by rank and number, without what cannot be read."""
+    processes = []
+    for path in folder.glob("*.report"):
+        # A process that still runs, or a disk that is full, leaves half a report.
+        with suppress(OSError, ValueError):
+            report: dict[str, Any] = json.loads(path.read_text("utf-8"))
+            trace = folder / report["trace"] if report.get("trace") else None
+            processes.append(Recorded(**{**report, "trace": trace}))
     return tuple(sorted(processes, key=lambda one: (one.rank or 0, one.pid)))
 
 

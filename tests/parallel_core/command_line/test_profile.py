@@ -70,6 +70,27 @@ def test_a_program_that_ends_before_loses_nothing_and_says_how_many_steps_were_s
     assert [path.name for path in folder.iterdir()] == ["all.json"]
 
 
+RECORDED_ITSELF = """
+import json, os
+from pathlib import Path
+
+folder = Path(json.loads(os.environ["PARALLEL_CORE_PROFILE"])["folder"])
+(folder / "1.report").write_text("{")
+(folder / "2.json").write_text("{}")
+(folder / "2.report").write_text(json.dumps({"pid": 2, "framework": "torch", "trace": "2.json"}))
+for name in ("all.json", "trace.json.gz"):
+    (folder.parent / name).mkdir()
+raise SystemExit(7)
+"""
+
+
+def test_the_program_s_status_counts_whatever_cannot_be_written(folder: Path) -> None:
+    done = profile(folder, "--", sys.executable, "-c", RECORDED_ITSELF)
+    assert done.returncode == 7
+    assert done.stderr.count("parallel-core: ") == 3, "of the steps, the trace and the figures"
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("framework", ["torch", "mxnet"])
 def test_a_program_computes_and_prints_what_it_does_alone(framework: str, folder: Path, require: Require) -> None:
