@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.report.plots import check_drawing, write_picture_file
@@ -90,14 +91,14 @@ def trace(
         _show_several(ranks, summary, console)
     if picture is not None:
         write_picture_file(timeline, picture)
-        console.print(f"Timeline: {picture}", soft_wrap=True)
+        console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
     if page is not None:
         names = {rank: f"rank {rank}" if len(ranks) > 1 else "" for rank in ranks}
         timelines = {names[rank]: one.timeline for rank, one in ranks.items()}
         figures = {names[rank]: one.figures for rank, one in ranks.items()}
         later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
         write_timeline_page(timelines, figures, page, later)
-        console.print(f"Page: {page}", soft_wrap=True)
+        console.print(escape(f"Page: {page}"), soft_wrap=True)
     if json_path is not None:
         files.write_json(json_path, document)
 

@@ -40,7 +40,7 @@ def shown(*arguments: str | Path) -> Outcome:
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str) -> None:
-    path, picture = tmp_path / name, tmp_path / "picture.svg"
+    path, picture = tmp_path / name, tmp_path / "picture [bold].svg"
     write_trace_file(OURS, path)
     done = shown(path, "--timeline", picture)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -143,7 +143,7 @@ def test_operations_that_no_launch_is_linked_to_are_counted_and_said(tmp_path: P
 
 @pytest.mark.parametrize("files", [(GPUS / "rank-0.json.gz",), (GPUS,)], ids=["one rank", "two ranks"])
 def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> None:
-    page = tmp_path / "page.html"
+    page = tmp_path / "page [bold].html"
     done = shown(*files, "--html", page)
     assert (done.exit_code, done.stderr) == (0, "")
     assert str(page) in done.stdout
