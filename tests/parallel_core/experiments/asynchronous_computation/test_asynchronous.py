@@ -1,11 +1,16 @@
 """`async` answers all its questions: dispatch, waiting, increments and their model, and a deep queue's memory."""
 
+from collections.abc import Callable
+
 import pytest
 
 import parallel_core
 from backends import Backend
+from backends.arrays import tree_leaves
+from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.runner.trial import Trial
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 
@@ -39,3 +44,12 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 + 2
     assert device_bound.waiting_each(10) == python_bound.waiting_each(10) == 60
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
+
+
+def test_what_is_compiled_makes_increments_as_units_that_keep_each(load_any: Callable[[int], Backend]) -> None:
+    trial = Trial(load_any(1), {})
+    x = works.one_element(trial, trial.devices[0])
+    once = works.increments(trial, x, 7, trial.devices[0])
+    (made,) = tree_leaves(trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch()))
+    # All begin with the same value, or each with the one before.
+    assert made.item() == (1 + 7 if trial.backend.name == "jax" else 1 + 1)
