@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 import parallel_core
-from backends import Backend
+from backends import Backend, Device
 from backends.arrays import tree_leaves
+from backends.devices import DeviceKind
 from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
@@ -53,3 +54,16 @@ def test_what_is_compiled_makes_increments_as_units_that_keep_each(load_any: Cal
     (made,) = tree_leaves(trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch()))
     # All begin with the same value, or each with the one before.
     assert made.item() == (1 + 7 if trial.backend.name == "jax" else 1 + 1)
+
+
+@pytest.mark.parametrize(("kind", "figures"), [("cpu", 6), ("gpu", 0)])
+def test_memory_is_measured_after_a_warm_up_and_where_the_host_holds_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, kind: DeviceKind, figures: int
+) -> None:
+    launched: list[int] = []
+    monkeypatch.setattr(increments, "incremented", lambda *args: launched.append(args[2]) or args[1])
+    monkeypatch.setattr(increments, "peak_memory_growth", lambda _: len(launched))
+    trial = Trial(backend, {})
+    trial.devices = [Device(kind, 1)]
+    increments.measure_memory(trial)
+    assert [figure.estimate for figure in trial.figures.values()] == [1] * figures
