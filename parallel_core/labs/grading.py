@@ -119,6 +119,8 @@ def drawn(lab: Lab, engine: str, width: int = 60) -> str:
         spans, _ = in_process(engine, lab.devices, "timeline", 0)
     except MeasurementError as error:
         return f"no timeline: {error}"
+    if not spans:
+        return "no timeline: no task was computed"
     first, last = min(start for _, _, start, _ in spans), max(end for *_, end in spans)
     lines = {thread: [" "] * (width + 1) for _, thread, _, _ in spans}
     for what, thread, *edges in spans:

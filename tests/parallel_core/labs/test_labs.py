@@ -151,3 +151,8 @@ def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
     done = program("run", "parallel", "--backend", f"{tmp_path / name}:Mine")
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
+
+
+def test_an_engine_that_computes_nothing_has_no_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "in_process", lambda *_: ([], None))
+    assert drawn(LABS["queue"], "any").startswith("no timeline")
