@@ -62,12 +62,16 @@ def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
     """Judge an engine, step by step, on inputs of a seed."""
     # Whatever is started inherits it.
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    steps: list[tuple[str, int, Callable[..., Any], str]] = [
+        (program.__doc__ or "", 10, partial(_program, program), inspect.getsource(program))
+        for program in (lab.program, programs.promptly)
+    ]
     command = f"parallel-core run {lab.experiment} --backend engine.py:{engine}"
-    for what, points, judge, shown in (
-        (lab.program.__doc__ or "", 20, _program, inspect.getsource(lab.program)),
+    steps += [
         (f"Give NumPy's values and errors in {PROGRAMS} random programs.", 40, _conformance, ""),
         (f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}.", 40, _experiment, command),
-    ):
+    ]
+    for what, points, judge, shown in steps:
         try:
             state, *found = judge(lab, engine, seed)
         except (BackendError, MeasurementError, RequestError) as error:
@@ -76,8 +80,8 @@ def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
         yield Outcome(what, points, state, *([*found, shown][:3] if state == "failed" else found))
 
 
-def _program(lab: Lab, engine: str, seed: int) -> Any:
-    got, expected = in_process(engine, lab.devices, lab.program.__name__, seed)
+def _program(program: Callable[..., Any], lab: Lab, engine: str, seed: int) -> Any:
+    got, expected = in_process(engine, lab.devices, program.__name__, seed)
     return ("passed",) if got == expected else ("failed", str(got), str(expected))
 
 

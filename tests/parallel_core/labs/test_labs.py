@@ -43,17 +43,27 @@ FULL = {
     START: f"{START}        self.finished = Queue(64)\n",
     "import SimpleQueue": "import Queue, SimpleQueue",
 }
+WAIT_FOR = "task.done.wait()\n\n"
+WAIT_FOR_ALL = "self.wait_for_all()\n\n"
+LAZY = {
+    "Thread(target=self.work, args=(queue,), name=str(device), daemon=True).start()": "pass",
+    "while True": "while not queue.empty()",
+    "task.done.wait()": "self.work(self.queues[task.device])",
+}
+"""Whoever waits computes."""
 MISTAKES = [
     # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
     ("queue", {COMPUTING: READY_TOO_EARLY}, 1, ""),
-    ("queue", {COMPUTING: SWALLOWED}, 1, "no ComputationError"),
+    ("queue", LAZY, 1, "gave no result within"),
+    ("queue", {WAIT_FOR: WAIT_FOR_ALL}, 1, "gave no result within"),
+    ("queue", {COMPUTING: SWALLOWED}, 2, "no ComputationError"),
     ("queue", FULL, 0, "gave no result within"),
     ("two-queues", {"one.done.wait()": "pass"}, 0, "read before it was ready"),
-    ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 1, "read before it was ready"),
-    ("two-queues", LOCKED, 2, "parallel_speedup"),
+    ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 2, "read before it was ready"),
+    ("two-queues", LOCKED, 3, "parallel_speedup"),
     ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
     ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "gave no result within"),
-    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 2, "overlap_efficiency"),
+    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 3, "overlap_efficiency"),
 ]
 
 
@@ -82,7 +92,7 @@ def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_passes_and_is_drawn_with_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
     engine = engine_of(lab, tmp_path, {})
-    assert [outcome.state for outcome in judged(lab, engine, 2)] == ["passed", "passed"]
+    assert [outcome.state for outcome in judged(lab, engine, 3)] == ["passed"] * 3
     lanes = drawn(LABS[lab], engine).splitlines()
     assert len(lanes) == {"queue": 1, "two-queues": 2, "hide-a-copy": 3}[lab]
 
@@ -90,22 +100,22 @@ def test_a_solution_passes_and_is_drawn_with_a_lane_for_each_queue(lab: str, tmp
 @pytest.mark.long
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_is_never_judged_too_slow(lab: str, tmp_path: Path) -> None:
-    assert judged(lab, engine_of(lab, tmp_path, {}), 3)[2].state in ("passed", "not judged")
+    assert judged(lab, engine_of(lab, tmp_path, {}), 4)[3].state in ("passed", "not judged")
 
 
 @pytest.mark.parametrize(
     ("lab", "changes", "step", "message"),
-    [pytest.param(*one, marks=pytest.mark.long if one[2] == 2 else ()) for one in MISTAKES],
+    [pytest.param(*one, marks=pytest.mark.long if one[2] == 3 else ()) for one in MISTAKES],
 )
 def test_a_mistake_fails_at_its_step(
     monkeypatch: pytest.MonkeyPatch, lab: str, changes: Mapping[str, str], step: int, message: str, tmp_path: Path
 ) -> None:
     if "no result" in message:
-        monkeypatch.setattr(grading, "MOST_SECONDS", 2.0)
+        monkeypatch.setattr(grading, "MOST_SECONDS", 2.0 + 3 * step)
     *before, outcome = judged(lab, engine_of(lab, tmp_path, changes), step + 1)
     assert [one.state for one in before] == ["passed"] * step
     # A figure is not judged on a machine that is busy.
-    assert outcome.state == "failed" or (step, outcome.state) == (2, "not judged")
+    assert outcome.state == "failed" or (step, outcome.state) == (3, "not judged")
     assert outcome.state != "failed" or (message in outcome.got and outcome.expected and outcome.program)
 
 
@@ -115,13 +125,13 @@ def test_a_lab_is_started_once_and_its_grades_are_json(
     monkeypatch.chdir(tmp_path)
     assert [program("lab", "start", "queue").returncode for _ in range(2)] == [0, 2]
     assert program("lab", "check", ".").returncode == 2
-    # Neither a crash, in the first step, nor a hunger for memory, in the others, ends the grader.
+    # Neither a crash, in the first steps, nor a hunger for memory, in the others, ends the grader.
     text = "import os, sys\nhungry = os._exit(3) if 'programs' in sys.argv[0] else bytearray(8 * 2**30)\n"
     Path("queue/engine.py").write_text(text)
     assert run("lab", "check", "queue", "--json", "grades.json").returncode == 1
     grades = json.loads(Path("grades.json").read_text())
     assert (grades["points"], grades["of"], {one["state"] for one in grades["steps"]}) == (0, 100, {"failed"})
-    first, _, last = (one["got"] for one in grades["steps"])
+    first, *_, last = (one["got"] for one in grades["steps"])
     assert "status 3" in first
     assert "MemoryError" in last
 
