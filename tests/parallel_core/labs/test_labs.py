@@ -4,16 +4,20 @@ import json
 import os
 import resource
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backends.registry.files import FILES, named
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.labs import grading
 from parallel_core.labs.grading import ENGINE, LABS, Outcome, drawn, graded
 from parallel_core.labs.programs import __file__ as programs
+from parallel_core.system.machine_watch import MachineWatch
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_command_line import run
+from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
 FOLDER = Path(__file__).parent / "solutions"
 SOLUTIONS = {"queue": "two_queues.py", "two-queues": "two_queues.py", "hide-a-copy": "hide_a_copy.py"}
@@ -161,6 +165,51 @@ def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
     done = program("run", "parallel", "--backend", f"{tmp_path / name}:Mine")
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("lab", "figure", "bounds", "problem", "is_busy", "cores", "state"),
+    [
+        ("two-queues", 1.9, (1.8, 2.0), "", False, 2, "passed"),
+        ("two-queues", 1.5, (1.4, 1.6), "", False, 2, "failed"),
+        # More than is possible, but within the lab's bounds, and beyond them.
+        ("two-queues", 2.1, (2.05, 2.15), "impossible", False, 2, "passed"),
+        ("hide-a-copy", 1.3, (1.25, 1.35), "impossible", False, 2, "failed"),
+        ("two-queues", 2.1, (2.05, 2.15), "impossible", True, 2, "not judged"),
+        ("two-queues", 1.9, (1.8, 2.0), "other numbers", False, 2, "failed"),
+        ("two-queues", 1.9, (1.8, 2.0), "other numbers", True, 2, "failed"),
+        ("two-queues", 1.8, (1.6, 2.0), "", True, 2, "not judged"),
+        ("queue", 0.4, (0.3, 0.6), "", True, 2, "not judged"),
+        ("queue", 0.3, (0.2, 0.4), "", True, 2, "passed"),
+        # A quota.
+        ("two-queues", 1.5, (1.4, 1.6), "", False, 1.5, "not judged"),
+        ("queue", 0.3, (0.2, 0.4), "", False, 1, "passed"),
+    ],
+)
+def test_a_figure_is_judged_by_the_lab_s_bounds_where_cores_and_quiet_allow_it(
+    monkeypatch: pytest.MonkeyPatch,
+    lab: str,
+    figure: float,
+    bounds: tuple[float, float],
+    problem: str,
+    is_busy: bool,
+    cores: float,
+    state: str,
+) -> None:
+    main = EXPERIMENTS[LABS[lab].experiment].main
+    found = replace(
+        pretended(trial(case("any", 1.0)), main),
+        metrics={main.name: figure},
+        metric_intervals={main.name: bounds},
+        problems=(problem,) if problem else (),
+        disturbances=(problem,) if problem == "impossible" else (),
+        machine_watch=MachineWatch(10.0, 2.0, 0.5 if is_busy else 0.0, None, None, None, None),
+    )
+    for judge in ("_program", "_conformance"):
+        monkeypatch.setattr(grading, judge, lambda *_: ("passed",))
+    monkeypatch.setattr(grading, "measure_elsewhere", lambda *_: found)
+    monkeypatch.setattr(grading, "usable_cores", lambda: cores)
+    assert [one.state for one in graded(LABS[lab], "any", 1)] == ["passed"] * 3 + [state]
 
 
 def test_an_engine_that_computes_nothing_has_no_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
