@@ -213,8 +213,10 @@ def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
         take([*WITHOUT_FAULT], [(over, name) for name in WITHOUT_FAULT])
         take(of_backend, [(name, FAULTS[name].experiment) for name in of_backend])
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
-            take(beside, [(over, FAULTS[name].experiment) for name in beside])
-            neighbour.kill()
+            try:
+                take(beside, [(over, FAULTS[name].experiment) for name in beside])
+            finally:
+                neighbour.kill()
     plain = {
         name: CellResults(Cell(experiment, "plain", ENGINE), tuple(found[name]))
         for name, (experiment, _) in WITHOUT_FAULT.items()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 from typing import Any
 
@@ -43,6 +44,20 @@ def overwrite(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
     slow = backend.launch(slowly, buffer)
     buffer = backend.copy_to(backend.asarray(new, first), second, out=buffer)
     return (backend.to_numpy(slow), backend.to_numpy(buffer)), (old + 1, new)
+
+
+def promptly(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+    """Compute before anybody waits, and wait for no more than was asked for."""
+    x, may_end = random.integers(0, 100, 3).astype(np.float32), threading.Event()
+    first = backend.launch(slowly, backend.asarray(x, backend.devices[0]))
+    while not first.task.done.is_set():
+        time.sleep(0.01)
+    second = backend.launch(slowly, first)
+    # It ends when nobody waits for the second one any more.
+    held = backend.launch(lambda y: y + may_end.wait(), second)
+    backend.wait(second)
+    may_end.set()
+    return [backend.to_numpy(y) for y in (first, second, held)], [x + 1, x + 2, x + 3]
 
 
 def timeline(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:

@@ -69,9 +69,9 @@ def program(
     """Train LeNet from the same start as every other backend, for speed, accuracy and losses, and how these scale.
 
     `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against NumPy, which trains
-    nothing, with no images. Speed is of the epochs that were trained here from beginning to end, if there are any;
-    accuracy and losses are of all. Raises NotFiniteError if training diverges, and RequestError if it cannot go
-    on from a checkpoint with these settings.
+    nothing, with no images. Speed is of the epochs that were trained here from beginning to end; if there are none, of
+    all, and a note says so. Accuracy and losses are of all. Raises NotFiniteError if training diverges, and
+    RequestError if it cannot go on from a checkpoint with these settings.
     """
     backend = trial.backend
     checkpoints = checkpoints or Checkpointing()
@@ -102,7 +102,10 @@ def program(
     # It trains nothing, but tells the watchdog of this process that work goes on.
     book_s = initial_parameters(settings.seed, settings.width)
     check_first_losses(trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
-    timed = epochs[len(start.epochs) + bool(start.step) :] or epochs
+    timed = epochs[len(start.epochs) + bool(start.step) :]
+    if not timed:
+        timed = epochs
+        trial.notes.append("No epoch was trained here from beginning to end: the speed is that of the checkpoint.")
     units = time_units(backend, len(params), data, settings)
     trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, units, data, settings, timed, watch)
     beside = {unit.name: unit for unit in units}

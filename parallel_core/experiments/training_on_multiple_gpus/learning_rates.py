@@ -177,13 +177,14 @@ def train_once(
 
 
 def steps_that_fit(backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float) -> int:
-    """Return how many steps one device's training may have, so that it takes so many seconds."""
+    """Return how many steps an epoch of one device's training may have, so that all take so many seconds."""
     _, single, several = (
         measure(backend, partial(train_once, backend, 1, data, replace(settings, limit=limit), scale))[1]
         for limit in (1, 1, 1 + PROBED_STEPS)
     )
+    # One more in every epoch.
     step = max(several - single, 1e-6) / PROBED_STEPS
-    return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / (settings.epochs * step))))
+    return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / step)))
 
 
 def find_figures(

@@ -1,8 +1,14 @@
 """Planted faults: their backends are right but for the fault, and what is counted of them."""
 
+import subprocess
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from benchmarks.harness import planted_faults
 from benchmarks.harness.planted_faults import FAULTS, OVER, Planted, counts, judged, plugged_in
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.fresh_process import measure_elsewhere
@@ -42,3 +48,19 @@ def test_the_part_that_grew_is_judged_and_counted() -> None:
     rows = dict(zip(FAULTS, counts({"trials": trials}), strict=True))
     assert [cell.split(" (")[0] for cell in rows["twice"][2:4]] == ["2 of 4", "2 of 4"]
     assert rows["neighbour"][2].startswith("1 of 4")
+
+
+def test_a_neighbour_ends_also_if_what_it_disturbs_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[bool] = []
+
+    def measured(cells: Sequence[tuple[str, str]]) -> list[None]:
+        if len(cells) == 1:
+            raise RuntimeError
+        return [None] * len(cells)
+
+    monkeypatch.setattr(planted_faults, "measured", measured)
+    neighbour = SimpleNamespace(kill=lambda: killed.append(True))
+    monkeypatch.setattr(subprocess, "Popen", lambda _: nullcontext(neighbour))
+    with pytest.raises(RuntimeError):
+        planted_faults.trial("numpy", 1)
+    assert killed

@@ -4,16 +4,20 @@ import json
 import os
 import resource
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backends.registry.files import FILES, named
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.labs import grading
 from parallel_core.labs.grading import ENGINE, LABS, Outcome, drawn, graded
 from parallel_core.labs.programs import __file__ as programs
+from parallel_core.system.machine_watch import MachineWatch
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_command_line import run
+from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
 FOLDER = Path(__file__).parent / "solutions"
 SOLUTIONS = {"queue": "two_queues.py", "two-queues": "two_queues.py", "hide-a-copy": "hide_a_copy.py"}
@@ -43,17 +47,27 @@ FULL = {
     START: f"{START}        self.finished = Queue(64)\n",
     "import SimpleQueue": "import Queue, SimpleQueue",
 }
+WAIT_FOR = "task.done.wait()\n\n"
+WAIT_FOR_ALL = "self.wait_for_all()\n\n"
+LAZY = {
+    "Thread(target=self.work, args=(queue,), name=str(device), daemon=True).start()": "pass",
+    "while True": "while not queue.empty()",
+    "task.done.wait()": "self.work(self.queues[task.device])",
+}
+"""Whoever waits computes."""
 MISTAKES = [
     # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
     ("queue", {COMPUTING: READY_TOO_EARLY}, 1, ""),
-    ("queue", {COMPUTING: SWALLOWED}, 1, "no ComputationError"),
+    ("queue", LAZY, 1, "gave no result within"),
+    ("queue", {WAIT_FOR: WAIT_FOR_ALL}, 1, "gave no result within"),
+    ("queue", {COMPUTING: SWALLOWED}, 2, "no ComputationError"),
     ("queue", FULL, 0, "gave no result within"),
     ("two-queues", {"one.done.wait()": "pass"}, 0, "read before it was ready"),
-    ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 1, "read before it was ready"),
-    ("two-queues", LOCKED, 2, "parallel_speedup"),
+    ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 2, "read before it was ready"),
+    ("two-queues", LOCKED, 3, "parallel_speedup"),
     ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
     ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "gave no result within"),
-    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 2, "overlap_efficiency"),
+    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 3, "overlap_efficiency"),
 ]
 
 
@@ -82,7 +96,7 @@ def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_passes_and_is_drawn_with_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
     engine = engine_of(lab, tmp_path, {})
-    assert [outcome.state for outcome in judged(lab, engine, 2)] == ["passed", "passed"]
+    assert [outcome.state for outcome in judged(lab, engine, 3)] == ["passed"] * 3
     lanes = drawn(LABS[lab], engine).splitlines()
     assert len(lanes) == {"queue": 1, "two-queues": 2, "hide-a-copy": 3}[lab]
 
@@ -90,22 +104,22 @@ def test_a_solution_passes_and_is_drawn_with_a_lane_for_each_queue(lab: str, tmp
 @pytest.mark.long
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_is_never_judged_too_slow(lab: str, tmp_path: Path) -> None:
-    assert judged(lab, engine_of(lab, tmp_path, {}), 3)[2].state in ("passed", "not judged")
+    assert judged(lab, engine_of(lab, tmp_path, {}), 4)[3].state in ("passed", "not judged")
 
 
 @pytest.mark.parametrize(
     ("lab", "changes", "step", "message"),
-    [pytest.param(*one, marks=pytest.mark.long if one[2] == 2 else ()) for one in MISTAKES],
+    [pytest.param(*one, marks=pytest.mark.long if one[2] == 3 else ()) for one in MISTAKES],
 )
 def test_a_mistake_fails_at_its_step(
     monkeypatch: pytest.MonkeyPatch, lab: str, changes: Mapping[str, str], step: int, message: str, tmp_path: Path
 ) -> None:
     if "no result" in message:
-        monkeypatch.setattr(grading, "MOST_SECONDS", 2.0)
+        monkeypatch.setattr(grading, "MOST_SECONDS", 2.0 + 3 * step)
     *before, outcome = judged(lab, engine_of(lab, tmp_path, changes), step + 1)
     assert [one.state for one in before] == ["passed"] * step
     # A figure is not judged on a machine that is busy.
-    assert outcome.state == "failed" or (step, outcome.state) == (2, "not judged")
+    assert outcome.state == "failed" or (step, outcome.state) == (3, "not judged")
     assert outcome.state != "failed" or (message in outcome.got and outcome.expected and outcome.program)
 
 
@@ -115,13 +129,13 @@ def test_a_lab_is_started_once_and_its_grades_are_json(
     monkeypatch.chdir(tmp_path)
     assert [program("lab", "start", "queue").returncode for _ in range(2)] == [0, 2]
     assert program("lab", "check", ".").returncode == 2
-    # Neither a crash, in the first step, nor a hunger for memory, in the others, ends the grader.
+    # Neither a crash, in the first steps, nor a hunger for memory, in the others, ends the grader.
     text = "import os, sys\nhungry = os._exit(3) if 'programs' in sys.argv[0] else bytearray(8 * 2**30)\n"
     Path("queue/engine.py").write_text(text)
     assert run("lab", "check", "queue", "--json", "grades.json").returncode == 1
     grades = json.loads(Path("grades.json").read_text())
     assert (grades["points"], grades["of"], {one["state"] for one in grades["steps"]}) == (0, 100, {"failed"})
-    first, _, last = (one["got"] for one in grades["steps"])
+    first, *_, last = (one["got"] for one in grades["steps"])
     assert "status 3" in first
     assert "MemoryError" in last
 
@@ -151,3 +165,53 @@ def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
     done = program("run", "parallel", "--backend", f"{tmp_path / name}:Mine")
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("lab", "figure", "bounds", "problem", "is_busy", "cores", "state"),
+    [
+        ("two-queues", 1.9, (1.8, 2.0), "", False, 2, "passed"),
+        ("two-queues", 1.5, (1.4, 1.6), "", False, 2, "failed"),
+        # More than is possible, but within the lab's bounds, and beyond them.
+        ("two-queues", 2.1, (2.05, 2.15), "impossible", False, 2, "passed"),
+        ("hide-a-copy", 1.3, (1.25, 1.35), "impossible", False, 2, "failed"),
+        ("two-queues", 2.1, (2.05, 2.15), "impossible", True, 2, "not judged"),
+        ("two-queues", 1.9, (1.8, 2.0), "other numbers", False, 2, "failed"),
+        ("two-queues", 1.9, (1.8, 2.0), "other numbers", True, 2, "failed"),
+        ("two-queues", 1.8, (1.6, 2.0), "", True, 2, "not judged"),
+        ("queue", 0.4, (0.3, 0.6), "", True, 2, "not judged"),
+        ("queue", 0.3, (0.2, 0.4), "", True, 2, "passed"),
+        # A quota.
+        ("two-queues", 1.5, (1.4, 1.6), "", False, 1.5, "not judged"),
+        ("queue", 0.3, (0.2, 0.4), "", False, 1, "passed"),
+    ],
+)
+def test_a_figure_is_judged_by_the_lab_s_bounds_where_cores_and_quiet_allow_it(
+    monkeypatch: pytest.MonkeyPatch,
+    lab: str,
+    figure: float,
+    bounds: tuple[float, float],
+    problem: str,
+    is_busy: bool,
+    cores: float,
+    state: str,
+) -> None:
+    main = EXPERIMENTS[LABS[lab].experiment].main
+    found = replace(
+        pretended(trial(case("any", 1.0)), main),
+        metrics={main.name: figure},
+        metric_intervals={main.name: bounds},
+        problems=(problem,) if problem else (),
+        disturbances=(problem,) if problem == "impossible" else (),
+        machine_watch=MachineWatch(10.0, 2.0, 0.5 if is_busy else 0.0, None, None, None, None),
+    )
+    for judge in ("_program", "_conformance"):
+        monkeypatch.setattr(grading, judge, lambda *_: ("passed",))
+    monkeypatch.setattr(grading, "measure_elsewhere", lambda *_: found)
+    monkeypatch.setattr(grading, "usable_cores", lambda: cores)
+    assert [one.state for one in graded(LABS[lab], "any", 1)] == ["passed"] * 3 + [state]
+
+
+def test_an_engine_that_computes_nothing_has_no_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "in_process", lambda *_: ([], None))
+    assert drawn(LABS["queue"], "any").startswith("no timeline")

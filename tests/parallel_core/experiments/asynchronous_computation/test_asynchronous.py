@@ -1,11 +1,17 @@
 """`async` answers all its questions: dispatch, waiting, increments and their model, and a deep queue's memory."""
 
+from collections.abc import Callable
+
 import pytest
 
 import parallel_core
-from backends import Backend
+from backends import Backend, Device
+from backends.arrays import tree_leaves
+from backends.devices import DeviceKind
+from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.runner.trial import Trial
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 
@@ -39,3 +45,25 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 + 2
     assert device_bound.waiting_each(10) == python_bound.waiting_each(10) == 60
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
+
+
+def test_what_is_compiled_makes_increments_as_units_that_keep_each(load_any: Callable[[int], Backend]) -> None:
+    trial = Trial(load_any(1), {})
+    x = works.one_element(trial, trial.devices[0])
+    once = works.increments(trial, x, 7, trial.devices[0])
+    (made,) = tree_leaves(trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch()))
+    # All begin with the same value, or each with the one before.
+    assert made.item() == (1 + 7 if trial.backend.name == "jax" else 1 + 1)
+
+
+@pytest.mark.parametrize(("kind", "figures"), [("cpu", 6), ("gpu", 0)])
+def test_memory_is_measured_after_a_warm_up_and_where_the_host_holds_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, kind: DeviceKind, figures: int
+) -> None:
+    launched: list[int] = []
+    monkeypatch.setattr(increments, "incremented", lambda *args: launched.append(args[2]) or args[1])
+    monkeypatch.setattr(increments, "peak_memory_growth", lambda _: len(launched))
+    trial = Trial(backend, {})
+    trial.devices = [Device(kind, 1)]
+    increments.measure_memory(trial)
+    assert [figure.estimate for figure in trial.figures.values()] == [1] * figures

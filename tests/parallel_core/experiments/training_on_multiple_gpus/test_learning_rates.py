@@ -196,6 +196,15 @@ def test_the_budget_shortens_trainings_and_an_explicit_length_is_kept(
     assert [line.split(":")[0] for line in begun] == [f"training {number} of 5" for number in range(1, 6)]
 
 
+@pytest.mark.parametrize("epochs", [1, 4])
+def test_steps_fit_the_seconds_of_all_epochs(backend: Backend, monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
+    monkeypatch.setattr(module, "train_once", lambda *args: 0.5 * args[3].epochs * args[3].limit)
+    monkeypatch.setattr(module, "measure", lambda _, train: (0.0, train()))
+    data = small("learning-rates")["data"]
+    # Of half a second each.
+    assert module.steps_that_fit(backend, data, Settings(epochs, 8), 1.0, 0.5 * epochs * 51) == 50
+
+
 @pytest.mark.parametrize(
     ("rates", "message"), [("0.1,fast", "'fast' is not a positive number"), ("0.1,0.1", "names one twice")]
 )

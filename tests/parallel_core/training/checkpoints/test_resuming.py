@@ -113,3 +113,10 @@ def test_other_images_and_another_order_are_refused() -> None:
 def test_a_checkpoint_read_and_written_again_says_the_same() -> None:
     for file in train(numpy(), Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1)[1]:
         assert to_bytes(as_read(file)) == file
+
+
+# After the first two steps, the first epoch, two steps more, and all.
+@pytest.mark.parametrize(("place", "is_noted"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_speed_that_was_not_measured_here_is_noted(place: int, is_noted: bool) -> None:
+    result, _ = train(numpy(), after=left_by_numpy(every=2)[place])
+    assert any("from beginning to end" in note for note in result.notes) == is_noted
