@@ -85,7 +85,7 @@ def examine_data() -> Finding:
         dataset.read_directory(directory)
     except dataset.DataError as error:
         command = f"rm -r {shlex.quote(str(directory))}"
-        if os.environ.get(dataset.VARIABLE) == str(directory):
+        if os.environ.get(dataset.VARIABLE):
             command = f"unset {dataset.VARIABLE}"
         elif directory == dataset.DEBIAN:
             command = "sudo apt-get install --reinstall dataset-fashion-mnist"
