@@ -126,8 +126,8 @@ def compare(
         write_comparison(comparison, json_path)
     console = options.console_beside(json_path)
     show_screen(analysis, console)
-    console.print(f"Report:  {page}", soft_wrap=True)
-    console.print(f"Tables:  parallel-core report {folder}", soft_wrap=True)
+    console.print(f"Report:  {page}", markup=False, soft_wrap=True)
+    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", markup=False, soft_wrap=True)
     refuse_unmeasured(analysis)
 
 
@@ -207,6 +207,7 @@ def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> 
         )
     if not isinstance(comparison, signal.Signals):
         return comparison
-    kept = f"; see what was measured until then: parallel-core report {folder}" if stays and path.exists() else ""
+    again = shlex.join(["parallel-core", "report", str(folder)])
+    kept = f"; see what was measured until then: {again}" if stays and path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + comparison)

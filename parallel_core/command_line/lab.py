@@ -4,6 +4,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 from random import SystemRandom
+from shlex import quote
 from textwrap import indent
 from typing import Any
 
@@ -40,7 +41,9 @@ def start(name: str, folder: Path | None) -> None:
     if folder.exists():
         raise RequestError(f"{folder} exists: choose another one by --dir")
     shutil.copytree(FOLDER / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    click.echo(f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check {folder}")
+    click.echo(
+        f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check {quote(str(folder))}"
+    )
 
 
 @lab.command()
