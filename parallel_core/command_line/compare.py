@@ -24,7 +24,6 @@ from parallel_core.comparison.storage import (
     REPORT,
     RESULT,
     make_folder,
-    new_name,
     read_comparison,
     result_path,
     write_comparison,
@@ -113,10 +112,9 @@ def compare(
         plan = replace(plan, rounds=plan.rounds or (USUAL_ROUNDS if quick else 5))
     else:
         plan = replace(plan, seconds=60 * minutes)
-    folder = out or new_name()
-    kept = [folder / REPORT, folder / RESULT, *([] if like is None else [result_path(like)])]
+    kept = [*([] if out is None else [out / REPORT, out / RESULT]), *([] if like is None else [result_path(like)])]
     files.check_outputs(json_path, others=kept)
-    make_folder(folder, with_traces)
+    folder = make_folder(out, with_traces)
     if with_traces:
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, terminal_console(stderr=True))

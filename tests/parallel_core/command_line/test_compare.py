@@ -244,9 +244,10 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(program: RunProgra
     assert are_gone([pid])
 
 
-def test_a_folder_with_results_is_left_alone(program: RunProgram, tmp_path: Path) -> None:
-    (tmp_path / "comparison.json").write_text("kept")
+@pytest.mark.parametrize("name", ["comparison.json", "report.html"])
+def test_a_folder_with_results_is_left_alone(program: RunProgram, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("kept")
     done = program("compare", *BRIEF, "--out", str(tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "holds a comparison already" in done.stderr
-    assert (tmp_path / "comparison.json").read_text() == "kept"
+    assert f"holds {name} already" in done.stderr
+    assert (tmp_path / name).read_text() == "kept"
