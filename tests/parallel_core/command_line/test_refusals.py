@@ -86,6 +86,8 @@ REFUSED = (
     (f"{CONFORMANCE} --programs 0", "0 is not in the range"),
     ("doctor --json /nowhere/doctor.json", "cannot write to /nowhere/doctor.json: No such file or directory"),
     ("profile --output x --json - -- true", "--json needs a file: standard output is the program's"),
+    # What stands behind -- is the program's.
+    ("profile --output x --json - -- true --backend none.py:Net", "--json needs a file"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
     ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
     ("compare --backends torch,torch", "'torch,torch' names one twice"),
