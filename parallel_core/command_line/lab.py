@@ -61,7 +61,9 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     found = next((one for one in LABS.values() if heading == f"# {one.title}"), None)
     if found is None:
         raise RequestError(f"{folder} is no lab's folder: parallel-core lab start NAME makes one")
-    engine = named(f"{folder / 'engine.py'}:{ENGINE}")
+    file = folder / "engine.py"
+    files.check_outputs(json_path, others=[file, folder / "README.md"])
+    engine = named(f"{file}:{ENGINE}")
     outcomes: list[dict[str, Any]] = []
     for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
         points = outcome.of if outcome.state == "passed" else 0

@@ -1,11 +1,13 @@
 """No command writes over what it reads, nor two outputs to one file, whatever they are called."""
 
+import shutil
 from itertools import permutations, product
 from pathlib import Path
 
 import pytest
 
 from parallel_core.comparison.storage import write_comparison
+from parallel_core.labs.grading import FOLDER
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_trace import OURS
@@ -24,6 +26,7 @@ INPUTS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (("profile", "--output", "."), ("--json",), ("program.py", "timeline.svg", "rank7.json.gz", "trace.json.gz")),
     ((*TRAIN, "--data-dir", "data"), ("--json", "--trace"), ("data/labels.gz",)),
     ((*TRAIN, "--checkpoint", "data"), ("--json", "--trace"), ("data/checkpoint.npz",)),
+    (("lab", "check", "queue"), ("--json",), ("queue/engine.py", "queue/README.md")),
     (("report", "old/report.html"), ("",), ("old/report.html",)),
 )
 OUTPUTS = (
@@ -42,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write_trace_file(OURS, tmp_path / path)
     (tmp_path / "program.py").write_text("print()")
     (tmp_path / "data/labels.gz").write_text("labels")
+    shutil.copytree(FOLDER / "queue", tmp_path / "queue")
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
