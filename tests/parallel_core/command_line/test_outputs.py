@@ -1,12 +1,15 @@
 """No command writes over what it reads, nor two outputs to one file, whatever they are called."""
 
+import json
 import shutil
 from itertools import permutations, product
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from parallel_core.comparison.storage import write_comparison
+from parallel_core.doctor.examination import Examination
 from parallel_core.labs.grading import FOLDER
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.conftest import RunProgram
@@ -78,6 +81,23 @@ def test_two_outputs_are_two_files(
 ) -> None:
     for (first, second), path in product(permutations(options, 2), ("out.svg", "-")):
         refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "parallel", "--backend", "numpy", "--size", "64"), ("diff", "old", "new"), ("doctor",)]
+)
+def test_a_pipe_that_closes_early_costs_no_file(
+    program: RunProgram, folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(Console, "print", closed)
+    monkeypatch.setattr("parallel_core.command_line.doctor.examine", lambda _: Examination({}))
+    picture = ("--rounds", "5", "--plot", "a.svg") if command[0] == "run" else ()
+    assert program(*command, *picture, "--json", "a.json").returncode == 1
+    assert json.loads((folder / "a.json").read_text())
+    assert (folder / "a.svg").exists() == bool(picture)
 
 
 def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProgram, folder: Path) -> None:
