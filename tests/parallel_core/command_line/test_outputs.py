@@ -103,4 +103,5 @@ def test_a_pipe_that_closes_early_costs_no_file(
 def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProgram, folder: Path) -> None:
     before = content(folder)
     assert program("trace", "trace.json", "--json", "-", "--html", "/dev/null").returncode == 0
+    assert program("trace", "trace.json", "--html", "-").stdout.lower().startswith("<!doctype html>")
     assert content(folder) == before
