@@ -34,6 +34,9 @@ PYTEST := python -m pytest --dist worksteal
 # The tests start hundreds of processes, and each would compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Two targets install into one environment.
+.NOTPARALLEL:
+
 .PHONY: demo test test-long conformance test-cu112 test-jax test-matrix bench gpu notebooks docs translations lint clean
 
 # Four minutes, on a slow machine too. It needs the frameworks alone; all else needs the tools as well.

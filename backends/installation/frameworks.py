@@ -106,7 +106,11 @@ def installation_of(framework: str) -> Installation:
 def is_installed(framework: str) -> bool:
     """Return whether the module that a backend imports can be found; true if none is declared. Imports nothing."""
     module = installation_of(framework).module
-    return not module or find_spec(module) is not None
+    try:
+        return not module or find_spec(module) is not None
+    except ModuleNotFoundError:
+        # `a.b` without an `a`.
+        return False
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:

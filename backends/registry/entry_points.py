@@ -63,7 +63,11 @@ def registered() -> dict[str, EntryPoint]:
 
 def offer_of(entry: EntryPoint) -> Offer:
     """Return what a backend offers: if its entry point names no offer, there is only the backend."""
-    named = entry.load() if entry.attr.isupper() else None
+    try:
+        named = entry.load() if entry.attr.isupper() else None
+    except Exception:
+        # Commands that need other backends go on; `load` and `doctor` say what is wrong with this one.
+        named = None
     return named if isinstance(named, Offer) else Offer(entry.value)
 
 

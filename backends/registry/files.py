@@ -13,8 +13,12 @@ FILES = "PARALLEL_CORE_BACKEND_FILES"
 
 
 def in_files() -> dict[str, str]:
-    """Return the files of the classes that are registered in this way."""
-    return dict(one.split("=", 1) for one in os.environ.get(FILES, "").split(os.pathsep) if one)
+    """Return the files of the classes that are registered in this way; raises BackendError."""
+    listed = [one for one in os.environ.get(FILES, "").split(os.pathsep) if one]
+    for one in listed:
+        if "=" not in one:
+            raise BackendError(f"{FILES} holds {one!r}, which is not Class=PATH.py")
+    return dict(one.split("=", 1) for one in listed)
 
 
 def named(text: str) -> str:
@@ -25,6 +29,8 @@ def named(text: str) -> str:
     file = Path(f"{path}.py").resolve()
     if not (file.is_file() and name.isidentifier()):
         raise BackendError(f"{text!r} is not PATH.py:Class, a class in a file that exists")
+    if os.pathsep in str(file):
+        raise BackendError(f"{file} has {os.pathsep!r} in its path, which separates files in {FILES}: move it")
     os.environ[FILES] = os.pathsep.join(f"{one}={where}" for one, where in {**in_files(), name: str(file)}.items())
     return name
 

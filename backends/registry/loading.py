@@ -67,7 +67,11 @@ def load(
         raise BackendError(f"devices × workers × threads are {started}, more than {MOST_THREADS}: ask for fewer")
     # For every framework alike, and before it allocates.
     keep_freed_memory()
-    make: Callable[..., Backend] = resolve_name(offer_of(entry).backend)
+    try:
+        make: Callable[..., Backend] = resolve_name(offer_of(entry).backend)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise BackendError(f"{entry.value}, the entry point of {name!r}, cannot be imported: {reason}") from error
     if not callable(make):
         raise BackendError(
             f"{entry.value}, the entry point of {name!r}, cannot be called: an Offer's name is in capitals"

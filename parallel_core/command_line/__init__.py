@@ -25,6 +25,9 @@ class _Program(Commands):
         """Register the backends that stand in files, and name them, whichever command follows."""
         try:
             for place, word in enumerate(args):
+                if word == "--":
+                    # What follows is another program's.
+                    break
                 option, equals, value = word.partition("=")
                 if option in ("--backend", "--backends") and equals:
                     args[place] = f"{option}={_named(value)}"

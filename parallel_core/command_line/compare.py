@@ -4,6 +4,7 @@ import asyncio
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from parallel_core.comparison.storage import (
     REPORT,
     RESULT,
     make_folder,
-    new_name,
     read_comparison,
     result_path,
     write_comparison,
@@ -41,6 +41,7 @@ from parallel_core.terminal.console import terminal_console
 MINUTES_FOR_A_CELL = 0.25
 """How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
 SHORTEST_MINUTES = 1.0
+DEVICE_KINDS, ENGINES = ("auto", "cpu", "gpu"), ("async", "sync")
 ANSWER_SECONDS = 60.0
 """How long a Python may take to import parallel-core."""
 
@@ -48,7 +49,7 @@ ANSWER_SECONDS = 60.0
 @click.command()
 @click.argument("experiment_names", nargs=-1, metavar="[EXPERIMENT]...")
 @options.option("--backends", type=options.names("backend", backends.names), default="mxnet,torch")
-@options.option("--engines", type=options.names("engine", lambda: ("async", "sync")), default="async,sync")
+@options.option("--engines", type=options.names("engine", lambda: ENGINES), default="async,sync")
 @options.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, or what time allows.")
 @click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
@@ -95,8 +96,7 @@ def compare(
     pyperf/ with the raw times for pyperf's own tools, and traces/ with the recordings of the frameworks'
     profilers.
     """
-    if of_plan["device_kind"] not in (kinds := ("auto", "cpu", "gpu")):
-        raise RequestError(unknown("device kind", of_plan["device_kind"], kinds))
+    refuse_unknown("device kind", of_plan["device_kind"], DEVICE_KINDS)
     plan = Plan(
         experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
         interpreters=choose_interpreters(of_plan["backends"], interpreters),
@@ -112,10 +112,9 @@ def compare(
         plan = replace(plan, rounds=plan.rounds or (USUAL_ROUNDS if quick else 5))
     else:
         plan = replace(plan, seconds=60 * minutes)
-    folder = out or new_name()
-    kept = [folder / REPORT, folder / RESULT, *([] if like is None else [result_path(like)])]
+    kept = [*([] if out is None else [out / REPORT, out / RESULT]), *([] if like is None else [result_path(like)])]
     files.check_outputs(json_path, others=kept)
-    make_folder(folder, with_traces)
+    folder = make_folder(out, with_traces)
     if with_traces:
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, terminal_console(stderr=True))
@@ -126,9 +125,15 @@ def compare(
         write_comparison(comparison, json_path)
     console = options.console_beside(json_path)
     show_screen(analysis, console)
-    console.print(f"Report:  {page}", soft_wrap=True)
-    console.print(f"Tables:  parallel-core report {folder}", soft_wrap=True)
+    console.print(f"Report:  {page}", markup=False, soft_wrap=True)
+    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", markup=False, soft_wrap=True)
     refuse_unmeasured(analysis)
+
+
+def refuse_unknown(what: str, name: str, known: Sequence[str]) -> None:
+    """Raise RequestError if a name is none of those that are known; the error calls them `what`."""
+    if name not in known:
+        raise RequestError(unknown(what, name, known))
 
 
 def refuse_unmeasured(analysis: Analysis) -> None:
@@ -207,6 +212,7 @@ def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> 
         )
     if not isinstance(comparison, signal.Signals):
         return comparison
-    kept = f"; see what was measured until then: parallel-core report {folder}" if stays and path.exists() else ""
+    again = shlex.join(["parallel-core", "report", str(folder)])
+    kept = f"; see what was measured until then: {again}" if stays and path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
     sys.exit(128 + comparison)

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 from random import SystemRandom
+from shlex import quote
 from textwrap import indent
 from typing import Any
 
@@ -40,7 +41,9 @@ def start(name: str, folder: Path | None) -> None:
     if folder.exists():
         raise RequestError(f"{folder} exists: choose another one by --dir")
     shutil.copytree(FOLDER / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    click.echo(f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check {folder}")
+    click.echo(
+        f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check {quote(str(folder))}"
+    )
 
 
 @lab.command()
@@ -58,7 +61,9 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     found = next((one for one in LABS.values() if heading == f"# {one.title}"), None)
     if found is None:
         raise RequestError(f"{folder} is no lab's folder: parallel-core lab start NAME makes one")
-    engine = named(f"{folder / 'engine.py'}:{ENGINE}")
+    file = folder / "engine.py"
+    files.check_outputs(json_path, others=[file, folder / "README.md"])
+    engine = named(f"{file}:{ENGINE}")
     outcomes: list[dict[str, Any]] = []
     for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
         points = outcome.of if outcome.state == "passed" else 0

@@ -139,9 +139,9 @@ def path(name: str, parameter: str, text: str, metavar: str = "FILE") -> Callabl
     return click.option(name, parameter, type=PATH, metavar=metavar, help=text)
 
 
-def console_beside(json_path: Path | None) -> Console:
-    """Return where a person's output goes: standard error if standard output is for the JSON."""
-    return terminal_console(stderr=json_path == STANDARD_OUTPUT)
+def console_beside(*outputs: Path | None) -> Console:
+    """Return where a person's output goes: standard error if standard output is for one of the outputs."""
+    return terminal_console(stderr=not {STANDARD_OUTPUT, Path("/dev/stdout")}.isdisjoint(outputs))
 
 
 interpreters = click.option(

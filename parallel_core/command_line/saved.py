@@ -30,7 +30,7 @@ def report(saved: Path) -> None:
     console = terminal_console()
     show_comparison(analysis, console)
     show_screen(analysis, console)
-    console.print(f"Report:  {page}", soft_wrap=True)
+    console.print(f"Report:  {page}", markup=False, soft_wrap=True)
 
 
 @click.command()
@@ -53,10 +53,9 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
-    console = options.console_beside(json_path)
-    show_difference(difference, console)
     if json_path is not None:
         files.write_json(json_path, difference.as_json())
+    show_difference(difference, options.console_beside(json_path))
     slower = () if limit is None else difference.slower_by_more_than(limit)
     if difference.broken and limit is not None:
         raise MeasurementError(f"what was measured in {old} no longer is: {difference.broken[0]}")

@@ -77,7 +77,7 @@ def trace(
     files.check_outputs(picture, page, json_path, others=traces)
     keep_spans = picture is not None or page is not None
     ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
-    console = options.console_beside(json_path)
+    console = options.console_beside(json_path, page)
     if len(ranks) == 1:
         (one,) = ranks.values()
         timeline, document, clocks_agree = one.timeline, _as_json(one), True

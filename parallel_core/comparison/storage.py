@@ -21,7 +21,6 @@ __all__ = [
     "SUITES",
     "TimelineOf",
     "make_folder",
-    "new_name",
     "read_comparison",
     "reason_path",
     "result_path",
@@ -39,19 +38,35 @@ TimelineOf: TypeAlias = Callable[[Cell], Timeline]
 if there is none."""
 
 
-def new_name() -> Path:
-    """Return a folder in `runs` named by the time."""
-    return RUNS / f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+def make_folder(named: Path | None, with_traces: bool) -> Path:
+    """Make the folder of a new comparison, in `runs` if none is named, and in it one for traces; return it.
 
-
-def make_folder(folder: Path, with_traces: bool) -> None:
-    """Make the folder of a new comparison, and one in it for traces; raises RequestError if it holds one."""
+    Raises RequestError if it holds a comparison or a report.
+    """
+    folder = named or _new_folder()
     files.make_folder(folder)
-    if (folder / RESULT).exists():
-        raise RequestError(f"{folder} holds a comparison already: give another folder to --out, or remove it")
+    for name in (RESULT, REPORT):
+        if (folder / name).exists():
+            raise RequestError(f"{folder} holds {name} already: give another folder to --out")
+        files.check_writable(folder / name)
     if with_traces:
         files.make_folder(folder / TRACES)
-    files.check_writable(folder / RESULT)
+    return folder
+
+
+def _new_folder() -> Path:
+    """Make a folder in `runs` named by the time, and by a number if another comparison began in the same second."""
+    name, number = f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}", 1
+    files.make_folder(RUNS)
+    files.check_writable(RUNS / RESULT)
+    while True:
+        folder = RUNS / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
 
 
 def result_path(path: Path) -> Path:

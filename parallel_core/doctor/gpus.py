@@ -1,7 +1,9 @@
 """The machine's GPUs: as their driver lists them, and what each framework can do with them."""
 
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
@@ -100,8 +102,9 @@ def _examine_framework(
     elif not gpus.devices and cards:
         use = "torch.cuda.init()" if framework == "torch" else "mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()"
         cause = f"the driver lists GPUs, and {framework} finds none (the command shows its message)"
-        diagnosis = Diagnosis(cause, f'python -c "import {framework}; {use}"')
-        if VISIBLE in environment:
+        diagnosis = Diagnosis(cause, f'{shlex.quote(sys.executable)} -c "import {framework}; {use}"')
+        # CUDA ends the list at the first number that no GPU has.
+        if environment.get(VISIBLE, "0").split(",")[0].strip() in ("", "-1"):
             cause = f"{VISIBLE}={environment[VISIBLE]} hides the GPUs from every framework"
             diagnosis = Diagnosis(cause, f"unset {VISIBLE}")
         yield Finding(name, "doubtful", "finds none", diagnosis, figures)

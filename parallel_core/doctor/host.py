@@ -85,7 +85,7 @@ def examine_data() -> Finding:
         dataset.read_directory(directory)
     except dataset.DataError as error:
         command = f"rm -r {shlex.quote(str(directory))}"
-        if os.environ.get(dataset.VARIABLE) == str(directory):
+        if os.environ.get(dataset.VARIABLE):
             command = f"unset {dataset.VARIABLE}"
         elif directory == dataset.DEBIAN:
             command = "sudo apt-get install --reinstall dataset-fashion-mnist"
@@ -104,7 +104,7 @@ def examine_caches(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _examine_folder(name: str, folder: Path, variable: str) -> Finding:
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    existing = next(path for path in (folder, *folder.parents) if os.access(path, os.F_OK))
     free = shutil.disk_usage(existing).free
     figures = {"directory": str(folder), "free_bytes": free}
     text = f"{folder}, {naturalsize(free, binary=True)} free"

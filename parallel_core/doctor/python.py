@@ -104,7 +104,8 @@ def examine_settings(environment: Mapping[str, str], attempts: Sequence[Attempt]
     for framework in backends.names():
         yield from _variables_of(framework, framework in installed, environment)
     ranks = [name for name in JOB if name in environment] if environment.keys() & {*JOB[:2]} else []
-    roles = sorted(name for name in environment if name.startswith(("DMLC_", "PS_")))
+    prefixes = ("DMLC_", "PS_") if "DMLC_ROLE" in environment else ("DMLC_",)
+    roles = sorted(name for name in environment if name.startswith(prefixes))
     if installation_of("mxnet").harmful_variables({"DMLC_ROLE": environment.get("DMLC_ROLE", "")}):
         roles = []
     for names, effect in ((ranks, RANKS_EFFECT), (roles, ROLES_EFFECT)):

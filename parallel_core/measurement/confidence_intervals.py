@@ -175,9 +175,9 @@ def between(low: str, high: str) -> str:
 
 def with_seconds(interval: Interval) -> str:
     """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if it is unbounded."""
-    estimate, low, high = map(seconds, astuple(interval))
     if not math.isfinite(interval.high - interval.low):
-        return estimate
+        return seconds(interval.estimate)
+    estimate, low, high = map(seconds, astuple(interval))
     unit = " " + estimate.rpartition(" ")[2]
     if low.endswith(unit) and high.endswith(unit):
         low, high = low.removesuffix(unit), high.removesuffix(unit)

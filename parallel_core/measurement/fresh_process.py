@@ -47,9 +47,9 @@ def measuring_command(python: str, runs: Iterable[tuple[str, Mapping[str, Any]]]
 
 
 def measured_in(output: str) -> Iterator[Measured]:
-    """Read the lines of a measuring process, up to one that it left unfinished when it was killed."""
-    with suppress(ValueError, TypeError, KeyError):
-        for line in output.splitlines():
+    """Read the lines of a measuring process; skip other ones: a library's, and one that it left unfinished."""
+    for line in output.splitlines():
+        with suppress(ValueError, TypeError, KeyError):
             read = json.loads(line)
             yield Measured(Result.from_json(read["result"]), float(read["began"]), float(read["ended"]))
 

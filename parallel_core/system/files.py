@@ -30,8 +30,8 @@ def check_writable(path: Path) -> None:
     """Raise RequestError if `write_whole` could not write to this path; nothing is left behind."""
     if path == STANDARD_OUTPUT:
         return
-    target = Path(os.path.realpath(path))
     try:
+        target = _target(path)
         if target.is_dir():
             raise IsADirectoryError(None, "is a directory")
         if target.exists() and not os.access(target, os.W_OK):
@@ -60,8 +60,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         write(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    # Path.resolve() raises RuntimeError where links go in a circle (Python 3.12 and earlier).
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     if _is_special(target):
         with target.open("wb") as stream:
             write(stream)
@@ -99,6 +98,12 @@ def remove_unfinished(path: Path) -> None:
     target = Path(os.path.realpath(path))
     for unfinished in target.parent.glob(f".{target.name}.*"):
         unfinished.unlink(missing_ok=True)
+
+
+def _target(path: Path) -> Path:
+    """Follow links to a file; what /dev/stdout leads to, `pipe:[1234]`, is no path."""
+    # Path.resolve() raises RuntimeError where links go in a circle (Python 3.12 and earlier).
+    return path if _is_special(path) else Path(os.path.realpath(path))
 
 
 def _is_special(target: Path) -> bool:

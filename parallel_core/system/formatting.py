@@ -14,8 +14,8 @@ RANGE_FACTOR = 4
 
 
 def figure(value: float) -> str:
-    """Write a number with three digits, a large one in full."""
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+    """Write a number with three digits, a large one in full; zero has no minus."""
+    return (f"{value:,.0f}" if abs(value) >= 999.5 else f"{value + 0.0:.3g}").replace("-", "−")
 
 
 def percent(share: float, sign: Literal["", "+"] = "") -> str:

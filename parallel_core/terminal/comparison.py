@@ -177,7 +177,7 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
 
     The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
     """
-    with progress_line(console, MofNCompleteColumn(), shown=console.is_terminal) as progress:
+    with progress_line(console, MofNCompleteColumn(), shown=console.is_interactive) as progress:
         task = progress.add_task("starting", total=None, left=None)
         done = 0
         announced: int | None = None
@@ -186,7 +186,7 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
             nonlocal done, announced
             stage, total = _stage(run), done + run.left
             what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
-            if console.is_terminal:
+            if console.is_interactive:
                 progress.update(task, description=f"{stage}: {what}", completed=done, total=total)
                 progress.update(task, left=run.seconds_left, refresh=True)
             elif run.round != announced:

@@ -86,7 +86,15 @@ def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
     if named is not None:
         return named
     directories = (cache_directory(), DEBIAN)
-    return next((one for one in directories if all(locate(one, name) for name in FILES)), None)
+    return next((one for one in directories if _holds_all(one)), None)
+
+
+def _holds_all(directory: Path) -> bool:
+    try:
+        return all(locate(directory, name) for name in FILES)
+    except OSError:
+        # A home that may not be read.
+        return False
 
 
 def cache_directory() -> Path:

@@ -83,7 +83,8 @@ def measure(runs: tuple[str, ...]) -> None:
             if len(measured) < number:
                 raise
             invalid = error
-        click.echo(measured[-1].as_line())
+        # What a library writes there may lack its newline.
+        click.echo(f"\n{measured[-1].as_line()}")
     if invalid is not None:
         raise invalid
 

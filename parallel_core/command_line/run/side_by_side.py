@@ -9,7 +9,14 @@ import click
 
 import backends
 from parallel_core.command_line import options
-from parallel_core.command_line.compare import choose_interpreters, refuse_unmeasured, run_plan
+from parallel_core.command_line.compare import (
+    DEVICE_KINDS,
+    ENGINES,
+    choose_interpreters,
+    refuse_unknown,
+    refuse_unmeasured,
+    run_plan,
+)
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
@@ -27,6 +34,8 @@ SECONDS = 30.0
 """For each backend, its processes' starts included."""
 OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path", "work")
 """The options that a comparison has too, by their parameters."""
+OF_ONE = ("_path", "variants", "workers", "guess", "checkpoint", "checkpoint_steps")
+"""Ends of the parameters of those that it does not have."""
 
 
 def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[str, Any]) -> None:
@@ -39,6 +48,8 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     """
     values = ctx.params
     names = options.names("backend", backends.names).convert(values["backend"], None, ctx)
+    refuse_unknown("device kind", values["device_kind"], DEVICE_KINDS)
+    refuse_unknown("engine", values["engine"] or ENGINES[0], ENGINES)
     devices = values["devices"] or experiment.devices
     if not isinstance(devices, int):
         raise RequestError("--devices needs a number if several backends are named")
@@ -79,7 +90,7 @@ def _sizes(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, str]:
         if name in OF_ALL:
             continue
         (option,) = (one.opts[0] for one in ctx.command.params if one.name == name)
-        if isinstance(value, bool) or name.endswith(("_path", "variants", "workers", "guess")):
+        if isinstance(value, bool) or name.endswith(OF_ONE):
             raise RequestError(f"{option} is for one backend at a time: leave it out, or name one backend")
         sizes[option.removeprefix("--")] = value if isinstance(value, str) else ",".join(value)
     return sizes

@@ -16,7 +16,8 @@ from backends import BackendError
 from backends.host import blas_libraries
 from backends.installation import importing
 from backends.installation.frameworks import diagnose_absence
-from backends.registry import title
+from backends.registry import named, offered, title
+from backends.registry.files import FILES
 from tests.conftest import FRAMEWORKS, RunPython
 
 
@@ -130,6 +131,7 @@ def test_a_plug_in_is_found_by_its_entry_point_and_given_what_it_takes(install: 
     ("name", "attribute", "message"),
     [
         ("numpy", "load", "two backends are called 'numpy'"),
+        ("mine", "OFFERED", "plug_in:OFFERED, the entry point of 'mine', cannot be imported: AttributeError: "),
         ("mine", "offer", "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals"),
     ],
 )
@@ -139,6 +141,23 @@ def test_an_entry_point_that_is_wrong_is_said(
     install(f"{name} = plug_in:{attribute}", "from backends.registry import Offer\noffer = Offer('plug_in:load')")
     with pytest.raises(BackendError, match=message):
         backends.load(name)
+
+
+def test_a_plug_in_that_cannot_be_imported_does_not_concern_other_backends(install: Callable[[str, str], None]) -> None:
+    install("mine = plug_in:OFFER", "import no_such_module")
+    assert "mine" not in offered("profiler")
+    assert title("mine") == "mine"
+    assert "mine" in backends.names()
+
+
+def test_a_path_that_a_variable_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a:b.py"
+    path.touch()
+    with pytest.raises(BackendError, match="':' in its path"):
+        named(f"{path}:Net")
+    monkeypatch.setenv(FILES, "b.py")
+    with pytest.raises(BackendError, match=r"'b\.py', which is not Class=PATH\.py"):
+        backends.names()
 
 
 def test_a_plug_in_written_against_the_protocol_runs_an_experiment(run_python: RunPython, tmp_path: Path) -> None:

@@ -216,14 +216,17 @@ def test_processes_that_fail_are_rows_and_the_others_go_on(program: RunProgram, 
 
 
 def test_nothing_measured_is_one_line_and_status_1(program: RunProgram, tmp_path: Path) -> None:
+    folder = tmp_path / "out [/b]"
     python = interpreter(tmp_path / "python", "echo 'parallel-core: no luck' >&2; exit 1")
-    done = program("compare", *BRIEF, "--python", f"numpy={python}", "--out", str(tmp_path / "out"))
+    done = program("compare", *BRIEF, "--python", f"numpy={python}", "--out", str(folder))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "parallel-core: nothing could be measured: no luck"
+    # The folder is no markup, and the command can be pasted.
+    assert f"Report:  {folder}/report.html\nTables:  parallel-core report '{folder}'\n" in done.stdout
 
 
 def test_a_signal_kills_what_runs_and_keeps_what_was_measured(program: RunProgram, tmp_path: Path) -> None:
-    note, folder = tmp_path / "pid", tmp_path / "out"
+    note, folder = tmp_path / "pid", tmp_path / "out [a]"
     python = interpreter(tmp_path / "python", f"sleep 1000 & echo $! > {note}; wait")
     arguments = ["building-blocks", *ON_NUMPY, "--backends", "numpy,torch", "--python", f"torch={python}"]
     command, pipe = [*COMPARE, *arguments, "--out", str(folder)], subprocess.PIPE
@@ -231,7 +234,7 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(program: RunProgra
     (pid,) = wait_for_lines(1, note)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=5)
-    kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report {folder}"
+    kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report '{folder}'"
     assert (run.returncode, errors.splitlines()[-1]) == (130, kept)
     assert program("report", str(folder)).stdout.rstrip().endswith(f"Report:  {folder / 'report.html'}")
     assert (folder / "report.html").exists()
@@ -241,9 +244,10 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(program: RunProgra
     assert are_gone([pid])
 
 
-def test_a_folder_with_results_is_left_alone(program: RunProgram, tmp_path: Path) -> None:
-    (tmp_path / "comparison.json").write_text("kept")
+@pytest.mark.parametrize("name", ["comparison.json", "report.html"])
+def test_a_folder_with_results_is_left_alone(program: RunProgram, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("kept")
     done = program("compare", *BRIEF, "--out", str(tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "holds a comparison already" in done.stderr
-    assert (tmp_path / "comparison.json").read_text() == "kept"
+    assert f"holds {name} already" in done.stderr
+    assert (tmp_path / name).read_text() == "kept"

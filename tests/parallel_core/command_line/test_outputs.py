@@ -1,11 +1,16 @@
 """No command writes over what it reads, nor two outputs to one file, whatever they are called."""
 
+import json
+import shutil
 from itertools import permutations, product
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from parallel_core.comparison.storage import write_comparison
+from parallel_core.doctor.examination import Examination
+from parallel_core.labs.grading import FOLDER
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_trace import OURS
@@ -24,6 +29,7 @@ INPUTS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (("profile", "--output", "."), ("--json",), ("program.py", "timeline.svg", "rank7.json.gz", "trace.json.gz")),
     ((*TRAIN, "--data-dir", "data"), ("--json", "--trace"), ("data/labels.gz",)),
     ((*TRAIN, "--checkpoint", "data"), ("--json", "--trace"), ("data/checkpoint.npz",)),
+    (("lab", "check", "queue"), ("--json",), ("queue/engine.py", "queue/README.md")),
     (("report", "old/report.html"), ("",), ("old/report.html",)),
 )
 OUTPUTS = (
@@ -42,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write_trace_file(OURS, tmp_path / path)
     (tmp_path / "program.py").write_text("print()")
     (tmp_path / "data/labels.gz").write_text("labels")
+    shutil.copytree(FOLDER / "queue", tmp_path / "queue")
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -76,7 +83,25 @@ def test_two_outputs_are_two_files(
         refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
 
 
+@pytest.mark.parametrize(
+    "command", [("run", "parallel", "--backend", "numpy", "--size", "64"), ("diff", "old", "new"), ("doctor",)]
+)
+def test_a_pipe_that_closes_early_costs_no_file(
+    program: RunProgram, folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(Console, "print", closed)
+    monkeypatch.setattr("parallel_core.command_line.doctor.examine", lambda _: Examination({}))
+    picture = ("--rounds", "5", "--plot", "a.svg") if command[0] == "run" else ()
+    assert program(*command, *picture, "--json", "a.json").returncode == 1
+    assert json.loads((folder / "a.json").read_text())
+    assert (folder / "a.svg").exists() == bool(picture)
+
+
 def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProgram, folder: Path) -> None:
     before = content(folder)
     assert program("trace", "trace.json", "--json", "-", "--html", "/dev/null").returncode == 0
+    assert program("trace", "trace.json", "--html", "-").stdout.lower().startswith("<!doctype html>")
     assert content(folder) == before

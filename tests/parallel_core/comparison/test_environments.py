@@ -34,6 +34,11 @@ def test_an_environment_of_its_own_goes_before_the_common_one(absent: str, tmp_p
     assert python_with(absent, tmp_path) == common, "what is half made has no framework"
     assert environment(tmp_path / f".venv-{absent}", absent) == own
     assert python_with(absent, tmp_path) == own
+    log = tmp_path / f".venv-{absent}" / "ready.log"
+    log.touch()
+    assert python_with(absent, tmp_path) == common, "make has begun it and not finished"
+    log.with_name("ready").touch()
+    assert python_with(absent, tmp_path) == own
 
 
 def test_what_is_installed_here_or_nowhere_runs_here(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, reduce
 from itertools import chain
 from operator import getitem
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +17,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.pyperf_export import suites
-from parallel_core.comparison.storage import read_comparison
+from parallel_core.comparison.storage import make_folder, read_comparison
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
 from tests.conftest import RunProgram
@@ -143,6 +146,21 @@ def test_what_was_changed_is_a_comparison_or_refused_in_one_line(
         suite.dump(io.StringIO())
     show_comparison(analysis, Console(file=io.StringIO()))
     show_difference(compare_with_old(whole(), changed), Console(file=io.StringIO()))
+
+
+def test_a_new_folder_is_no_other_comparison_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    monkeypatch.setattr(storage, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda: noon)))
+    folders = [make_folder(None, with_traces=False).name for _ in range(3)]
+    assert folders == [f"comparison-20260131-120000{end}" for end in ("", "-2", "-3")]
+
+
+def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "report.html").symlink_to("/nowhere/report.html")
+    with pytest.raises(RequestError, match=r"cannot write to .*/report\.html: No such file or directory"):
+        make_folder(tmp_path, with_traces=True)
+    assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_kept_comparisons_are_read(root: Path) -> None:

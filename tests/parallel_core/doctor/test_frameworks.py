@@ -102,6 +102,7 @@ def test_a_plug_in_is_tried_as_it_declares_or_with_its_own_first_engine(
     ("module", "code", "state", "diagnosis"),
     [
         ("nowhere", "", "absent", Diagnosis("own is nowhere", "make own")),
+        ("nowhere.inside", "", "absent", Diagnosis("own is nowhere", "make own")),
         ("own", "raise RuntimeError('it is rusty')", "broken", Diagnosis("own is rusty", "mend own")),
     ],
 )

@@ -1,5 +1,7 @@
 """GPUs as frameworks and driver list them: both are stand-ins, since there is no GPU here."""
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -64,7 +66,8 @@ def test_a_card_is_told_with_memory_driver_and_capability() -> None:
 
 
 ON_CPU = "parallel-core run parallel --backend {} --device-kind cpu"
-HIDDEN = {"CUDA_VISIBLE_DEVICES": "-1"}
+HIDDEN, NONE, CHOSEN = ({"CUDA_VISIBLE_DEVICES": chosen} for chosen in ("-1", "", "0,-1"))
+INITIALISED = f'{shlex.quote(sys.executable)} -c "import torch; torch.cuda.init()"'
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,9 @@ HIDDEN = {"CUDA_VISIBLE_DEVICES": "-1"}
         ),
         ([HOPPER], "mxnet", Gpus(), {}, ("absent", ON_CPU.format("mxnet"))),
         ([CARD], "torch", Gpus("CUDA 12.6"), HIDDEN, ("doubtful", "unset CUDA_VISIBLE_DEVICES")),
-        ([CARD], "torch", Gpus("CUDA 12.6"), {}, ("doubtful", 'python -c "import torch; torch.cuda.init()"')),
+        ([CARD], "torch", Gpus("CUDA 12.6"), NONE, ("doubtful", "unset CUDA_VISIBLE_DEVICES")),
+        ([CARD], "torch", Gpus("CUDA 12.6"), CHOSEN, ("doubtful", INITIALISED)),
+        ([CARD], "torch", Gpus("CUDA 12.6"), {}, ("doubtful", INITIALISED)),
         (
             [CARD],
             "torch",

@@ -79,6 +79,9 @@ def test_altered_data_are_reported_by_file(nowhere: Path, monkeypatch: pytest.Mo
     finding = host.examine_data()
     assert f"{own}/train-images-idx3-ubyte is not the original" in cause(finding)
     assert found([finding]) == {"Fashion-MNIST": ("broken", "unset PARALLEL_CORE_DATA")}
+    # A folder that is named is never removed, however it is written.
+    monkeypatch.setenv("PARALLEL_CORE_DATA", f"{own}/")
+    assert found([host.examine_data()]) == {"Fashion-MNIST": ("broken", "unset PARALLEL_CORE_DATA")}
 
 
 def test_a_cache_that_cannot_be_written_to_and_a_full_disk(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> None:

@@ -63,6 +63,7 @@ SERVER = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DML
         ({"GOMP_CPU_AFFINITY": "0"}, "GOMP_CPU_AFFINITY", "doubtful", "unset GOMP_CPU_AFFINITY"),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}, "RANK", "doubtful", "unset RANK WORLD_SIZE MASTER_ADDR"),
         ({"DMLC_ROLE": "worker", "DMLC_X": "2"}, "DMLC_ROLE", "doubtful", "unset DMLC_ROLE DMLC_X"),
+        ({"DMLC_ROLE": "worker", "PS_VERBOSE": "2"}, "DMLC_ROLE", "doubtful", "unset DMLC_ROLE PS_VERBOSE"),
         ({"DMLC_NUM_SERVER": "1"}, "DMLC_NUM_SERVER", "doubtful", "unset DMLC_NUM_SERVER"),
         ({"PORT": "8080"}, "PORT", "doubtful", "unset PORT"),
         ({"CUDA_LAUNCH_BLOCKING": "1"}, "CUDA_LAUNCH_BLOCKING", "doubtful", "unset CUDA_LAUNCH_BLOCKING"),
@@ -75,6 +76,10 @@ def test_a_variable_that_is_set_is_told_with_what_it_does(
     assert findings[name] == (state, unset)
     # Nothing else is wrong.
     assert [other for other, has in findings.items() if has != FINE] == ([] if state == "fine" else [name])
+
+
+def test_ps_s_format_is_none_of_mxnet_s_variables() -> None:
+    assert found(examine_settings({"PS_FORMAT": "pid,comm"}, [MXNET])) == {}
 
 
 def test_a_misspelt_engine_breaks_nothing_without_mxnet() -> None:

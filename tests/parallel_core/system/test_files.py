@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pytest
 
 from parallel_core.system.errors import RequestError
-from parallel_core.system.files import check_writable, remove_unfinished, write_whole
+from parallel_core.system.files import check_outputs, check_writable, remove_unfinished, write_whole
 
 
 def test_a_file_is_replaced_when_it_is_complete_and_a_link_is_followed(tmp_path: Path) -> None:
@@ -45,6 +45,16 @@ def test_devices_are_written_to_and_stay_devices() -> None:
     check_writable(null)
     write_whole(null, lambda stream: stream.write(b"anything"))
     assert null.is_char_device()
+
+
+def test_a_pipe_is_written_to_by_the_name_of_its_descriptor() -> None:
+    reading, writing = os.pipe()
+    path = Path(f"/dev/fd/{writing}")
+    check_outputs(path)
+    write_whole(path, lambda stream: stream.write(b"anything"))
+    os.close(writing)
+    assert os.read(reading, 100) == b"anything"
+    os.close(reading)
 
 
 @pytest.mark.parametrize(

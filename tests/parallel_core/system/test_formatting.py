@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from parallel_core.system.formatting import (
     engine_in_words,
+    figure,
     kernels_in_words,
     parse_size,
     parse_sizes,
@@ -21,6 +22,7 @@ from parallel_core.system.formatting import (
     ("found", "written"),
     [
         *((percent(0.5), "50 %"), (percent(-0.5), "−50 %"), (percent(-0.0001), "0 %"), (percent(0.0), "0 %")),
+        *((figure(999.4), "999"), (figure(999.6), "1,000"), (figure(-1234.5), "−1,234"), (figure(-0.0), "0")),
         *((percent(1.234), "123 %"), (percent(0.0142), "1.4 %"), (percent(0.05), "5 %"), (percent(0.0996), "10 %")),
         *((percent(0.5, "+"), "+50 %"), (percent(-0.5, "+"), "−50 %"), (percent(-0.0001, "+"), "+0 %")),
         *((seconds(0.0), "0 ms"), (seconds(0.02), "20.0 ms"), (seconds(-2e-6), "−2.00 μs"), (seconds(1.5), "1.50 s")),
