@@ -32,7 +32,7 @@ import numpy as np
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, more_cores, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
@@ -130,7 +130,7 @@ SPEEDUP = Metric(
     "parallel_speedup",
     means="speed-up of independent operations on the most workers over the fewest: 1 is no gain",
     about=whose_workers,
-    share=lambda speedup, result: (speedup - 1) / (workers_of(result)[-1] / workers_of(result)[0] - 1 or 1),
+    share=lambda speedup, result: gained(speedup, workers_of(result)[-1] / workers_of(result)[0]),
     at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
     bands=(
         Band(LOWEST, "hindered", "More workers slowed independent operations down"),

@@ -33,7 +33,16 @@ from backends import Array
 from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Formula,
+    Metric,
+    Times,
+    Values,
+    gained_on_devices,
+    ratio,
+)
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
@@ -158,7 +167,7 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
 SPEEDUP = Metric(
     "small_speedup",
     means="speed-up of all devices over one when operations are small: 1 is no gain",
-    share=lambda speedup, result: (speedup - 1) / max(1, len(result.backend["devices"]) - 1),
+    share=gained_on_devices,
     at_most=lambda result: len(result.backend["devices"]),
     bands=(
         Band(LOWEST, "hindered", "Several devices slowed small operations down"),
