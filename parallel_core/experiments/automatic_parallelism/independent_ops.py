@@ -19,9 +19,9 @@ Look at: `parallel_speedup`, the independent multiplications' time by the fewest
 workers, and `independence_speedup_most_workers`.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. If nothing is queued
-(synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
-because nothing is compared. Chain and independent multiplications are timed alternately, processes are not: if
-`chain_speedup` is not about 1, the figures that compare processes are doubtful.
+(synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are
+absent then. Chain and independent multiplications are timed alternately, processes are not: if `chain_speedup` is not
+about 1, the figures that compare processes are doubtful.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,8 +87,9 @@ def program(
         trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}
     few, many = (named("independent", count) for count in (counts[0], counts[-1]))
     chain_by_few, chain_by_many = (named("chain", count) for count in (counts[0], counts[-1]))
-    trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
-    trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
+    if few != many:
+        trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
+        trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
     trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
     trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
     trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES)

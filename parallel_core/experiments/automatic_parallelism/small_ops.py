@@ -46,7 +46,7 @@ from parallel_core.experiments.runner.metrics import (
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
@@ -136,7 +136,6 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
         if cases:
             trial.points[way] = dict(zip(sizes, speedups_over(alone, cases), strict=True))
     if not spread:
-        trial.figures |= dict.fromkeys((SPEEDUP.name, LARGEST.name), Interval(1.0, 1.0, 1.0))
         return
     largest = max(sizes, key=trial.points[ALL].__getitem__)
     trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
