@@ -26,8 +26,7 @@ from statistics import median
 from types import MappingProxyType
 
 from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.validity import doubtful_units
-from parallel_core.experiments import EXPERIMENTS
+from parallel_core.comparison.validity import doubtful_units, main_case
 from parallel_core.measurement.confidence_intervals import (
     SMALLEST_DIFFERENCE,
     Interval,
@@ -108,7 +107,7 @@ def time_difference(
     results: CellResults, other: CellResults, case: str = "", errors: Mapping[str, float] = MappingProxyType({})
 ) -> TimeDifference:
     """Compare two believed cells of an experiment by the time of a case, by default its main one."""
-    case = case or EXPERIMENTS[results.cell.experiment].case
+    case = case or main_case(results, other)
     medians, others = results.medians(case), other.medians(case)
     taken, taken_there = _taken_share(results), _taken_share(other)
     ratio = ratio_interval(medians, others)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from parallel_core.comparison.account import TimeDifference, account_of, systematic_errors, time_difference
 from parallel_core.comparison.answers import answer_to, conclusions, difference_sentence, interval_of
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.validity import CellState, assess, doubtful_units, unstable_cases
+from parallel_core.comparison.validity import CellState, assess, doubtful_units, main_case, unstable_cases
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval
@@ -26,6 +26,8 @@ class CellAnalysis:
     state: CellState
     reason: str
     """Why it is not believed, or what was wrong with some of its processes."""
+    case: str = ""
+    """The case that cells of the experiment are compared by."""
     times: Mapping[str, Interval] = field(default_factory=dict)
     """Seconds until all was done, by case."""
     metrics: Mapping[str, Interval] = field(default_factory=dict)
@@ -50,8 +52,8 @@ class CellAnalysis:
 
     @property
     def time(self) -> Interval | None:
-        """The time of the experiment's main case."""
-        return self.times.get(EXPERIMENTS[self.cell.experiment].case)
+        """The time of that case."""
+        return self.times.get(self.case)
 
     @property
     def metric(self) -> Interval | None:
@@ -71,6 +73,8 @@ class ExperimentAnalysis:
     """The cells of one experiment, in the order of a round, and how they compare."""
 
     experiment: Experiment
+    case: str
+    """The case that its cells are compared by; empty if they have none in common."""
     cells: tuple[CellAnalysis, ...]
     between_frameworks: tuple[TimeDifference, ...]
     """On each engine, every framework against the first one; of frameworks that have one engine each, which are not the
@@ -150,24 +154,27 @@ def analyse(comparison: Comparison) -> Analysis:
 def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResults]) -> ExperimentAnalysis:
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
-    errors = systematic_errors([*believed.values()], experiment.case)
-    against_first = [(cell, next(iter(believed))) for cell in list(believed)[1:]]
-    by_engine = _between_frameworks(list(believed), [results.cell for results in all_results])
-    by_backend = _against_first_of_group(list(believed), lambda cell: cell.backend)
+    case = main_case(*believed.values()) if believed else ""
+    errors = systematic_errors([*believed.values()], case)
+    # Results of unlike work may have none in common.
+    compared = list(believed) if case else []
+    against_first = [(cell, compared[0]) for cell in compared[1:]]
+    by_engine = _between_frameworks(compared, [results.cell for results in all_results])
+    by_backend = _against_first_of_group(compared, lambda cell: cell.backend)
     found = {
-        (cell, other): time_difference(believed[cell], believed[other], experiment.case, errors)
+        (cell, other): time_difference(believed[cell], believed[other], case, errors)
         for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
     }
     from_first = {cell: found[cell, first] for cell, first in against_first}
     cells = tuple(
-        _analyse_cell(experiment, results, *assessments[results.cell], from_first.get(results.cell))
+        _analyse_cell(experiment, results, *assessments[results.cell], case, from_first.get(results.cell))
         for results in all_results
     )
     between_frameworks = tuple(found[pair] for pair in by_engine)
     between_engines = tuple(found[pair] for pair in by_backend)
     answer = answer_to(experiment, ((cell.results, cell.metric) for cell in cells if cell.believed))
     sentences = (*filter(None, [answer]), *map(difference_sentence, (*between_frameworks, *between_engines)))
-    return ExperimentAnalysis(experiment, cells, between_frameworks, between_engines, answer, sentences, errors)
+    return ExperimentAnalysis(experiment, case, cells, between_frameworks, between_engines, answer, sentences, errors)
 
 
 def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -190,7 +197,12 @@ def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str])
 
 
 def _analyse_cell(
-    experiment: Experiment, results: CellResults, state: CellState, reason: str, difference: TimeDifference | None
+    experiment: Experiment,
+    results: CellResults,
+    state: CellState,
+    reason: str,
+    case: str,
+    difference: TimeDifference | None,
 ) -> CellAnalysis:
     if state != "measured":
         return CellAnalysis(results, state, reason)
@@ -199,11 +211,12 @@ def _analyse_cell(
         results,
         state,
         reason,
+        case,
         times={name: interval_of(results.medians(name)) for name in results.case_names},
         metrics={name: interval_of(values) for name, values in metrics.items() if values},
         curves=_curves(experiment, results),
         difference=difference,
-        account={part: interval_of(values) for part, values in account_of(results, experiment.case).items()},
+        account={part: interval_of(values) for part, values in account_of(results, case).items()},
         warnings=(*doubtful_units(results), *unstable_cases(results)),
     )
 

@@ -6,11 +6,12 @@ from typing import Literal
 
 from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import percent, seconds
 
-__all__ = ["CellState", "assess", "doubtful_units", "impossible_cases", "instabilities", "unstable_cases"]
+__all__ = ["CellState", "assess", "doubtful_units", "impossible_cases", "instabilities", "main_case", "unstable_cases"]
 
 CellState = Literal["measured", "invalid", "failed", "not run"]
 
@@ -32,11 +33,17 @@ def assess(results: CellResults) -> tuple[CellState, str]:
         return "invalid", f"{len(results.valid)} of {len(results.results)} runs are valid: {problems[0]}"
     if not results.valid:
         return ("failed", reasons[0]) if reasons else ("not run", "the comparison was interrupted before")
-    case = EXPERIMENTS[results.cell.experiment].case
-    if not results.medians(case):
-        return "failed", f"its results have no case {case!r}"
+    if not main_case(results):
+        return "failed", "its results have no case"
     remarks = [f"{len(some)} {kind}: {some[0]}" for kind, some in (("invalid", problems), ("failed", reasons)) if some]
     return "measured", "; ".join(remarks)
+
+
+def main_case(*cells: CellResults) -> str:
+    """Return the case that cells of an experiment are compared by, of those that all have; empty if there is none."""
+    first = cells[0]
+    shared = [name for name in first.case_names if all(results.medians(name) for results in cells)]
+    return shown_case(shared, EXPERIMENTS[first.cell.experiment].case)
 
 
 def impossible_cases(results: CellResults) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ ISSUING_SHARE, TOO_MUCH_ISSUING = 0.1, 0.5
 """The share of a copy's time that issuing it may take, and from which on that time is not the copy's own."""
 BEYOND_CACHES, MOST_BUFFERS = 2**27, 100
 """Bytes that no cache holds, and how many buffers are taken at most to have so many."""
+MOST_COPIES = 1000
+"""Of each result at the most, and as many multiplications: what their options take."""
 PROBED_COPIES = 30
 """The copies of each of two results from which a size and how many copies are chosen."""
 
@@ -94,7 +96,7 @@ def chosen_to_copy(destination: Callable[[Trial], Device], timings: float) -> tu
 
     A round takes so many times as long as the multiplications.
     """
-    chosen = partial(Chosen, maximum=1000)
+    chosen = partial(Chosen, maximum=MOST_COPIES)
     more = "Copies of each result. Default: so many that copying takes as long as computing."
     return (
         Chosen("Side of the matrices. Default: chosen.", how=partial(_size_to_copy, destination, timings)),
@@ -134,9 +136,9 @@ def _count_to_copy(timings: float, trial: Trial) -> Choice:
 
 
 def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
-    """Choose so many copies of each result that copying takes about as long as computing."""
-    copies = works.seconds_of_one(trial, size, 2) / _seconds_of_a_copy(trial, there, size)[1]
-    return Choice(max(1, round(copies)), "equal-parts")
+    """Choose so many copies of each result that copying takes about as long as computing, or the most there may be."""
+    copies = max(1, round(works.seconds_of_one(trial, size, 2) / _seconds_of_a_copy(trial, there, size)[1]))
+    return Choice(copies, "equal-parts") if copies <= MOST_COPIES else Choice(MOST_COPIES, "largest")
 
 
 def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int = PROBED_COPIES) -> Timing:

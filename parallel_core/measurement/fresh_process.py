@@ -15,8 +15,8 @@ from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.system.subprocesses import Outcome
 
-MAX_RUN_SECONDS = 300.0
-"""Seconds that the process may take, unless another number is given."""
+MAX_RUN_SECONDS, MAX_BUDGETS = 300.0, 5
+"""Seconds that the process may take unless another number is given, or as many times its budget if that is more."""
 
 
 class Measured(NamedTuple):
@@ -54,12 +54,14 @@ def measured_in(output: str) -> Iterator[Measured]:
             yield Measured(Result.from_json(read["result"]), float(read["began"]), float(read["ended"]))
 
 
-def measure_elsewhere(experiment: str, options: Mapping[str, Any], seconds: float = MAX_RUN_SECONDS) -> Result:
+def measure_elsewhere(experiment: str, options: Mapping[str, Any], seconds: float | None = None) -> Result:
     """Run an experiment in a fresh process (see `measuring_command`) and return its result, with its problems if any.
 
     Raises RequestError if the process refuses the request (a framework that is not installed, say) and MeasurementError
     if it fails or takes longer than so many seconds, both with the process's reason.
     """
+    if seconds is None:
+        seconds = max(MAX_RUN_SECONDS, MAX_BUDGETS * (options.get("budget") or 0))
     command = measuring_command(sys.executable, [(experiment, options)])
     try:
         # In this process's group, so that a signal to the group ends both.

@@ -16,6 +16,7 @@ from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
+from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point
@@ -27,7 +28,6 @@ from parallel_core.system.formatting import figure, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
-from parallel_core.trace_analysis.profiling_run import shown_case
 
 STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
 """The classes of parts of a time: the colours of the same work in a timeline."""
@@ -118,7 +118,8 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
     groups: dict[str, list[Bar]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
-        cases = analysed.results.cases(EXPERIMENTS[cell.experiment].queued_case)
+        names = analysed.results.case_names
+        cases = analysed.results.cases(shown_case(names, EXPERIMENTS[cell.experiment].queued_case))
         if cases:
             returned, done = median(case.dispatch_median for case in cases), median(case.median for case in cases)
             bar = Bar(cell.side, f"{seconds(returned)} of {seconds(done)}", returned, done, _style_of(cell))

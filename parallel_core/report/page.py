@@ -96,6 +96,7 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
     first = _first_results((one.results for one in believed), lambda cell: cell.backend)
     return {
         "described": described,
+        "case": experiment.case,
         "lesson": experiment.answer,
         "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],

@@ -84,7 +84,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
     for experiment in analysis.experiments:
         described = experiment.experiment
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
-        show_sentence(f"time of “{described.case}”; {described.main.name}; 95 % intervals", console)
+        show_sentence(f"time of “{experiment.case or described.case}”; {described.main.name}; 95 % intervals", console)
         show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
         for sentence in experiment.sentences:
             show_sentence(sentence, console)

@@ -76,8 +76,3 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     shown |= {part for case in repeatable if case.name in shown for part in case.parts}
     some = [case for case in repeatable if case.name in shown] or repeatable[-MAX_PROFILED_CASES:]
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
-
-
-def shown_case(names: Sequence[str], usual: str) -> str:
-    """Return which of some cases is shown in full: the usual one, or the last if that was not repeated."""
-    return usual if usual in names else names[-1]

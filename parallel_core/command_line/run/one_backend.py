@@ -16,6 +16,7 @@ from parallel_core.command_line.options import console_beside
 from parallel_core.command_line.run.resources import files_of_resources, run_with_resources
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.jobs.rank.joining import check_job, described, joined, share_gpus
 from parallel_core.measurement.fresh_process import Measured
@@ -33,7 +34,7 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.clock_agreement import about_efficiency, agreements, overhead
 from parallel_core.trace_analysis.device_figures.interference import interference
 from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled, shown_case
+from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled
 from parallel_core.trace_analysis.trace_files import write_trace_file
 
 

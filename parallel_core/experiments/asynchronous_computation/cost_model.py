@@ -21,8 +21,8 @@ Read: If `smallest_t2_over_t1` is below 1, the assumption fails for tiny operati
 because accepting a tiny operation already costs the device more than issuing it costs Python. The longer of t1 and t2
 takes the two sides for independent. It predicts too little if they share an interpreter lock or a core, and too much if
 issuing costs more while the device is busy with multiplications than in the run. `sizes_missed` counts the sizes at
-which it is off by more than the noise, and `sizes_missed_with_disturbance` those at which it is even if both sides
-disturb each other by as much as at the other sizes with the same slower side.
+which it is off by more than the noise of so many sizes, and `sizes_missed_with_disturbance` those at which it is even
+if both sides disturb each other by as much as at the other sizes with the same slower side.
 """
 
 from collections.abc import Sequence
@@ -79,9 +79,9 @@ def program(
         }.items():
             trial.points.setdefault(label, {})[point.elements] = seconds
     trial.found(SMALLEST.name, points[0].model.t2_over_t1)
-    trial.found(MISSED.name, sum(point.misses() for point in points))
+    trial.found(MISSED.name, sum(point.misses(among=len(points)) for point in points))
     for name, found in {
-        "sizes_missed_with_disturbance": sum(point.misses(disturbance(points, point)) for point in points),
+        "sizes_missed_with_disturbance": sum(point.misses(disturbance(points, point), len(points)) for point in points),
         "largest_prediction_error_fraction": max(abs(point.predicted / point.case.median - 1) for point in points),
         "crossing_elements": crossing(points),
         "floor_left_elements": floor_left(points),
@@ -115,8 +115,11 @@ class Point:
         """Seconds per increment when the longer of t1 and t2 is repeated."""
         return self.model.waiting_once(self.steps) / self.steps
 
-    def misses(self, disturbance: float = 0.0) -> bool:
-        """Return whether the longer of t1 and t2, and so many seconds more, is wrong beyond the noise of all three."""
+    def misses(self, disturbance: float = 0.0, among: int = 1) -> bool:
+        """Return whether the longer of t1 and t2, and so many seconds more, is wrong beyond the noise of all three.
+
+        Of a point `among` several, none is called wrong by chance more often than one by itself.
+        """
 
         def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
@@ -125,7 +128,7 @@ class Point:
             return np.log(measured / np.maximum(predicted, 1e-12))
 
         model = (self.model.issued, self.model.computed)
-        found = over_rounds(ratio, self.case.seconds, *(case.seconds for case in model), paired=False)
+        found = over_rounds(ratio, self.case.seconds, *(case.seconds for case in model), paired=False, among=among)
         low, high = log(self.case.least_share), log(self.model.issued.least_share)
         return decide(replace(found, low=found.low + low, high=found.high - high), 0.0) is not None
 

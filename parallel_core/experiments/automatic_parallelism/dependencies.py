@@ -168,12 +168,13 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
     The names of a program's cases begin with its own. Its bare time is that of the device with the most to compute:
     what passes between devices, and waiting for each other, is a matter of scheduling.
     """
-    recorded: dict[str, list[tuple[Task, ...]]] = {name: [] for name in programs}
+    recorded: dict[str, dict[float, tuple[Task, ...]]] = {name: {} for name in programs}
 
     def one_by_one(name: str) -> Timing:
         tasks = without_loads(record(trial.backend, programs[name], one_by_one=True))
-        recorded[name].append(tasks)
-        return work_seconds(tasks), work_seconds(tasks)
+        seconds = work_seconds(tasks)
+        recorded[name][seconds] = tasks
+        return seconds, seconds
 
     def freely(name: str) -> Timing:
         inputs = programs[name].inputs(trial.backend)
@@ -193,10 +194,10 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
     return scheduled
 
 
-def _scheduled(trial: Trial, name: str, runs: Sequence[tuple[Task, ...]]) -> Scheduled:
+def _scheduled(trial: Trial, name: str, runs: Mapping[float, tuple[Task, ...]]) -> Scheduled:
     separate, free = name + ONE_BY_ONE, name + FREE
-    # The first was the warm-up.
-    same = zip(*runs[-len(trial.cases[separate].seconds) :], strict=True)
+    # Of the rounds that count, each by the seconds that it took.
+    same = zip(*(runs[taken] for taken in trial.cases[separate].seconds), strict=True)
     tasks = tuple(replace(of[-1], seconds=median(task.seconds for task in of)) for of in same)
     bounds = bounds_of(tasks, places(trial.backend), trial.backend.workers_per_device)
     # The bound is made of the times one by one, and as uncertain as they are.

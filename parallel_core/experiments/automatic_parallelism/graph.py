@@ -54,10 +54,13 @@ def program(
 ) -> None:
     """Record a program's operations, and time them one by one and freely scheduled.
 
-    Raises RequestError for fewer than three devices, which the MLP needs.
+    Raises RequestError for fewer than three devices, which the MLP needs, and for fewer images than devices compute.
     """
     if of == "mlp" and len(trial.devices) < 3:
         raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
+    if of == "mlp" and batch < len(trial.devices) - 1:
+        least = len(trial.devices) - 1
+        raise RequestError(f"a batch of {batch} leaves some of {least} devices without an image (--batch {least})")
     trial.parameters["of"] = XY if of == "xy" else MLP
     drawn = xy(XY_SIZE) if of == "xy" else mlp(batch)
     (scheduled,) = time_programs(trial, {"": drawn})

@@ -11,7 +11,7 @@ are another way to use the same two cores.
 Method: 25 independent matrix multiplications on one device, and 25 in a chain, by one worker and by two, each with a
 dedicated core and threads; then by one worker with twice the threads. A framework reads the numbers of workers and
 threads when it starts, so those that the loaded backend does not have are measured in fresh processes, on one device;
-what it has is measured before and after them.
+what it has is measured before and after them. One that it refuses (JAX has one worker) is left out, with a note.
 
 Look at: `parallel_speedup`, the independent multiplications' time by the fewest workers over that by the most, and
 `chain_speedup`, the same for the chain; `threads_speedup`, the former over that with twice the threads;
@@ -19,8 +19,8 @@ Look at: `parallel_speedup`, the independent multiplications' time by the fewest
 workers, and `independence_speedup_most_workers`.
 
 Read: 1 is one after the other, and the number of workers is the most that can be reached. If nothing is queued
-(synchronous engines, NumPy), and on GPUs, there is one worker to measure: `parallel_speedup` and `chain_speedup` are 1
-because nothing is compared. Chain and independent multiplications are timed alternately, processes are not: if
+(synchronous engines, NumPy), on JAX, and on GPUs, there is one worker to measure: `parallel_speedup` and
+`chain_speedup` are absent then. Chain and independent multiplications are timed alternately, processes are not: if
 `chain_speedup` is not about 1, the figures that compare processes are doubtful.
 """
 
@@ -32,13 +32,14 @@ import numpy as np
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, more_cores, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.system.errors import RequestError
 from parallel_core.system.machine_watch import joined_watches
 
 TIMINGS = 20
@@ -61,7 +62,7 @@ def program(
     if len(wanted) > 1 and on_cpu:
         others.append((counts[0], 2 * threads))
     del trial.parameters["workers_compared"]
-    trial.parameters |= {"products": MULTIPLICATIONS, "workers": ",".join(map(str, counts))}
+    trial.parameters["products"] = MULTIPLICATIONS
     # The powers of an orthogonal matrix neither grow nor shrink.
     drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(np.float32)
     x = trial.backend.asarray(drawn, trial.devices[0])
@@ -81,14 +82,21 @@ def program(
         timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.75, len(others) - place)}
         options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size, **timing}
         kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
-        trial.add_elsewhere(f"products by {workers} × {each} threads", "independent-ops", options, kept)
+        what = f"products by {workers} × {each} threads"
+        try:
+            trial.add_elsewhere(what, "independent-ops", options, kept)
+        except RequestError as reason:
+            trial.notes.append(f"No {what}: {reason}")
     if others:
         time_here(0.95)
         trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}
+    counts = [count for count in counts if named("independent", count) in trial.cases]
+    trial.parameters["workers"] = ",".join(map(str, counts))
     few, many = (named("independent", count) for count in (counts[0], counts[-1]))
     chain_by_few, chain_by_many = (named("chain", count) for count in (counts[0], counts[-1]))
-    trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
-    trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
+    if few != many:
+        trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
+        trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
     trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
     trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
     trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES)
@@ -130,7 +138,7 @@ SPEEDUP = Metric(
     "parallel_speedup",
     means="speed-up of independent operations on the most workers over the fewest: 1 is no gain",
     about=whose_workers,
-    share=lambda speedup, result: (speedup - 1) / (workers_of(result)[-1] / workers_of(result)[0] - 1 or 1),
+    share=lambda speedup, result: gained(speedup, workers_of(result)[-1] / workers_of(result)[0]),
     at_most=lambda result: workers_of(result)[-1] / workers_of(result)[0],
     bands=(
         Band(LOWEST, "hindered", "More workers slowed independent operations down"),
@@ -178,7 +186,8 @@ EXPERIMENT = Experiment(
             "Two streams on one GPU (--devices gpu:0/0,gpu:0/1), each with a queue.",
         ),
         Change(
-            lambda found: len(workers_of(found.result)) == 1,
+            # JAX has one worker for a queue.
+            lambda found: len(workers_of(found.result)) == 1 and found.result.backend["name"] != "jax",
             lambda found: f"More workers for the queue (--workers-compared 1,{2 * workers_of(found.result)[0]}).",
         ),
         Change(

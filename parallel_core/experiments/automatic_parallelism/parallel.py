@@ -20,7 +20,7 @@ from typing import Annotated
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import (
@@ -61,7 +61,7 @@ SPEEDUP = Metric(
     lambda times: sum(times.parts(TOGETHER)) / times[TOGETHER],
     title="Devices at once",
     means="speed-up of all devices together over one after the other: 1 is taking turns",
-    share=lambda speedup, result: (speedup - 1) / (len(result.backend["devices"]) - 1),
+    share=gained_on_devices,
     at_most=lambda result: len(result.backend["devices"]),
     bands=(
         Band(LOWEST, "hindered", "The devices slowed each other down"),

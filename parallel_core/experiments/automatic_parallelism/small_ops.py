@@ -33,11 +33,20 @@ from backends import Array
 from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, Times, Values, ratio
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Formula,
+    Metric,
+    Times,
+    Values,
+    gained_on_devices,
+    ratio,
+)
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
-from parallel_core.measurement.confidence_intervals import Interval, decide
+from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
@@ -127,7 +136,6 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
         if cases:
             trial.points[way] = dict(zip(sizes, speedups_over(alone, cases), strict=True))
     if not spread:
-        trial.figures |= dict.fromkeys((SPEEDUP.name, LARGEST.name), Interval(1.0, 1.0, 1.0))
         return
     largest = max(sizes, key=trial.points[ALL].__getitem__)
     trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
@@ -158,7 +166,7 @@ def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[
 SPEEDUP = Metric(
     "small_speedup",
     means="speed-up of all devices over one when operations are small: 1 is no gain",
-    share=lambda speedup, result: (speedup - 1) / max(1, len(result.backend["devices"]) - 1),
+    share=gained_on_devices,
     at_most=lambda result: len(result.backend["devices"]),
     bands=(
         Band(LOWEST, "hindered", "Several devices slowed small operations down"),

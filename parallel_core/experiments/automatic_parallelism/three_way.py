@@ -66,12 +66,12 @@ def program(
         buffers.append(copying.buffers_in_turn(trial, size, there))
         sending.append(copying.copies_of(trial, results[-1], there, buffers[-1], copies, device))
     parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: sending}
-    worked: dict[str, list[float]] = {name: [] for name in parts}
+    worked: dict[str, dict[float, float]] = {name: {} for name in parts}
 
     def take(name: str) -> Timing:
         before = process_time()
         timing = measure(trial.backend, lambda: [work.launch() for work in parts[name]])
-        worked[name].append(process_time() - before)
+        worked[name][timing[1]] = process_time() - before
         return timing
 
     for name, own in parts.items():
@@ -80,8 +80,9 @@ def program(
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *sending), hides=BOTH_WAYS)
     cases = trial.run()
     copying.note_issuing(trial, BOTH_WAYS)
-    # The first of each was a warm-up. GPUs work without the cores.
-    seconds = sum(median(one[1:]) for one in worked.values()) if first.kind == second.kind == "cpu" else 0.0
+    # Of the rounds that count. GPUs work without the cores.
+    at_work = [median(worked[name][taken] for taken in cases[name].seconds) for name in parts]
+    seconds = sum(at_work) if first.kind == second.kind == "cpu" else 0.0
     share = seconds / usable_cores() / sum(cases[name].median for name in parts)
     trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
     fresh = [copying.buffers_for(trial, size, there, products) for there in (second, first)]

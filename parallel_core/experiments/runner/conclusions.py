@@ -18,6 +18,7 @@ from parallel_core.system.machine_watch import joined_watches
 
 IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
+NOTHING = "No answer: there was nothing for {} to compare."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
 
 
@@ -95,6 +96,8 @@ def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Resu
     told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
     intervals = {one: result.interval(one.name) for one in told}
     sentences = [one.sentence(interval, result) for one, interval in intervals.items() if interval is not None]
+    if told and not sentences:
+        sentences = [NOTHING.format(told[0].name)]
     return Answer(tuple(sentences), changed_by(changes, Found(result, bands)))
 
 

@@ -2,8 +2,9 @@
 
 import inspect
 import math
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -45,6 +46,9 @@ OF_PRODUCTS = (KERNELS_OF_PRODUCTS, MATRIX_PRECISION)
 """The settings of variants that make a difference where matrices are multiplied and nothing else is done."""
 OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
+
+SIZE_IN_NAME = re.compile(r"\d+( \w+)?")
+"""As in `native, 4 MiB`."""
 
 Mode = Literal["full", "quick"]
 Work = Literal["kept", "new", "own"]
@@ -213,6 +217,13 @@ class Experiment:
         self.program_on(backend)(trial, **given | chosen)
         trial.run()
         return trial, is_quiet
+
+
+def shown_case(names: Sequence[str], usual: str) -> str:
+    """Return the usual one of some cases, or the last that differs in sizes only, or the last; empty without any."""
+    kind = SIZE_IN_NAME.sub("", usual)
+    alike = [name for name in names if SIZE_IN_NAME.sub("", name) == kind]
+    return usual if usual in names else (alike or names or [""])[-1]
 
 
 def _size_for_rounds(trial: Trial) -> int:

@@ -60,10 +60,12 @@ def check_guess(value: object, metric: Metric) -> float:
 
 
 def judge(value: float, metric: Metric, result: Result) -> Guess:
-    """Compare a guess of a metric with a result; raises RequestError for a metric that the result does not have."""
+    """Compare a guess of a metric with a result; raises RequestError for a metric that nothing is known of."""
     interval = result.interval(metric.name)
-    if interval is None:
+    if interval is None and not metric.bands:
         raise RequestError(unknown(f"metric of {result.experiment}", metric.name, result.metrics))
+    # What a figure compares may not have been there.
+    interval = interval or Interval(math.nan, math.nan, math.nan)
     is_missing, unbounded = math.isnan(interval.estimate), not math.isfinite(interval.low + interval.high)
     judgement: Judgement = "open"
     if result.problems:

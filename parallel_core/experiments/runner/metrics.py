@@ -235,6 +235,16 @@ class Metric:
         return percent(value) if self.in_percent else quantity(self.name, value)
 
 
+def gained(speedup: float, most: float) -> float:
+    """Return the share of the possible gain that a speed-up is: 0 is none, 1 is all; a loss is no share of it."""
+    return (speedup - 1) / (most - 1) if min(speedup, most) > 1 else speedup - 1
+
+
+def gained_on_devices(speedup: float, result: Result) -> float:
+    """Return the share of what a result's devices can gain together that a speed-up over one of them is."""
+    return gained(speedup, len(result.backend["devices"]))
+
+
 def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:
     """Declare how many times as fast as another something is, by what it means if it is slower, about as fast, faster.
 

@@ -27,7 +27,7 @@ from typing import Annotated, Any
 from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
@@ -123,7 +123,7 @@ def efficiency(kind: str, most: float) -> Metric:
         f"{kind.replace(' ', '_')}_scaling_efficiency",
         means="the speed of k devices over k times that of one: 1 is the most",
         about=f"with the {kind}",
-        share=lambda value, result: (value * len(result.backend["devices"]) - 1) / (len(result.backend["devices"]) - 1),
+        share=lambda value, result: gained_on_devices(value * len(result.backend["devices"]), result),
         at_most=lambda _: most,
         bands=(
             Band(LOWEST, "hindered", "All devices did less than one"),

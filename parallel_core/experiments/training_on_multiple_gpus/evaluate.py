@@ -35,7 +35,7 @@ from backends import Array, Backend
 from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
@@ -202,7 +202,7 @@ def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: 
 SPEEDUP = Metric(
     "evaluation_speedup",
     means="speed-up in images a second of all devices over one: 1 is no gain",
-    share=lambda speedup, result: (speedup - 1) / (len(result.backend["devices"]) - 1),
+    share=gained_on_devices,
     at_most=lambda result: len(result.backend["devices"]),
     bands=(
         Band(LOWEST, "slower", "All devices classified fewer images a second than one"),

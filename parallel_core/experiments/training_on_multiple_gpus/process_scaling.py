@@ -22,7 +22,7 @@ import numpy as np
 from backends import Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, gained, interval_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
@@ -140,7 +140,7 @@ def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
 EFFICIENCY = Metric(
     "scaling_efficiency",
     means="the speed of all n processes over n times that of one: 1 is the most",
-    share=lambda efficiency, result: (efficiency * (n := result.parameters.get("processes", 2)) - 1) / (n - 1),
+    share=lambda efficiency, result: gained(efficiency * (n := result.parameters.get("processes", 2)), n),
     bands=(
         Band(LOWEST, "slower", "A single process is faster than all together"),
         Band(0.0, "faster", "Further processes counted in part"),

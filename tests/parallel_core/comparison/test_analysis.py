@@ -11,6 +11,7 @@ from rich.console import Console
 from parallel_core.comparison import account
 from parallel_core.comparison.analysis import CellAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement import confidence_intervals
 from parallel_core.measurement.answer import Answer
 from parallel_core.report import write_report
@@ -23,6 +24,7 @@ from tests.parallel_core.comparison.made_up import (
     failed,
     measured,
     parallel,
+    result,
     times,
     with_parts,
 )
@@ -73,6 +75,40 @@ def test_invalid_results_are_not_counted_and_too_many_make_a_cell_invalid(
     (cell,) = cells_of(comparison(replace(first, results=first.results + measured(first.cell, ONE[:valid]).results)))
     assert (cell.state, cell.reason, len(cell.results.valid)) == (state, reason, valid)
     assert (cell.time and cell.time.estimate) == (1.0 if state == "measured" else None)
+
+
+BARRIER = EXPERIMENTS["barriers"].case
+
+
+@pytest.mark.parametrize(
+    ("experiment", "names", "case"),
+    [
+        ("small-ops", ("all devices, size 2", "one device, size 8", "all devices, size 8"), "all devices, size 8"),
+        ("small-ops", ("all devices, size 8", "all threads, size 8"), "all devices, size 8"),
+        ("small-ops", ("one device, size 8", "one device, size 64"), "one device, size 64"),
+        ("barriers", (BARRIER.replace("64", "0"), BARRIER.replace("64", "32"), "other"), BARRIER.replace("64", "32")),
+        ("allreduce", ("native, 64 KiB", "native, 1 MiB", "star, 1 MiB"), "native, 1 MiB"),
+        ("allreduce", ("star, 1 MiB", "sharded, 1 MiB"), "sharded, 1 MiB"),
+        ("independent-ops", ("independent, 2 workers", "chain, 2 workers"), "independent, 2 workers"),
+        # The declared one, wherever it stands.
+        ("small-ops", ("all devices, size 128", "all devices, size 256"), "all devices, size 128"),
+    ],
+)
+def test_cells_are_compared_by_the_usual_case_or_the_largest_of_its_kind(
+    experiment: str, names: tuple[str, ...], case: str
+) -> None:
+    cells = [Cell(experiment, backend, "async") for backend in ("mxnet", "torch")]
+    results = [CellResults(cell, (result(cell, dict.fromkeys(names, 1.0)),) * 3) for cell in cells]
+    (found,) = analyse(comparison(*results)).experiments
+    assert [(cell.state, cell.time and cell.time.estimate) for cell in found.cells] == [("measured", 1.0)] * 2
+    assert [one.case for one in found.between_frameworks] == [case]
+
+
+def test_cells_without_a_common_case_are_not_compared() -> None:
+    cells = [measured(parallel(backend), ONE, case) for backend, case in (("mxnet", "one"), ("torch", "other"))]
+    (found,) = analyse(comparison(*cells)).experiments
+    assert [cell.state for cell in found.cells] == ["measured"] * 2
+    assert found.between_frameworks == ()
 
 
 def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def check_answer(result: Result) -> None:
         return
     assert sentences[0] == result.explanation
     assert 1 <= len(sentences) <= 3
-    assert all(re.search(r"\d", sentence) for sentence in sentences)
+    assert all(re.search(r"\d", sentence) for sentence in sentences if not sentence.startswith("No answer: "))
     for sentence in (*sentences, change):
         assert sentence.endswith(".")
         assert len(BOUNDS.sub("", sentence)) <= LONGEST, sentence
@@ -79,7 +79,8 @@ def test_the_result_is_checked_and_described(
     assert not [problem for problem in result["problems"] if "differ" in problem]
     assert all(math.isfinite(value) for value in result["metrics"].values())
     assert unexplained(result) == set()
-    assert EXPERIMENTS[name].main.name in result["metrics"]
+    # One number of workers is compared with nothing.
+    assert (EXPERIMENTS[name].main.name in result["metrics"]) == (name != "independent-ops")
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
         assert all(0 <= sent <= done for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True))

@@ -62,6 +62,11 @@ def test_what_is_multiplied_and_copied_is_chosen_by_one_rule(
     assert values["copies"] == max(1, round(2 * size**3 / machine.get("speed", 1e11) / copying))
 
 
+def test_no_more_copies_are_chosen_than_their_option_takes(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, by = chosen(backend, monkeypatch, bandwidth=1e14)
+    assert (values["copies"], by["copies"]) == ({one.name: one.maximum for one in COPYING}["copies"], "largest")
+
+
 @pytest.mark.parametrize(("budget", "rule"), [(30.0, "time"), (2.0, "budget")])
 def test_three_rounds_of_parallel_fit_the_budget(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str

@@ -1,5 +1,6 @@
 """An experiment in a process of its own gives its result, or its reason."""
 
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,18 @@ def test_a_refusal_is_passed_on_and_an_option_may_be_given_twice() -> None:
 def test_a_process_that_takes_too_long_is_a_failed_measurement() -> None:
     with pytest.raises(MeasurementError, match=r"parallel in a separate process: gave no result within 0\.05 s"):
         measure_elsewhere("parallel", SMALL, seconds=0.05)
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({}, 300), ({"budget": 15.0}, 300), ({"budget": 600.0}, 3000)])
+def test_a_process_may_take_several_times_its_budget(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, float], seconds: float
+) -> None:
+    def late(command: list[str], timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    with pytest.raises(MeasurementError, match=f" {seconds} s"):
+        measure_elsewhere("parallel", options)
 
 
 @pytest.mark.parametrize(("second_fails", "sizes"), [(False, [16, 8]), (True, [16])])

@@ -14,7 +14,9 @@ from parallel_core.experiments.works import geometric
 from tests.parallel_core.experiments.runner.pretended import case
 
 
-def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> None:
+def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, among = module.over_rounds, list[int]()
+    monkeypatch.setattr(module, "over_rounds", lambda *a, **k: among.append(k.get("among", 1)) or right(*a, **k))
     result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
     assert result.series["elements"] == (2, 8, 32)
     assert [one.name for one in result.cases] == [f"increment of {size} elements" for size in (2, 8, 32)]
@@ -23,6 +25,8 @@ def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend) -> No
     assert set(result.series) == {"elements", "seconds measured", *(f"seconds {label}" for label in predictions)}
     assert all(len(values) == 3 for values in result.series.values())
     assert all(20 <= one.repeats <= 1000 for one in result.cases)
+    # Each size, without the disturbance and with it.
+    assert among == [3] * 6
 
 
 def point(elements: int, t1: float, t2: float, measured: float | None = None, spread: float = 0.0) -> Point:
@@ -70,3 +74,5 @@ def test_a_prediction_is_per_increment_and_as_uncertain_as_its_time_and_its_part
     assert not replace(sure, model=replace(sure.model, issued=case("t1", 2.5, 4.0, 5.5))).misses()
     assert not point(2, 4.0, 2.0, 5.0, spread=0.4).misses()
     assert not point(2, 4.0, 2.0, 4.1).misses()
+    narrowly = point(2, 4.0, 2.0, 4.33, spread=0.02)
+    assert (narrowly.misses(), narrowly.misses(among=10)) == (True, False)

@@ -17,6 +17,7 @@ from parallel_core.experiments.automatic_parallelism.dependencies import (
 from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.metrics import Times
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement import timing
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.task_graph import Kind, Task, bounds_of, without_loads
 
@@ -82,6 +83,14 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     fraction = found.bound_fraction(Times(lambda case, _: trial.cases[case].median, trial.cases))
     assert fraction == pytest.approx(found.bounds.seconds / free.median)
     assert {"bound_fraction", *dependencies.LOWER_BOUND} < trial.figures.keys()
+
+
+def test_bounds_are_of_the_rounds_that_count(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only the first of three rounds was quiet.
+    monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
+    trial = Trial(backend, {}, rounds=3)
+    (found,) = dependencies.time_programs(trial, {"": dependencies.program_of(diamond(2), SIZE)})
+    assert trial.cases["one by one"].seconds == (pytest.approx(sum(task.seconds for task in found.tasks)),)
 
 
 def task(device: str, seconds: float, *after: int, kind: Kind = "compute") -> Task:

@@ -77,6 +77,15 @@ def test_the_chain_of_two_runs_on_one_device_and_is_drawn_with_its_inputs(
     assert result.metrics["parallelism"] == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("devices", "batch", "least"), [(3, 1, 2), (9, 4, 8)])
+def test_a_batch_has_an_image_for_every_device_that_computes(
+    load: Callable[[int], Backend], devices: int, batch: int, least: int
+) -> None:
+    with pytest.raises(RequestError, match=rf"\(--batch {least}\)$"):
+        parallel_core.run_graph(load(devices), batch=batch, rounds=1)
+    assert parallel_core.run_graph(load(devices), batch=least, rounds=1, budget=600.0).problems == ()
+
+
 @pytest.mark.parametrize(("of", "labels"), [("mlp", ["layer 1 back", "update W2", "copy ∇1"]), ("xy", ["x", "x · y"])])
 def test_the_command_draws_what_was_recorded(of: str, labels: list[str], tmp_path: Path) -> None:
     path = tmp_path / "graph.svg"

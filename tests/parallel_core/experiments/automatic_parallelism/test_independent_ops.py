@@ -1,6 +1,7 @@
 """Independent operations: what is run where, values that are checked, and figures that compare cases."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,10 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
-from parallel_core import Result
+from parallel_core import RequestError, Result
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner import trial as trials
+from parallel_core.experiments.runner.conclusions import answer_of
 
 Elsewhere = list[dict[str, Any]]
 
@@ -37,8 +41,7 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
     medians = {case.name: case.median for case in result.cases}
     by_most = several or here
     compared = {
-        "parallel_speedup": (here[0], by_most[0]),
-        "chain_speedup": (here[1], by_most[1]),
+        **({"parallel_speedup": (here[0], several[0]), "chain_speedup": (here[1], several[1])} if several else {}),
         "independence_speedup": (here[1], here[0]),
         "independence_speedup_most_workers": (by_most[1], by_most[0]),
         "threads_speedup": (here[0], threaded),
@@ -55,7 +58,27 @@ def test_one_number_of_workers_starts_no_process(backend: Backend, elsewhere: El
     result = run(backend, (1,), rounds=2)
     assert elsewhere == []
     assert [case.name for case in result.cases] == ["independent, 1 worker", "chain, 1 worker"]
-    assert (result.metrics["parallel_speedup"], result.bands["parallel_speedup"]) == (1, "serial")
+    # Nothing is compared, so nothing is said of it.
+    assert result.metrics.keys() == {"independence_speedup", "independence_speedup_most_workers"}
+    assert result.bands.keys() == {"independence_speedup"}
+
+
+def test_a_number_of_workers_that_is_refused_is_a_note(queueing: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Result:
+        raise RequestError("use --workers 1")
+
+    monkeypatch.setattr(trials, "measure_elsewhere", refuse)
+    result = run(queueing, rounds=2)
+    assert [case.name for case in result.cases] == ["independent, 1 worker", "chain, 1 worker"]
+    assert result.parameters["workers"] == "1"
+    assert sum(note.endswith("use --workers 1") for note in result.notes) == 2
+    assert "parallel_speedup" not in result.metrics
+    experiment = EXPERIMENTS[result.experiment]
+    # Where more cannot be had, they are no advice.
+    for name, can_have_more in (("torch", True), ("jax", False)):
+        there = replace(result, backend={**result.backend, "name": name})
+        answer = answer_of(experiment.metrics, experiment.changes, there)
+        assert ("--workers-compared" in answer.would_change) == can_have_more
 
 
 @pytest.mark.usefixtures("in_process")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -11,16 +12,17 @@ from parallel_core.experiments import copying, works
 from parallel_core.experiments.automatic_parallelism import three_way
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement import timing
 from tests.parallel_core.experiments.runner.pretended import case
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("devices", [2, 3])
 def test_two_devices_compute_and_copy(
-    load: Callable[[int], Backend], count: int, monkeypatch: pytest.MonkeyPatch
+    load: Callable[[int], Backend], devices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     went, right = [], copying.copies_of
     monkeypatch.setattr(copying, "copies_of", lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args))
-    result = parallel_core.run_three_way(load(count), size=32, products=5, copies=2, rounds=2, budget=600.0)
+    result = parallel_core.run_three_way(load(devices), size=32, products=5, copies=2, rounds=2, budget=600.0)
     *parts, together = result.cases
     assert [part.name for part in parts] == ["products on cpu:1", "products on cpu:2", "copies both ways"]
     assert together.parts == tuple(part.name for part in parts)
@@ -28,6 +30,17 @@ def test_two_devices_compute_and_copy(
     assert result.metrics["saved_fraction"] == pytest.approx((added - together.median) / added)
     assert went == [("cpu:1", "cpu:2"), ("cpu:2", "cpu:1")]
     assert result.metrics["possible_on_cores_fraction"] <= result.metrics["possible_fraction"]
+
+
+def test_what_the_cores_worked_is_of_the_rounds_that_count(
+    load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of three rounds only the first was quiet; in it the cores work 1000 s for each of the parts, else not at all.
+    monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
+    calls = count()
+    monkeypatch.setattr(three_way, "process_time", lambda: 1000.0 * min(max(next(calls) - 6, 0), 6))
+    found = parallel_core.run_three_way(load(2), size=32, products=5, copies=2, rounds=3, budget=600.0).metrics
+    assert found["possible_on_cores_fraction"] < 0 < found["possible_fraction"]
 
 
 def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> None:
