@@ -228,9 +228,9 @@ def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_the
 @pytest.mark.parametrize(
     ("script", "is_kept", "reason", "refused"),
     [
-        # What was measured before a crash is kept, and a disturbed result is one.
-        ("head -n 1 LINES; kill -SEGV $$", True, "was killed by SIGSEGV", False),
-        ("head -n 1 LINES; echo no >&2; exit 3", True, "no", False),
+        # What was measured before a crash is kept, and a disturbed result is one. Each stands behind an empty line.
+        ("head -n 2 LINES; kill -SEGV $$", True, "was killed by SIGSEGV", False),
+        ("head -n 2 LINES; echo no >&2; exit 3", True, "no", False),
         ("sleep 1000 & sleep 1000", False, "gave no result within 0.5 s and was killed", False),
         ("echo 'parallel-core: numpy is not installed' >&2; exit 2", False, "numpy is not installed", True),
         ("echo '{'", False, "gave something else than the result that was asked for", False),
