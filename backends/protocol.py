@@ -201,13 +201,12 @@ class Backend(Protocol):
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
 
-        Without an array among `args`, however deep in tuples, it raises BackendError, and it may if another one lies in
-        another memory; what else is among them, such as numbers and functions, is passed on as it is; a list
-        must not change before `fn` is computed. `fn` returns an array or a tuple, nested too; it calls no
-        verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` only. New arrays in it must
-        come from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's
-        failure, also StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an index that its
-        tuple does not have.
+        Without an array among `args`, however deep in tuples, it raises BackendError; it may raise it also if an array
+        lies in another memory than the first one. What else is among them, such as numbers and functions, is passed on
+        as it is; a list must not change before `fn` is computed. `fn` returns an array or a tuple, nested too; it calls
+        no verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` only. New arrays in it must come
+        from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's failure, also
+        StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an index that its tuple does not have.
         """
 
     def wait(self, x: Array) -> Array:
@@ -220,9 +219,9 @@ class Backend(Protocol):
         """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
 
         Arrays of `x` may lie on several devices, and with GPUs the device may be HOST. `out`, a value on that device,
-        is consumed: the copy is written to its memory, if the framework writes to values. Its arrays must have
-        the shapes and dtypes of `x`; there is no broadcasting and no casting, and anything else is an error.
-        Without `out` the copy gets new memory, even if `x` is on that device already.
+        is consumed: the copy is written to its memory, if the framework writes to values. Its arrays must have the
+        shapes and dtypes of `x`; there is no broadcasting and no casting, and anything else is an error. Without `out`
+        the copy gets new memory, even if `x` is on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:

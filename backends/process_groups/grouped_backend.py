@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from backends.arrays import row_ranges, tree_leaves
-from backends.devices import Device
+from backends.devices import HOST, Device
 from backends.errors import BackendError
 from backends.process_groups.group import Group
 from backends.protocol import Array, Backend, DelegatingBackend
@@ -63,4 +63,5 @@ class GroupedBackend(DelegatingBackend):
     def _device_of(self, x: Array, place: int) -> Device:
         """Return the device of a value; if arrays do not know it, that of this place among the devices."""
         device_of = getattr(self.inner, "device_of", lambda _: None)
-        return next(map(device_of, tree_leaves(x)), None) or self.devices[place]
+        device = next(map(device_of, tree_leaves(x)), None)
+        return device if device in (*self.devices, HOST) else self.devices[place]

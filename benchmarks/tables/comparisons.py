@@ -40,7 +40,7 @@ def comparison(folder: Path) -> str:
     rows = []
     for experiment in analysis.experiments:
         described = experiment.experiment
-        about = f"`{described.name}`: {described.case}, `{described.main.name}`"
+        about = f"`{described.name}`: {experiment.case or described.case}, `{described.main.name}`"
         for cell in experiment.cells:
             row = [about, f"{title(cell.cell.backend)} {cell.cell.engine}"]
             about = ""

@@ -90,10 +90,12 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if traces:
         with _in_one_line(console):
             found = analyse(traces, load.taken_share)
-            _show(found, traces, load, picture, console)
     if json_path is not None:
         with _in_one_line(console):
             files.write_json(json_path, _document(command, status, processes, traces, load, found))
+    if found is not None:
+        with _in_one_line(console):
+            _show(found, traces, load, picture, console)
     return end_as(status)
 
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.report.plots import check_drawing, write_picture_file
@@ -81,26 +81,29 @@ def trace(
     if len(ranks) == 1:
         (one,) = ranks.values()
         timeline, document, clocks_agree = one.timeline, _as_json(one), True
-        _show(one, console)
+        show = partial(_show, one, console)
     else:
         summary = summary_of(ranks)
         clocks_agree = bool(summary.clocks_agree)
         timeline = side_by_side(ranks, clocks_agree)
         all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
         document = {"ranks": all_ranks, "summary": asdict(summary)}
-        _show_several(ranks, summary, console)
+        show = partial(_show_several, ranks, summary, console)
+    # A pipe that closes early must not cost the files.
     if picture is not None:
         write_picture_file(timeline, picture)
-        console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
     if page is not None:
         names = {rank: f"rank {rank}" if len(ranks) > 1 else "" for rank in ranks}
         timelines = {names[rank]: one.timeline for rank, one in ranks.items()}
         figures = {names[rank]: one.figures for rank, one in ranks.items()}
         later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
         write_timeline_page(timelines, figures, page, later)
-        console.print(escape(f"Page: {page}"), soft_wrap=True)
     if json_path is not None:
         files.write_json(json_path, document)
+    show()
+    for what, path in (("Timeline", picture), ("Page", page)):
+        if path is not None:
+            console.print(f"{what}: {path}", markup=False, soft_wrap=True)
 
 
 def _show(one: RankTrace, console: Console) -> None:

@@ -155,9 +155,12 @@ def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResult
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {results.cell: results for results in all_results if assessments[results.cell][0] == "measured"}
     case = main_case(*believed.values()) if believed else ""
+    for cell in [cell for cell, results in believed.items() if not results.medians(case)]:
+        # Results of unlike work, put together by hand or from an older version.
+        assessments[cell] = "failed", f"its results have no case {case or experiment.case!r}"
+        del believed[cell]
     errors = systematic_errors([*believed.values()], case)
-    # Results of unlike work may have none in common.
-    compared = list(believed) if case else []
+    compared = list(believed)
     against_first = [(cell, compared[0]) for cell in compared[1:]]
     by_engine = _between_frameworks(compared, [results.cell for results in all_results])
     by_backend = _against_first_of_group(compared, lambda cell: cell.backend)

@@ -58,13 +58,14 @@ def _new_folder() -> Path:
     """Make a folder in `runs` named by the time, and by a number if another comparison began in the same second."""
     name, number = f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}", 1
     files.make_folder(RUNS)
-    files.check_writable(RUNS / RESULT)
     while True:
         folder = RUNS / (name if number == 1 else f"{name}-{number}")
         try:
             folder.mkdir()
         except FileExistsError:
             number += 1
+        except OSError as error:
+            raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
         else:
             return folder
 

@@ -40,10 +40,11 @@ def assess(results: CellResults) -> tuple[CellState, str]:
 
 
 def main_case(*cells: CellResults) -> str:
-    """Return the case that cells of an experiment are compared by, of those that all have; empty if there is none."""
-    first = cells[0]
-    shared = [name for name in first.case_names if all(results.medians(name) for results in cells)]
-    return shown_case(shared, EXPERIMENTS[first.cell.experiment].case)
+    """Return the case that cells are compared by: the usual one if any has it, else one that all have, or none."""
+    first, usual = cells[0], EXPERIMENTS[cells[0].cell.experiment].case
+    if any(results.medians(usual) for results in cells):
+        return usual
+    return shown_case([name for name in first.case_names if all(results.medians(name) for results in cells)], usual)
 
 
 def impossible_cases(results: CellResults) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What the user sees of a job: rank 0's progress and output, and of other ranks nothing unless they are the cause."""
 
-from contextlib import ExitStack, suppress
+import os
+from contextlib import ExitStack
 from typing import BinaryIO
 
 from rich.console import Console
@@ -36,10 +37,12 @@ class Display:
                 # The result follows the training, and a bar would be drawn over it.
                 self.close()
                 self.has_output = True
-                # Nobody reads on (`launch … | head`): the job still ends in good order.
-                with suppress(BrokenPipeError):
+                try:
                     self._output.write(data)
                     self._output.flush()
+                except BrokenPipeError:
+                    # Nobody reads on (`launch … | head`): the job still ends in good order, and so does Python.
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), self._output.fileno())
             # Without a terminal a bar would leave an empty line behind.
             case Training(epochs=epochs, images=images) if self._console.is_terminal:
                 self.close()

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import math
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -101,7 +102,7 @@ def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
     value, is_busy = result.metrics.get(name) or 0.0, not result.is_undisturbed
     got = "; ".join([f"{name} {value:.2f}", *result.problems])
     # On a busy machine noise may make a right engine too slow, and a wrong one quick enough.
-    low, high = result.metric_intervals.get(name, (value, value)) if is_busy else (value, value)
+    low, high = result.metric_intervals.get(name, (-math.inf, math.inf)) if is_busy else (value, value)
     is_within = lab.least <= low and high <= lab.most
     # A time that cannot be true disturbs a result; the bounds of the lab leave room for it.
     is_wrong = bool(result.problems) and not result.is_merely_disturbed

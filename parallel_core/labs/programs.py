@@ -11,6 +11,9 @@ import numpy as np
 import backends
 from backends import Backend
 
+PATIENCE = 10.0
+"""Seconds after which a small program says what it still waits for."""
+
 
 def slowly(x: np.ndarray) -> np.ndarray:
     """Add 1, a tenth of a second later."""
@@ -50,12 +53,19 @@ def promptly(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
     """Compute before anybody waits, and wait for no more than was asked for."""
     x, may_end = random.integers(0, 100, 3).astype(np.float32), threading.Event()
     first = backend.launch(slowly, backend.asarray(x, backend.devices[0]))
+    until = time.monotonic() + PATIENCE
     while not first.task.done.is_set():
+        if time.monotonic() > until:
+            return "nothing computed before somebody waits", "a task that is done"
         time.sleep(0.01)
     second = backend.launch(slowly, first)
     # It ends when nobody waits for the second one any more.
-    held = backend.launch(lambda y: y + may_end.wait(), second)
+    held = backend.launch(lambda y: y + may_end.wait(PATIENCE), second)
+    if held.task.done.is_set():
+        return "a launch that waits until its task is done", "a launch that returns at once"
     backend.wait(second)
+    if held.task.done.is_set():
+        return "a wait for one task that waits for a later one", "a wait that ends with its task"
     may_end.set()
     return [backend.to_numpy(y) for y in (first, second, held)], [x + 1, x + 2, x + 3]
 

@@ -75,7 +75,7 @@ class CaseSpans:
     @property
     def since(self) -> np.ndarray:
         """When each span was launched, or began if its launch is not known."""
-        return np.where(self.linked, self.spans.launched, self.spans.starts)
+        return self.spans.since
 
     @property
     def operations(self) -> np.ndarray:

@@ -59,7 +59,7 @@ def read_timeline(path: Path) -> Timeline:
     with without_garbage_collection():
         trace = _trace_in(path)
         with _naming(path):
-            return _timeline_of(trace)
+            return _to_last_step(_timeline_of(trace), trace)
 
 
 def write_trace_file(timeline: Timeline, path: Path) -> None:
@@ -162,13 +162,17 @@ def _naming(file: Path, problem: str = "cannot be used") -> Iterator[None]:
         raise RequestError(f"{file} {problem}: {error}") from error
 
 
+def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
+    """Return a trace's timeline up to the end of its last whole step, if it states how many there are."""
+    whole = trace.properties.get(WHOLE_STEPS)
+    return first_steps(timeline, whole) if isinstance(whole, int) else timeline
+
+
 def _timeline_of(trace: Trace) -> Timeline:
-    """Return the timeline of a trace. Raises ValueError if it is from another program."""
+    """Return the timeline of a whole trace. Raises ValueError if it is from another program."""
     timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
     if not timeline.spans:
         raise ValueError("it holds nothing that ran on a device, or was launched")
-    whole = trace.properties.get(WHOLE_STEPS)
-    timeline = first_steps(timeline, whole) if isinstance(whole, int) else timeline
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
@@ -176,7 +180,8 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
     trace = _trace_in(file)
     with _naming(file):
         check_one_rank(trace)
-        timeline = _timeline_of(trace)
+        whole = _timeline_of(trace)
+    timeline = _to_last_step(whole, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
     if step is not None:
@@ -186,7 +191,7 @@ def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, ke
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
-    is_own, cut = OWN_KEY in trace.properties, step is not None or WHOLE_STEPS in trace.properties
+    is_own, cut = OWN_KEY in trace.properties, len(timeline.spans) < len(whole.spans)
     return RankTrace(
         file,
         rank,

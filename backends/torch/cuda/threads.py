@@ -134,6 +134,8 @@ class CudaThreadsTorch(TorchBackend):
 
 def _common_device(*values: Array) -> Device:
     """Return the device of the first array in values; raises BackendError if another one cannot be read there."""
+    if len(values) == 1 and isinstance(values[0], Future):
+        return values[0].device
     device = device_of(*values)
     for future in futures_in(*values):
         if future.device is not device and not same_memory(future.device, device):

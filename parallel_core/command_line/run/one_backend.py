@@ -107,17 +107,17 @@ def _run_alone(experiment: Experiment, loaded: Backend, values: Mapping[str, Any
 
 
 def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:
-    """Write a result's files, with the judgement of a guess, which is returned, and then show it.
-
-    A pipe that closes early must not cost the results.
-    """
+    """Write a result's files, with the judgement of a guess, which is returned, and then show it."""
     experiment, guess = EXPERIMENTS[result.experiment], values["guess"]
     judged = None if guess is None else judge(guess, experiment.main, result)
-    if values["json_path"] is not None:
-        files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
-    if values["plot_path"] is not None:
-        write_picture_file(result, values["plot_path"])
-    show(result, console, answered=False)
+    # A pipe that closes early must not cost the files, nor a full disk the table.
+    try:
+        if values["json_path"] is not None:
+            files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
+        if values["plot_path"] is not None:
+            write_picture_file(result, values["plot_path"])
+    finally:
+        show(result, console, answered=False)
     return judged
 
 

@@ -105,8 +105,10 @@ def program(
     timed = epochs[len(start.epochs) + bool(start.step) :]
     if not timed:
         timed = epochs
-        trial.notes.append("No epoch was trained here from beginning to end: the speed is that of the checkpoint.")
-    units = time_units(backend, len(params), data, settings)
+        trial.notes.append(
+            "No epoch was trained here from beginning to end: the speed includes the checkpoint's epochs."
+        )
+    units = time_units(backend, len(params), data, settings, beside=True)
     trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, units, data, settings, timed, watch)
     beside = {unit.name: unit for unit in units}
     if price := interval_of(lambda times: times[BESIDE] / times[units[0].name] - 1, beside):

@@ -136,8 +136,10 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
     return epoch.dispatch_seconds, epoch.seconds
 
 
-def time_units(backend: Backend, devices: int, data: Dataset, settings: Settings) -> tuple[Case, ...]:
-    """Time each device's gradients and update of a step as one unit, and the first one's beside the others' (`BESIDE`).
+def time_units(
+    backend: Backend, devices: int, data: Dataset, settings: Settings, *, beside: bool = False
+) -> tuple[Case, ...]:
+    """Time each device's gradients and update of a step as one unit; if wanted, the first one's `BESIDE` the others'.
 
     Loading and exchange are left out. Without a queue, or on one device, there is nothing beside.
     """
@@ -145,7 +147,7 @@ def time_units(backend: Backend, devices: int, data: Dataset, settings: Settings
     takes = {
         f"device {number}, as one unit": partial(measure, backend, work.launch) for number, work in enumerate(works)
     }
-    if len(works) > 1 and backend.engine == "async":
+    if beside and len(works) > 1 and backend.engine == "async":
         takes[BESIDE] = partial(
             measure,
             backend,

@@ -53,7 +53,8 @@ class _FrameworkFinder(MetaPathFinder):
         del path, target
         if name not in self.awaited:
             return None
-        self.awaited.remove(name)
+        # Not `remove`: another thread may look it up, too.
+        self.awaited.discard(name)
         try:
             spec = find_spec(name)
         finally:

@@ -84,17 +84,26 @@ def test_two_outputs_are_two_files(
 
 
 @pytest.mark.parametrize(
-    "command", [("run", "parallel", "--backend", "numpy", "--size", "64"), ("diff", "old", "new"), ("doctor",)]
+    ("command", "picture"),
+    [
+        (("run", "parallel", "--backend", "numpy", "--size", "64", "--rounds", "5"), ("--plot", "a.svg")),
+        (("trace", "trace.json"), ("--timeline", "a.svg")),
+        (("diff", "old", "new"), ()),
+        (("doctor",), ()),
+    ],
 )
 def test_a_pipe_that_closes_early_costs_no_file(
-    program: RunProgram, folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    program: RunProgram,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    picture: tuple[str, ...],
 ) -> None:
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError
 
     monkeypatch.setattr(Console, "print", closed)
     monkeypatch.setattr("parallel_core.command_line.doctor.examine", lambda _: Examination({}))
-    picture = ("--rounds", "5", "--plot", "a.svg") if command[0] == "run" else ()
     assert program(*command, *picture, "--json", "a.json").returncode == 1
     assert json.loads((folder / "a.json").read_text())
     assert (folder / "a.svg").exists() == bool(picture)

@@ -104,11 +104,21 @@ def test_cells_are_compared_by_the_usual_case_or_the_largest_of_its_kind(
     assert [one.case for one in found.between_frameworks] == [case]
 
 
-def test_cells_without_a_common_case_are_not_compared() -> None:
-    cells = [measured(parallel(backend), ONE, case) for backend, case in (("mxnet", "one"), ("torch", "other"))]
-    (found,) = analyse(comparison(*cells)).experiments
-    assert [cell.state for cell in found.cells] == ["measured"] * 2
-    assert found.between_frameworks == ()
+@pytest.mark.parametrize(
+    ("cases", "states"),
+    [
+        (("on all together", "on all together", "other"), ["measured", "measured", "failed"]),
+        (("other", "on all together"), ["failed", "measured"]),
+        (("one", "other"), ["failed", "failed"]),
+    ],
+)
+def test_a_cell_without_the_case_of_the_others_is_not_compared(cases: tuple[str, ...], states: list[str]) -> None:
+    cells = [measured(parallel(name), ONE, case) for name, case in zip(("mxnet", "torch", "jax"), cases, strict=False)]
+    analysed = analyse(comparison(*cells))
+    (found,) = analysed.experiments
+    assert [cell.state for cell in found.cells] == states
+    assert len(found.between_frameworks) == max(0, states.count("measured") - 1)
+    show_comparison(analysed, Console(file=StringIO()))
 
 
 def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

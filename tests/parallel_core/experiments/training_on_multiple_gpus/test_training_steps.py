@@ -56,7 +56,7 @@ def test_a_step_s_units_are_timed_and_the_first_one_s_beside_the_rest_where_ther
     backend: Backend,
 ) -> None:
     def names(devices: int) -> list[str]:
-        units = time_units(backend, devices, MADE_UP, SETTINGS)
+        units = time_units(backend, devices, MADE_UP, SETTINGS, beside=True)
         assert all(min(unit.seconds) > 0 for unit in units)
         # Where functions are compiled, a unit is compiled then.
         assert all(len(unit.warmup_seconds) == 1 for unit in units)
