@@ -64,4 +64,5 @@ class GroupedBackend(DelegatingBackend):
         """Return the device of a value; if arrays do not know it, that of this place among the devices."""
         device_of = getattr(self.inner, "device_of", lambda _: None)
         device = next(map(device_of, tree_leaves(x)), None)
-        return device if device in (*self.devices, HOST) else self.devices[place]
+        # A method of this name may be a plug-in's, for something else.
+        return device if isinstance(device, Device) and device in (*self.devices, HOST) else self.devices[place]
