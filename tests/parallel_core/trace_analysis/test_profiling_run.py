@@ -71,7 +71,7 @@ def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
 @pytest.mark.parametrize(
     ("experiment", "frameworks"),
     [
-        pytest.param(name, ("mxnet", "jax") if is_first == bool(place % 2) else ("torch",), marks=marks)
+        pytest.param(name, ("mxnet",) if is_first == bool(place % 2) else ("torch", "jax"), marks=marks)
         for place, name in enumerate(sorted(EXPERIMENTS))
         for is_first, marks in ((True, ()), (False, pytest.mark.long))
     ],
