@@ -77,7 +77,7 @@ test-jax: $(JAX)/ready
 	$(call TEST,$(JAX),jax,-k 'jax or test_doctor or registry or test_trace',-k jax tests/backends)
 
 # The backends' tests, random programs and experiments in each environment that is there, for the table of versions that
-# work together: half an hour for each.
+# work together: 3 minutes for each on an idle machine, up to half an hour on a busy one.
 test-matrix: $(TOOLS)
 	$(BIN)/python -m benchmarks.harness.environments
 
