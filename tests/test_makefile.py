@@ -26,7 +26,11 @@ def made(root: Path, folder: Path, *arguments: str) -> dict[str, tuple[str, str]
     shutil.copy(root / "Makefile", folder)
     for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
         (folder / name).touch()
-    environment = {**os.environ, "PATH": f"{folder}/path:/usr/bin:/bin", "HOME": str(folder)}
+    # `make test PYTHON=…` hands its own variables down.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))
+    }
+    environment |= {"PATH": f"{folder}/path:/usr/bin:/bin", "HOME": str(folder)}
     command = ["make", "--no-print-directory", "--dry-run", "demo", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     extras = {name: extras for extras, name in re.findall(r"installing (\S+) into (\S+),", done.stdout)}
