@@ -21,13 +21,13 @@ import datetime
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import backends
 from backends.host import processor_flags
 from backends.installation.frameworks import Diagnosis
+from backends.registry.entry_points import package_version
 from parallel_core.doctor import frameworks, gpus, host, python
 from parallel_core.doctor.finding import Finding
 
@@ -60,7 +60,7 @@ class Examination:
         """Return the object that this module describes."""
         return {
             "schema": DOCTOR_SCHEMA,
-            "parallel_core": version("parallel-core"),
+            "parallel_core": package_version(),
             "utc": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "works": not self.broken,
             "sections": [

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import requires, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -17,6 +16,7 @@ import parallel_core
 from backends.installation.frameworks import Diagnosis, installation_of
 from backends.installation.kernels import CORE_TYPE
 from backends.registry import installed_version
+from backends.registry.entry_points import package_version, requirements
 from parallel_core.doctor.finding import Finding, FindingState
 from parallel_core.doctor.frameworks import Attempt
 
@@ -74,9 +74,9 @@ def for_this_python(diagnosis: Diagnosis) -> Diagnosis:
 
 def examine_packages() -> Iterator[Finding]:
     """Compare the installed packages with those that parallel-core requires."""
-    folder, own_version = str(Path(parallel_core.__file__).parent), version(PACKAGE)
+    folder, own_version = str(Path(parallel_core.__file__).parent), package_version()
     yield Finding(PACKAGE, "fine", f"{own_version} in {folder}", None, {"version": own_version, "path": folder})
-    required = [Requirement(line) for line in requires(PACKAGE) or ()]
+    required = [Requirement(line) for line in requirements()]
     base = [one for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
     installed = {one.name: installed_version(one.name) for one in base}
     wrong = [one for one in base if (have := installed[one.name]) is None or not one.specifier.contains(have, True)]

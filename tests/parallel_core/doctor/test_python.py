@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.installation.frameworks import Diagnosis
+from backends.registry import entry_points
 from parallel_core.doctor import python
 from parallel_core.doctor.python import examine_settings
 from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, found
@@ -22,9 +23,15 @@ from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, found
 def test_packages_are_compared_with_what_is_required(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], required: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr(python, "requires", lambda _: lines)
+    monkeypatch.setattr(python, "requirements", lambda: lines)
     expected = {"parallel-core": FINE, "required packages": required}
     assert found(python.examine_packages()) == expected
+
+
+def test_a_checkout_that_is_not_installed_says_what_it_requires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_points, "installed_version", lambda _: None)
+    assert any(line.startswith("click>=") for line in entry_points.requirements())
+    assert found(python.examine_packages()) == {"parallel-core": FINE, "required packages": FINE}
 
 
 def test_commands_are_for_this_python_if_the_shell_s_pip_is_another_s(
