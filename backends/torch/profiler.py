@@ -50,7 +50,7 @@ from backends.torch.kineto.device_spans import (
 )
 from backends.torch.kineto.gloo import exchanges, without_exchanges
 from backends.torch.kineto.host_calls import host_calls
-from backends.torch.program_hooks import without_compiler
+from backends.torch.program_hooks import starting_a_profiler
 from backends.torch.streams.future import Announcing, futures_in
 
 READABLE_NAMES = {
@@ -98,7 +98,7 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     if any(device.kind == "gpu" for device in backend.devices):
         activities.append(ProfilerActivity.CUDA)
     with ExitStack() as stack:
-        with without_compiler(torch):
+        with starting_a_profiler(torch):
             running = stack.enter_context(run_profiler(activities=activities, experimental_config=all_threads))
         stack.enter_context(marking_verbs(backend, record_function, _queue_device, _name_of))
         for stream in backend.streams:

@@ -7,6 +7,7 @@ an argument. A step ends with the program's own `torch.profiler.profile.step`, o
 import os
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,13 +25,16 @@ def hook(torch: Any, recorder: Any) -> None:
 
 
 @contextmanager
-def without_compiler(torch: Any) -> Iterator[None]:
-    """Within a `with` block, let PyTorch import no compiler: its profiler asks for one, and imports it for seconds."""
+def starting_a_profiler(torch: Any) -> Iterator[None]:
+    """Within a `with` block, let PyTorch's profiler import no compiler, which takes seconds, nor warn of cycles."""
     lazy: set[str] = getattr(torch, "_lazy_modules", set())
     skipped = lazy & {"_inductor"} if "torch._inductor" not in sys.modules else set()
     lazy -= skipped
     try:
-        yield
+        with warnings.catch_warnings():
+            # PyTorch 2.11 warns of later cycles before the only one.
+            warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+            yield
     finally:
         lazy |= skipped
 
@@ -65,7 +69,7 @@ class TorchProfiler:
         self.starting = True
         try:
             self.running = self.torch.profiler.profile(experimental_config=self._all_threads())
-            with without_compiler(self.torch):
+            with starting_a_profiler(self.torch):
                 self.running.start()
         finally:
             self.starting = False
