@@ -109,7 +109,8 @@ def is_wait(span: Span) -> bool:
 def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     """Return the spans of every case; a timeline without cases is one case as a whole.
 
-    A case's repetition begins by waiting until the devices are idle: waits before the first launch are left out.
+    A case's repetition begins and ends by waiting until the devices are idle: waits before the first launch are left
+    out, and so is a wait after that with which the timing ends.
     """
     spans = timeline.columns
     resolution = _resolution(spans)
@@ -141,6 +142,8 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
     if not waits.all():
         first = int(np.argmin(waits))
         spans, waits = spans[first:], waits[first:]
+    if earliest is not None and len(calls := calls_of(spans, waits)) > 1 and waits[calls[-2:]].all():
+        spans, waits = spans[: calls[-1]], waits[: calls[-1]]
     # In the order of their first spans, which is that of pictures and tables.
     used, first_spans, queue_of = np.unique(spans.queue_of, return_index=True, return_inverse=True)
     order = np.argsort(first_spans)
@@ -156,6 +159,13 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
         waits=waits,
         resolution=resolution,
     )
+
+
+def calls_of(spans: Spans, waits: np.ndarray) -> np.ndarray:
+    """Return the places of the calls, with their waits, of the thread that launched first; none if none did."""
+    hosts = spans.kinds == KINDS.index("host")
+    launches = np.flatnonzero(hosts & ~waits)
+    return np.flatnonzero(hosts & (spans.queue_of == spans.queue_of[launches[0]])) if len(launches) else launches
 
 
 def _waits(spans: Spans) -> np.ndarray:

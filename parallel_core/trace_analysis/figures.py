@@ -15,6 +15,7 @@ from backends.profiling.timeline import KINDS, ROLES
 from parallel_core.trace_analysis.case_spans import (
     MAX_SLOWDOWN,
     CaseSpans,
+    calls_of,
     cases_of,
     clip,
     gaps,
@@ -250,12 +251,10 @@ def _launch_waits(case: CaseSpans) -> LaunchWaits | None:
 
 
 def _control_returned(case: CaseSpans) -> int | None:
-    spans, calls = case.spans, ~case.operations
-    launches = np.flatnonzero(calls & ~case.waits)
-    if len(launches) == 0:
+    spans, calls = case.spans, calls_of(case.spans, case.waits)
+    if len(calls) == 0:
         return None
-    calling = np.flatnonzero(calls & (spans.queue_of == spans.queue_of[launches[0]]))
-    # A timing ends by waiting for all; control returns after the waits before that one.
-    if case.waits[calling[-1]]:
-        calling = calling[:-1]
-    return int(spans.ends[calling[-1]] - spans.starts[calling[0]])
+    # A timing ends by waiting; control returns after the waits before that one.
+    if case.waits[calls[-1]]:
+        calls = calls[:-1]
+    return int(spans.ends[calls[-1]] - spans.starts[calls[0]])

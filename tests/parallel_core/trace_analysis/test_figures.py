@@ -102,6 +102,14 @@ def test_waits_before_the_last_one_keep_control_from_returning() -> None:
     assert (found.control_returned_seconds, found.dispatch_fraction) == (8, 0.8)
 
 
+def test_the_wait_for_idle_devices_after_a_timing_is_no_part_of_it() -> None:
+    launches = queue_of([(0, 1), (1, 2)], "host", HOST_DEVICE, "Python")
+    waits = [Span("waitall", "host", HOST_DEVICE, "Python", ns(start), ns(end)) for start, end in ((2, 9), (10, 12))]
+    timeline = Timeline("made up", sorted_by_start([*launches, *waits]), (Window("a case", 0, ns(20)),))
+    (found,) = timeline_figures(timeline)
+    assert (found.control_returned_seconds, found.seconds) == (2, 9)
+
+
 def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
     assert made_of(*queue_of([(0, 1)])).case == ALL
     assert made_of().seconds == 0
