@@ -64,6 +64,8 @@ class WorkerStream:
         """What stands for this queue if its tasks end in the order of their submission; else None."""
         self._new_future: Callable[[Device], Future] = Future
         self._change: Change | None = None
+        self._is_used = False
+        """Whether it was given a task: waiting for a thread that has none costs as much as waiting for one that has."""
         take = self._make_take()
         for _ in range(workers):
             # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
@@ -83,6 +85,7 @@ class WorkerStream:
         future, number, queue = self._new_future(self.device), next(_numbers), self._in_order
         future.fn = fn if self._change is None else self._change(fn)
         future.args, future.wait_for_turn = args, None
+        self._is_used = True
         self._tasks.put(future)
         for arg in args:
             if isinstance(arg, Future):
@@ -98,6 +101,7 @@ class WorkerStream:
         future.fn = fn if self._change is None else self._change(fn)
         future.args = consumed, *args
         future.wait_for_turn = partial(wait_for_readers, futures_in(consumed), number)
+        self._is_used = True
         self._tasks.put(future)
         for read in futures_in(consumed, *args):
             read.add_reader(number, future.end, self._in_order)
@@ -120,7 +124,7 @@ class WorkerStream:
         return self._tasks.get
 
     def _end_of(self, fn: Callable[[], None]) -> Callable[[], object]:
-        return partial(_wait_for, self.submit(fn).end)
+        return partial(_wait_for, self.submit(fn).end) if self._is_used else _nothing
 
 
 @final
@@ -195,6 +199,7 @@ def submit_collective(
     for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
         result.fn = take_part if stream._change is None else stream._change(take_part)
         result.args, result.wait_for_turn = (part,), None
+        stream._is_used = True
     deque(map(SimpleQueue.put, [stream._tasks for stream in streams], results), maxlen=0)
     for read in futures_in(values):
         # Each part ends when all have written.
