@@ -27,7 +27,7 @@ OnGpus = Callable[..., Backend]
 def test_overlap_on_one_gpu_copies_to_the_host(on_gpus: OnGpus, framework: str) -> None:
     result = run_overlap(on_gpus(framework, "gpu:0"), size=1000, copies=1, rounds=2)
     assert result.problems == ()
-    assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency"}
+    assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency", "price_of_overlap"}
 
 
 def test_copies_on_the_compute_stream_give_the_same(on_gpus: OnGpus) -> None:

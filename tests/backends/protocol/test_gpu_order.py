@@ -58,7 +58,8 @@ def test_copies_run_beside_products_that_they_do_not_need(on_gpu: Backend, direc
     copies = [span for span in spans if span.kind == "copy"]
     assert len(products) == LONG + 1
     assert len(copies) == 1 + (direction == "both")
-    assert all(products[0].start < copy.start < copy.end < products[-2].end for copy in copies)
+    # They need not even wait for the first product to be issued.
+    assert all(copy.end < products[-2].start for copy in copies)
 
 
 def test_waiting_is_for_the_value_alone(on_gpu: Backend) -> None:
