@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import backends
 from backends import HOST, Array, Backend
@@ -76,6 +77,34 @@ def units(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
     pair = [chained(Trial(backend, {}), x, CHAIN[kind]).unit for x in loaded]
     one, two = (partial(timed_on, backend, lambda other=other: (pair[0](), other())) for other in pair)
     yield "small_units_speedup", one, two, lambda: all(np.allclose(backend.to_numpy(unit()), values) for unit in pair)
+    if kind == "gpu":
+        yield plain_units(values)
+
+
+def plain_units(values: NDArray[np.float32]) -> Pair:
+    """Replay the same units as graphs of plain PyTorch, both on one stream, or each on one of two."""
+    x, streams = torch.tensor(values, device="cuda:0"), [torch.cuda.Stream() for _ in range(2)]
+    graphs, results = [torch.cuda.CUDAGraph() for _ in streams], []
+    for graph, stream in zip(graphs, streams, strict=True):
+        with torch.cuda.stream(stream):
+            # What cuBLAS makes at first cannot be captured.
+            torch.matmul(x, x)
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            y = x
+            for _ in range(CHAIN["gpu"]):
+                y = torch.matmul(x, y)
+            results.append(y)
+
+    def replay(*on: torch.cuda.Stream) -> None:
+        for graph, stream in zip(graphs, on, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+
+    one, two = (
+        partial(timed, partial(replay, *on), lambda _: torch.cuda.synchronize()) for on in (streams[:1] * 2, streams)
+    )
+    return "plain_small_units_speedup", one, two, lambda: all(np.allclose(y.cpu(), values) for y in results)
 
 
 if __name__ == "__main__":
