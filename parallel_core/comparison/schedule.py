@@ -13,7 +13,7 @@ from typing import Any
 
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
 from parallel_core.comparison.plan import SOUNDING, Plan
-from parallel_core.comparison.time_budget import MOST_ROUNDS, USUAL_ROUNDS, Fit, fit, smallest, sounding_of
+from parallel_core.comparison.time_budget import GPU_SIDES, MOST_ROUNDS, USUAL_ROUNDS, Fit, fit, smallest, sounding_of
 from parallel_core.measurement.fresh_process import Measured
 
 __all__ = ["NextRun", "Ran", "Schedule"]
@@ -90,7 +90,9 @@ class Schedule:
         if len(soundings) < len(self.plan.sides):
             return None
         known = {cell: sounding_of(one, ran.start) for ran in soundings for cell, one in ran.measured.items()}
-        return fit(self.plan, known, self._time_left(self.sounded))
+        results = [one.result for ran in soundings for one in ran.measured.values()]
+        on_gpus = any(device.startswith("gpu") for result in results for device in result.backend["devices"])
+        return fit(self.plan, known, self._time_left(self.sounded), GPU_SIDES if on_gpus else 1)
 
     def chosen(self, turn: int) -> dict[str, dict[str, Any]]:
         """Return the parameters of a round's processes by experiment: those given, else fitted, else chosen first."""

@@ -19,7 +19,7 @@ from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.fresh_process import Measured
 
-__all__ = ["Fit", "Sounding", "Work", "fit", "smallest", "sounding_of", "work_of"]
+__all__ = ["GPU_SIDES", "Fit", "Sounding", "Work", "fit", "smallest", "sounding_of", "work_of"]
 
 GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
@@ -29,6 +29,8 @@ LEAST_COPIED = 600
 """The smallest side of matrices that are copied: below, issuing takes as long as the copies."""
 MULTIPLE: Mapping[str, int] = MappingProxyType({"size": 8, "steps": 100})
 """They are multiples of these, unless they are as usual."""
+GPU_SIDES = 4
+"""Sides of matrices are so many times as large on GPUs, which compute smaller ones sooner than they are launched."""
 USUAL_ROUNDS = 3
 """How many rounds are wanted unless the user says: the fewest that allow a verdict."""
 MOST_ROUNDS = 10
@@ -39,6 +41,8 @@ SPARE = 1.25
 """How much longer than expected a process may measure before it takes fewer repetitions."""
 SHORTEST_BUDGET = 1.0
 """Seconds: a run refuses a budget of none."""
+LONGEST = 2.0
+"""Seconds of a repetition in the slowest cell, at the most, where a size is chosen: more time goes into more rounds."""
 STEPS = 2**14
 """In so many steps the seconds that each experiment measures are chosen."""
 
@@ -98,7 +102,9 @@ class Fit:
     works: Mapping[str, Work]
     """By experiment."""
     sizes: Mapping[str, Mapping[str, int]]
-    """By experiment."""
+    """By experiment, on CPUs."""
+    sides: int = 1
+    """How many times as large the sides of matrices are."""
 
     def cell_seconds(self, cell: Cell, traced: bool = False) -> float:
         """Return how long a cell is expected to take after its process has started."""
@@ -119,7 +125,11 @@ class Fit:
         longest = dict.fromkeys(self.sizes, 0.0)
         for cell in self.soundings:
             longest[cell.experiment] = max(longest[cell.experiment], self.cell_seconds(cell))
-        return {name: self.works[name].options(sizes, SPARE * longest[name]) for name, sizes in self.sizes.items()}
+        enlarged = {
+            name: {of: size * (self.sides if of == "size" else 1) for of, size in sizes.items()}
+            for name, sizes in self.sizes.items()
+        }
+        return {name: self.works[name].options(sizes, SPARE * longest[name]) for name, sizes in enlarged.items()}
 
 
 def sounding_of(measured: Measured, start: float) -> Sounding:
@@ -152,7 +162,7 @@ def smallest(experiment: Experiment, mode: Mode) -> dict[str, Any]:
     return {**work.options(work.least, SHORTEST_BUDGET), **once}
 
 
-def fit(plan: Plan, soundings: Mapping[Cell, Sounding], left: float) -> Fit:
+def fit(plan: Plan, soundings: Mapping[Cell, Sounding], left: float, sides: int = 1) -> Fit:
     """Choose the largest sizes with which the wanted rounds take no more than the seconds left, with a margin.
 
     A cell without a sounding is expected to take as long as the mean of its experiment's other cells, else of all.
@@ -164,8 +174,13 @@ def fit(plan: Plan, soundings: Mapping[Cell, Sounding], left: float) -> Fit:
 
     def fitted(step: int) -> Fit:
         measuring = max(0.0, left) * step / STEPS
-        growths = {name: measuring / (works[name].repetitions * (slowest[name] or math.inf)) for name in works}
-        return Fit(plan, known, works, {name: work.sizes(max(1.0, growths[name])) for name, work in works.items()})
+        growths = {
+            name: min(measuring / work.repetitions, LONGEST if None in work.most.values() else math.inf)
+            / (slowest[name] or math.inf)
+            for name, work in works.items()
+        }
+        sizes = {name: work.sizes(max(1.0, growths[name])) for name, work in works.items()}
+        return Fit(plan, known, works, sizes, sides)
 
     def is_too_long(step: int) -> bool:
         one, further = fitted(step), (plan.rounds or USUAL_ROUNDS) - 1

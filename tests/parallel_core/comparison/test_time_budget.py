@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.comparison.cells import Cell
-from parallel_core.comparison.time_budget import LEAST, USUAL_ROUNDS, Fit, Sounding, fit, smallest, sounding_of, work_of
+from parallel_core.comparison.time_budget import (
+    GPU_SIDES,
+    LEAST,
+    USUAL_ROUNDS,
+    Fit,
+    Sounding,
+    fit,
+    smallest,
+    sounding_of,
+    work_of,
+)
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Case
@@ -57,6 +67,20 @@ def test_where_time_is_ample_sizes_are_as_usual_and_a_run_accepts_its_budget_how
     one = fitted(every(Sounding(start=1.0, fixed=0.0, repetition=1e-4)), left=4 * MINUTE)
     assert one.sizes == {name: dict(work.most) for name, work in WORKS.items()}
     assert all(own["budget"] >= 1.0 for own in one.options.values())
+
+
+def test_a_chosen_size_leaves_time_that_is_ample_to_more_rounds() -> None:
+    soundings = every(Sounding(start=1.0, fixed=0.0, repetition=0.1))
+    one, other = (fitted(soundings, minutes * MINUTE, mode="full") for minutes in (30, 60))
+    assert one.sizes == other.sizes
+    assert 10 * one.round_seconds() < 30 * MINUTE
+
+
+def test_matrices_are_larger_on_gpus() -> None:
+    one = fit(QUICK, every(Sounding(start=1.0, fixed=0.0, repetition=0.1)), MINUTE, GPU_SIDES)
+    assert {name: own["size"] for name, own in one.options.items()} == {
+        name: GPU_SIDES * sizes["size"] for name, sizes in one.sizes.items()
+    }
 
 
 def test_the_slowest_cell_decides_on_the_sizes() -> None:
