@@ -81,8 +81,8 @@ def program(
     params = [backend.asarray(checkpoints.parameters(settings), device) for device in backend.devices]
     buckets = buckets_of(settings.exchange)
     trial.found("buckets", len(buckets))
-    # The only bucket holds the last gradient too.
-    few = replace(settings, limit=0 if len(buckets) == 1 else min(5, settings.limit or 5))
+    # The only bucket holds the last gradient too, but a first step also warms up: libraries load their kernels.
+    few = replace(settings, limit=1 if len(buckets) == 1 else min(5, settings.limit or 5))
     steps = (launch_gradients(backend, params, *batch) for batch in batches(data, few, epoch=0))
     early = [count_reduced_early(backend, [one[1] for one in step], buckets) for step in steps]
     trial.found("buckets_reduced_early", median(early or [0]))
