@@ -194,7 +194,9 @@ def find_figures(
     curves = {plan: {rate: fmean(each) for rate, each in row.items()} for plan, row in accuracies.items()}
     total = len(trial.devices)
     one, scaled = curves[FIXED, 1], curves[SCALED, total]
-    everywhere = [each for row in accuracies.values() for each in row.values()]
+    # The same batch on more devices is the same training once more, and no further point.
+    points = [row for (kind, count), row in accuracies.items() if kind != FIXED or count == 1]
+    everywhere = [each for row in points for each in row.values()]
     learnt = [each for each in everywhere if min(each) >= CHANCE]
     noise = noise_of(learnt if len(learnt) > 1 else everywhere[:1], images, len(one) - 1)
     trial.found("accuracy_noise", noise)
