@@ -10,7 +10,7 @@ from math import sqrt
 
 import numpy as np
 
-from backends import Array, Device
+from backends import HOST, Array, Device
 from parallel_core.experiments import works
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -30,6 +30,14 @@ MOST_COPIES = 1000
 """Of each result at the most, and as many multiplications: what their options take."""
 PROBED_COPIES = 30
 """The copies of each of two results from which a size and how many copies are chosen."""
+
+
+def destination(trial: Trial) -> Device:
+    """Return where the results of the first device are copied to; raises RequestError if there is no such device."""
+    if trial.devices[0].kind == "gpu":
+        return HOST
+    trial.refuse_single_device("overlap", "copies to another device")
+    return trial.devices[1]
 
 
 def copy_in_turn(trial: Trial, buffers: list[Array], index: int, result: Array, device: Device, copies: int) -> None:

@@ -30,32 +30,21 @@ from typing import Annotated
 
 import numpy as np
 
-from backends import HOST, Array, Device
+from backends import Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, works
+from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
-from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.measurement.sweep import Curves
 
 ON_COMPUTE_QUEUE = COPY_ON_COMPUTE_QUEUE.name
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 
-
-def destination(trial: Trial) -> Device:
-    """Return the device to which the first one's results are copied; raises RequestError if there is none."""
-    if trial.devices[0].kind == "gpu":
-        return HOST
-    trial.refuse_single_device("overlap", "copies to another device")
-    return trial.devices[1]
-
-
 # If nothing hides, both ways take as long as their parts; the parts are timed as one unit too.
-SIZE, PRODUCTS, COPIES = copying.chosen_to_copy(destination, 9)
-SIZES = Parameter("Several sides, each with separate copies, for a table; --size is the largest.", sweeps="size")
+SIZE, PRODUCTS, COPIES = copying.chosen_to_copy(copying.destination, 9)
 
 
 def program(
@@ -63,31 +52,19 @@ def program(
     size: Annotated[int, SIZE],
     products: Annotated[int, PRODUCTS],
     copies: Annotated[int, COPIES],
-    sizes: Annotated[Sequence[int] | None, SIZES] = None,
+    sizes: Annotated[Sequence[int] | None, overlap_by_size.SIZES] = None,
 ) -> None:
     """Time matrix multiplications, the copying of their results to another device, and both together."""
-    smaller = sorted({*sizes} - {size}) if sizes else []
-    counts = {side: copying.copies_to_hide(trial, destination(trial), side).value for side in smaller} | {size: copies}
-    trial.parameters["sizes"] = ",".join(map(str, counts)) if sizes else None
-    time_parts(trial, size, products, copies)
-    for side in smaller:
-        time_parts(trial, side, products, counts[side], f", size {side}")
+    sides = overlap_by_size.register(trial, partial(time_parts, trial, products), sizes or (), size, copies)
     trial.run()
     copying.note_issuing(trial, COPY)
     if sizes:
-        trial.described["series"] = {"copies": (*map(float, counts.values()),)}
-        for side in counts:
-            at = f", size {side}" if side in smaller else ""
-            run, copy, together = (trial.cases[name + at] for name in (RUN, COPY, TOGETHER))
-            saved = run.median + copy.median - together.median
-            trial.points.setdefault("hidden", {})[side] = saved / min(run.median, copy.median)
-            if trial.backend.engine == "async":
-                trial.points.setdefault("issuing", {})[side] = copy.dispatch_median / copy.median
+        overlap_by_size.find_shares(trial, sides, RUN, COPY, TOGETHER)
 
 
-def time_parts(trial: Trial, size: int, products: int, copies: int, at: str = "") -> None:
+def time_parts(trial: Trial, products: int, size: int, copies: int, at: str) -> None:
     """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`, only ours."""
-    there = destination(trial)
+    there = copying.destination(trial)
     x = trial.normal(size, trial.devices[0])
     fresh = copying.buffers_for(trial, size, there, products)
     run_and_copy(trial, x, products, there, fresh, 1)
@@ -176,14 +153,6 @@ EXPERIMENT = Experiment(
     ),
     settings=OF_COPIES,
     queued_case=RUN,
-    curves=Curves(
-        over="size",
-        quantity="share",
-        x_title="side of the matrices",
-        y_title="share",
-        in_place_of_times=False,
-        caption="Hidden: the share of the shorter part that is hidden, overlap_efficiency. Issuing: the share of the "
-        "copies' time after which Python has issued them; near 1 it is Python's time.",
-    ),
+    curves=overlap_by_size.CURVES,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 720, "products": 15}},
 )

@@ -1,0 +1,45 @@
+"""Overlap over the size of the matrices: the smaller they are, the more of the copies' time goes into issuing them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from parallel_core.experiments import copying
+from parallel_core.experiments.runner.parameters import Parameter
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement.sweep import Curves
+
+SIZES = Parameter("Several sides, each with separate copies, for a table; --size is the largest.", sweeps="size")
+CURVES = Curves(
+    over="size",
+    quantity="share",
+    x_title="side of the matrices",
+    y_title="share",
+    in_place_of_times=False,
+    caption="Hidden: the share of the shorter part that is hidden, overlap_efficiency. Issuing: the share of the "
+    "copies' time after which Python has issued them; near 1 it is Python's time.",
+)
+AtSize: TypeAlias = Callable[[int, int, str], None]
+"""Registers the cases of a size, with so many copies of each result, under names that end in this."""
+
+
+def register(trial: Trial, at_size: AtSize, sizes: Sequence[int], size: int, copies: int) -> Mapping[str, int]:
+    """Register the cases of a size, and of the smaller ones of a sweep; return the sizes by what their cases end in."""
+    there, smaller = copying.destination(trial), sorted({*sizes} - {size})
+    counts = {side: copying.copies_to_hide(trial, there, side).value for side in smaller} | {size: copies}
+    ends = {side: f", size {side}" if side in smaller else "" for side in counts}
+    for side in (size, *smaller):
+        at_size(side, counts[side], ends[side])
+    trial.parameters["sizes"] = ",".join(map(str, counts)) if sizes else None
+    if sizes:
+        trial.described["series"] = {"copies": (*map(float, counts.values()),)}
+    return {ends[side]: side for side in counts}
+
+
+def find_shares(trial: Trial, sides: Mapping[str, int], run: str, copy: str, together: str) -> None:
+    """Find the hidden share at each size, and with a queue that of issuing in the time of the copies."""
+    for end, side in sides.items():
+        parts = [trial.cases[name + end] for name in (run, copy)]
+        saved = sum(part.median for part in parts) - trial.cases[together + end].median
+        trial.points.setdefault("hidden", {})[side] = saved / min(part.median for part in parts)
+        if trial.backend.engine == "async":
+            trial.points.setdefault("issuing", {})[side] = parts[1].dispatch_median / parts[1].median
