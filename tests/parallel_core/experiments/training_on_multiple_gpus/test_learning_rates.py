@@ -155,7 +155,8 @@ def test_the_noise_of_two_rates_passes_over_guesses_and_that_of_devices_is_of_on
     assert first == MIN_NOISE
     assert third > second > 0.1
     between_rates, largest = noise(0.1, 0.2, 0.4)
-    assert between_rates == pytest.approx(noise_of([calm] * 5 + [loud] * 2, 2000, differences=2))
+    # The same training on two devices is no further point.
+    assert between_rates == pytest.approx(noise_of([calm] * 3 + [loud], 2000, differences=2))
     assert MIN_NOISE < between_rates < third < largest
 
 
