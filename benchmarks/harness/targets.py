@@ -45,6 +45,12 @@ class Finding:
         """What the target allows to say; None without one."""
         return self.target.verdict(self.interval) if self.target else None
 
+    @property
+    def measured(self) -> str:
+        """The figure with its interval, if it is not exact, and its unit."""
+        exact = self.interval.low == self.interval.high
+        return f"{figure(self.interval.estimate) if exact else with_bounds(self.interval)} {self.unit}"
+
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; the verdict follows from the rest."""
@@ -66,10 +72,7 @@ class Finding:
 
 def table_of(findings: Sequence[Finding]) -> str:
     """Write findings as a Markdown table."""
-    rows = [
-        [one.name, f"{with_bounds(one.interval)} {one.unit}", str(one.target or ""), one.verdict or ""]
-        for one in findings
-    ]
+    rows = [[one.name, one.measured, str(one.target or ""), one.verdict or ""] for one in findings]
     return markdown_table(["", "measured", "target", ""], rows)
 
 

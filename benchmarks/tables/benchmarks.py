@@ -99,12 +99,8 @@ def _grid(found: Iterable[Finding], label: Callable[[Finding], str]) -> dict[str
     return grid
 
 
-def _with_unit(finding: Finding) -> str:
-    return f"{with_bounds(finding.interval)} {finding.unit}".strip()
-
-
 def _with_target(finding: Finding) -> str:
-    return _with_unit(finding) + (f" ({finding.target}: {finding.verdict})" if finding.target else "")
+    return finding.measured.strip() + (f" ({finding.target}: {finding.verdict})" if finding.target else "")
 
 
 BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")
@@ -136,7 +132,7 @@ def _label(file: str, finding: Finding) -> str:
 
 def _summary(findings: Sequence[Finding]) -> str:
     if len(findings) == 1:
-        return ", ".join(filter(None, (_with_unit(findings[0]), findings[0].verdict)))
+        return ", ".join(filter(None, (findings[0].measured.strip(), findings[0].verdict)))
     if not findings:
         return ""
     estimates = [one.interval.estimate for one in findings]
