@@ -48,6 +48,9 @@ def join_torch(backend: Backend, where: Rendezvous) -> Group:
         attempt = f"parallel-core/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         store = distributed.PrefixStore(attempt, _store(distributed, where, where.rank, timeout))
         hosts = _wait_for_all(store, where.rank, where.size, where.timeout)
+        if cuda:
+            its_gpu = torch.cuda.get_device_properties(backend.devices[0].index)
+            check_gpus(store, where.rank, hosts, getattr(its_gpu, "uuid", None))
         distributed.init_process_group(
             "nccl" if cuda else "gloo", store=store, rank=where.rank, world_size=where.size, timeout=timeout
         )
@@ -153,6 +156,20 @@ def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str
         missing = [number for number in range(size) if not store.check([keys[number]])]
         raise GroupError(f"rank {', '.join(map(str, missing))} has not joined within {seconds:g} s") from error
     return tuple(store.get(key).decode() for key in keys)
+
+
+def check_gpus(store: Any, rank: int, hosts: Sequence[str], uuid: object) -> None:
+    """Raise BackendError if another rank computes on the GPU of this one, of which NCCL would only say "invalid usage".
+
+    PyTorch before 2.3 knows no UUIDs: None.
+    """
+    store.set(f"GPU of {rank}", f"{hosts[rank]}: {uuid or rank}")
+    gpus = [store.get(f"GPU of {number}") for number in range(len(hosts))]
+    if len(same := [number for number, gpu in enumerate(gpus) if gpu == gpus[rank]]) > 1:
+        raise BackendError(
+            f"ranks {', '.join(map(str, same))} are on one GPU, and NCCL needs a separate one for each: start fewer "
+            "processes, or let them compute on CPUs (--device-kind cpu)"
+        )
 
 
 def _reason(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from time import monotonic, sleep
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from backends import HOST, Backend
+from backends.errors import BackendError
 
 
 @pytest.fixture
@@ -65,3 +67,19 @@ def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(
     assert cuda.races == []
     assert backend.to_numpy(copy).tolist() == [2, 3]
     assert backend.to_numpy(summed[0]).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("of_other", "hosts", "refused"),
+    [("GPU-1", ("here", "here"), True), ("GPU-2", ("here", "here"), False), ("GPU-1", ("here", "there"), False)],
+)
+def test_ranks_on_one_gpu_are_refused_before_they_exchange(
+    of_other: str, hosts: tuple[str, str], refused: bool
+) -> None:
+    torch = pytest.importorskip("torch")
+    from backends.torch.process_group import check_gpus
+
+    store = torch.distributed.HashStore()
+    store.set("GPU of 1", f"{hosts[1]}: {of_other}")
+    with pytest.raises(BackendError, match="ranks 0, 1 are on one GPU") if refused else nullcontext():
+        check_gpus(store, 0, hosts, "GPU-1")
