@@ -73,9 +73,7 @@ def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(
     ("of_other", "hosts", "refused"),
     [("GPU-1", ("here", "here"), True), ("GPU-2", ("here", "here"), False), ("GPU-1", ("here", "there"), False)],
 )
-def test_ranks_on_one_gpu_are_refused_before_they_exchange(
-    of_other: str, hosts: tuple[str, str], refused: bool
-) -> None:
+def test_ranks_on_one_gpu_are_refused(of_other: str, hosts: tuple[str, str], refused: bool) -> None:
     torch = pytest.importorskip("torch")
     from backends.torch.process_group import check_gpus
 
