@@ -5,7 +5,7 @@ from importlib import import_module
 import click
 
 import backends
-from backends.registry import named
+from backends.registry import named, package_version
 from parallel_core.command_line.commands import Commands
 from parallel_core.experiments import EXPERIMENTS
 
@@ -54,7 +54,7 @@ def _named(names: str) -> str:
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="parallel-core", prog_name="parallel-core")
+@click.version_option(package_version(), prog_name="parallel-core")
 def cli() -> None:
     """See how deep-learning frameworks schedule work: the same experiments on every backend."""
 

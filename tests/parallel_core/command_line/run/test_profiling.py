@@ -15,7 +15,7 @@ from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.conftest import MEASURED, RunProgram
 from tests.parallel_core.command_line.test_command_line import run
 
-SMALL = ["run", "parallel", "--size", "64", "--rounds", "2"]
+SMALL = ["run", "parallel", "--device-kind", "cpu", "--size", "64", "--rounds", "2"]
 BEYOND = str(len(core_numbers()) + 2)
 """More devices than MXNet's profiler has rows for."""
 
