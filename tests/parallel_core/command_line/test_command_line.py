@@ -102,7 +102,15 @@ def test_an_engine_and_a_variant_from_the_command_line(
 ) -> None:
     require(framework)
     monkeypatch.setenv("COLUMNS", "200")
-    given = [*SMALL[:3], framework, *SMALL[4:], "--device-kind=cpu", "--engine", engine, *(f"--variant={one}" for one in variants)]
+    given = [
+        *SMALL[:3],
+        framework,
+        *SMALL[4:],
+        "--device-kind=cpu",
+        "--engine",
+        engine,
+        *(f"--variant={one}" for one in variants),
+    ]
     # MXNet and JAX take their engine when a process imports them.
     done = (program if framework == "torch" else run)(*given, "--json", "-")
     assert done.returncode in MEASURED, done.stderr
