@@ -159,15 +159,15 @@ def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str
 
 
 def check_gpus(store: Any, rank: int, hosts: Sequence[str], uuid: object) -> None:
-    """Raise BackendError if another rank computes on the GPU of this one, of which NCCL would only say "invalid usage".
+    """Raise BackendError, on every rank, if ranks share a GPU, of which NCCL would only say "invalid usage".
 
     PyTorch before 2.3 knows no UUIDs: None.
     """
     store.set(f"GPU of {rank}", f"{hosts[rank]}: {uuid or rank}")
     gpus = [store.get(f"GPU of {number}") for number in range(len(hosts))]
-    if len(same := [number for number, gpu in enumerate(gpus) if gpu == gpus[rank]]) > 1:
+    if sharing := [number for number, gpu in enumerate(gpus) if gpus.count(gpu) > 1]:
         raise BackendError(
-            f"ranks {', '.join(map(str, same))} are on one GPU, and NCCL needs a separate one for each: start fewer "
+            f"ranks {', '.join(map(str, sharing))} share a GPU, and NCCL needs a separate one for each: start fewer "
             "processes, or let them compute on CPUs (--device-kind cpu)"
         )
 

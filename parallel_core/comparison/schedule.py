@@ -91,7 +91,10 @@ class Schedule:
             return None
         known = {cell: sounding_of(one, ran.start) for ran in soundings for cell, one in ran.measured.items()}
         results = [one.result for ran in soundings for one in ran.measured.values()]
-        on_gpus = any(device.startswith("gpu") for result in results for device in result.backend["devices"])
+        # Cells on CPUs would take far longer than was foreseen.
+        on_gpus = bool(results) and all(
+            one.startswith("gpu") for result in results for one in result.backend["devices"]
+        )
         return fit(self.plan, known, self._time_left(self.sounded), GPU_SIDES if on_gpus else 1)
 
     def chosen(self, turn: int) -> dict[str, dict[str, Any]]:

@@ -42,7 +42,7 @@ SPARE = 1.25
 SHORTEST_BUDGET = 1.0
 """Seconds: a run refuses a budget of none."""
 LONGEST = 2.0
-"""Seconds of a repetition in the slowest cell, at the most, where a size is chosen: more time goes into more rounds."""
+"""Seconds of a repetition in the slowest cell, at the most, where sides are chosen: more time goes into more rounds."""
 STEPS = 2**14
 """In so many steps the seconds that each experiment measures are chosen."""
 
@@ -175,7 +175,7 @@ def fit(plan: Plan, soundings: Mapping[Cell, Sounding], left: float, sides: int 
     def fitted(step: int) -> Fit:
         measuring = max(0.0, left) * step / STEPS
         growths = {
-            name: min(measuring / work.repetitions, LONGEST if None in work.most.values() else math.inf)
+            name: min(measuring / work.repetitions, LONGEST if work.most.get("size", 0) is None else math.inf)
             / (slowest[name] or math.inf)
             for name, work in works.items()
         }

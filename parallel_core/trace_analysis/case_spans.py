@@ -143,7 +143,8 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
         first = int(np.argmin(waits))
         spans, waits = spans[first:], waits[first:]
     if earliest is not None and len(calls := calls_of(spans, waits)) > 1 and waits[calls[-2:]].all():
-        spans, waits = spans[: calls[-1]], waits[: calls[-1]]
+        kept = ~waits | (np.arange(len(waits)) < calls[-1])
+        spans, waits = spans.select(kept), waits[kept]
     # In the order of their first spans, which is that of pictures and tables.
     used, first_spans, queue_of = np.unique(spans.queue_of, return_index=True, return_inverse=True)
     order = np.argsort(first_spans)

@@ -72,6 +72,7 @@ def test_a_block_that_would_be_passed_over_is_an_error(text: str) -> None:
         refill(text, PAGE, about)
 
 
+@pytest.mark.long
 def test_every_table_is_in_a_block_and_as_its_file_says(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     differing = [str(path) for path, text in written() if not path.exists() or path.read_text() != text]

@@ -79,5 +79,5 @@ def test_ranks_on_one_gpu_are_refused(of_other: str, hosts: tuple[str, str], ref
 
     store = torch.distributed.HashStore()
     store.set("GPU of 1", f"{hosts[1]}: {of_other}")
-    with pytest.raises(BackendError, match="ranks 0, 1 are on one GPU") if refused else nullcontext():
+    with pytest.raises(BackendError, match="ranks 0, 1 share a GPU") if refused else nullcontext():
         check_gpus(store, 0, hosts, "GPU-1")
