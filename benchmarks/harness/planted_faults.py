@@ -70,6 +70,7 @@ class Fault:
     """The seconds that it adds, from the results without it; None for a neighbour."""
 
 
+LAUNCHES = 500
 DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
 
 
@@ -83,9 +84,21 @@ def operations_of(plain: Plain) -> float:
     return median(account_of(plain["parallel"], EXPERIMENTS["parallel"].case)["operations"])
 
 
-def delayed(plain: Plain, by: float) -> float:
-    """Return the seconds that are added to all launches of the main case of `async`."""
-    return by * int(plain["async"].valid[0].parameters["steps"])
+def launched_later(plain: Plain, fault: str) -> float:
+    """Return how much longer all launches of the main case of `async` take, timed here: a wait is never exact."""
+    faulty = Planted(fault, 2, "cpu", ENGINE, None)
+    one = faulty.asarray(np.zeros((1, 1), np.float32), faulty.devices[0])
+
+    def issue(backend: Any) -> None:
+        x = one
+        for _ in range(LAUNCHES):
+            x = backend.launch(faulty.ops.add, x, 1)
+
+    sides = (faulty._real, faulty)
+    cases = {str(place): partial(measure, side, partial(issue, side)) for place, side in enumerate(sides)}
+    without, late = interleave(cases, 9)
+    added = (late.dispatch_median - without.dispatch_median) / LAUNCHES
+    return added * int(plain["async"].valid[0].parameters["steps"])
 
 
 def taking_turns(plain: Plain) -> float:
@@ -114,7 +127,7 @@ def copied_twice(_: Plain) -> float:
 FAULTS: Mapping[str, Fault] = {
     "twice": Fault("every multiplication twice", "parallel", "operations", operations_of),
     **{
-        name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(delayed, by=by))
+        name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(launched_later, fault=name))
         for name, by in DELAYS.items()
     },
     "copies-twice": Fault("every copy twice", "overlap", "transfer", copied_twice),
