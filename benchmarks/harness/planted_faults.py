@@ -109,7 +109,7 @@ def taking_turns(plain: Plain) -> float:
 
 def copied_twice(_: Plain) -> float:
     """Return how much longer copies take if each is made twice, timed here: no part of a comparison is in it."""
-    backend = backends.load(os.environ[OVER], 2, "cpu", ENGINE, 1)
+    backend = backends.load(os.environ[OVER], 2, "cpu", ENGINE)
     start, end = backend.devices
     x, *buffers = (
         backend.asarray(np.ones((SIZE, SIZE), np.float32), device) for device in (start, *[end] * DESTINATIONS)
