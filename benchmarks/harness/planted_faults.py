@@ -23,6 +23,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import click
+import numpy as np
 
 import backends
 from backends import Array, Device
@@ -31,8 +32,10 @@ from benchmarks.harness.targets import bounds
 from parallel_core.comparison.account import PARTS, account_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.copying import BEYOND_CACHES
 from parallel_core.measurement.fresh_process import measured_in, measuring_command
 from parallel_core.measurement.result import Result
+from parallel_core.measurement.timing import interleave, measure
 from parallel_core.system.files import write_json
 from parallel_core.system.machine import describe_machine
 
@@ -41,17 +44,17 @@ ENGINE = "async"
 ROOT = Path(__file__).resolve().parent.parent.parent
 OVER = "PARALLEL_CORE_PLANTED_OVER"
 """The environment variable that names the backend in which faults are planted."""
-TWICE_AS_MANY = "overlap, twice as many copies"
-"""What is as slow as every copy made twice, by other code."""
 # Nothing hides the copies of a single result, and issuing one that is large is a small part of it.
-COPYING = {"size": 1600, "products": 1, "copies": 250, "rounds": 2, "budget": 3}
+COPIES, SIZE = 250, 1600
+COPYING = {"size": SIZE, "products": 1, "copies": COPIES, "rounds": 3, "budget": 6}
 WITHOUT_FAULT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "parallel": ("parallel", {"size": 520, "rounds": 5, "budget": 4}),
     "async": ("async", {"size": 200, "steps": 500, "rounds": 4, "budget": 3}),
     "overlap": ("overlap", COPYING),
-    TWICE_AS_MANY: ("overlap", COPYING | {"copies": 2 * COPYING["copies"]}),
 }
 """The experiment and its options, for each cell without a fault."""
+DESTINATIONS = BEYOND_CACHES // (SIZE * SIZE * 4)
+"""Of copies in turn, as many as the experiment takes."""
 Plain: TypeAlias = Mapping[str, CellResults]
 """Results without a fault, by the names of WITHOUT_FAULT."""
 
@@ -67,6 +70,7 @@ class Fault:
     """The seconds that it adds, from the results without it; None for a neighbour."""
 
 
+LAUNCHES = 500
 DELAYS = {"slow-launches": 300e-6, "slower-launches": 20e-6}
 
 
@@ -80,9 +84,21 @@ def operations_of(plain: Plain) -> float:
     return median(account_of(plain["parallel"], EXPERIMENTS["parallel"].case)["operations"])
 
 
-def delayed(plain: Plain, by: float) -> float:
-    """Return the seconds that are added to all launches of the main case of `async`."""
-    return by * int(plain["async"].valid[0].parameters["steps"])
+def launched_later(plain: Plain, fault: str) -> float:
+    """Return how much longer all launches of the main case of `async` take, timed here: a wait is never exact."""
+    faulty = Planted(fault, 2, "cpu", ENGINE, None)
+    one = faulty.asarray(np.zeros((1, 1), np.float32), faulty.devices[0])
+
+    def issue(backend: Any) -> None:
+        x = one
+        for _ in range(LAUNCHES):
+            x = backend.launch(faulty.ops.add, x, 1)
+
+    sides = (faulty._real, faulty)
+    cases = {str(place): partial(measure, side, partial(issue, side)) for place, side in enumerate(sides)}
+    without, late = interleave(cases, 9)
+    added = (late.dispatch_median - without.dispatch_median) / LAUNCHES
+    return added * int(plain["async"].valid[0].parameters["steps"])
 
 
 def taking_turns(plain: Plain) -> float:
@@ -91,17 +107,27 @@ def taking_turns(plain: Plain) -> float:
     return sum(median(plain["parallel"].medians(part)) for part in together.parts) - main_seconds(plain["parallel"])
 
 
-def copied_twice(plain: Plain) -> float:
-    """Return how much longer unhidden copies take in `overlap` if there are twice as many."""
-    case = EXPERIMENTS["overlap"].case
-    few, many = (median(account_of(plain[name], case)["transfer"]) for name in ("overlap", TWICE_AS_MANY))
-    return float(many - few)
+def copied_twice(_: Plain) -> float:
+    """Return how much longer copies take if each is made twice, timed here: no part of a comparison is in it."""
+    backend = backends.load(os.environ[OVER], 2, "cpu", ENGINE)
+    start, end = backend.devices
+    x, *buffers = (
+        backend.asarray(np.ones((SIZE, SIZE), np.float32), device) for device in (start, *[end] * DESTINATIONS)
+    )
+
+    def copy(times: int) -> None:
+        for number in range(times * COPIES):
+            turn = number // times % DESTINATIONS
+            buffers[turn] = backend.copy_to(x, end, out=buffers[turn])
+
+    once, twice = interleave({str(times): partial(measure, backend, partial(copy, times)) for times in (1, 2)}, 5)
+    return twice.median - once.median
 
 
 FAULTS: Mapping[str, Fault] = {
     "twice": Fault("every multiplication twice", "parallel", "operations", operations_of),
     **{
-        name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(delayed, by=by))
+        name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(launched_later, fault=name))
         for name, by in DELAYS.items()
     },
     "copies-twice": Fault("every copy twice", "overlap", "transfer", copied_twice),
