@@ -44,11 +44,11 @@ demo: $(READY) $(APART)
 	$(BIN)/parallel-core compare --quick --backends $(COMPARED)
 
 # MXNet reads its engine at import, so each engine has processes of its own. Many tests wait for processes that they
-# start: while the asynchronous engine's two workers do, the synchronous engine's one takes their cores.
+# start: while the asynchronous engine's three workers do, the synchronous engine's one takes their cores.
 # Of an environment: what its tests fail without, and which tests, on each engine.
 define TEST
 @$(1)/bin/$(PYTEST) -n 1 --engine sync -m 'not long' --require '$(2)' $(4) >$(1)/test-sync.log 2>&1 & sync=$$!; \
-$(1)/bin/$(PYTEST) -n 2 --engine async -m 'not long' --require '$(2)' $(3); async=$$?; \
+$(1)/bin/$(PYTEST) -n 3 --engine async -m 'not long' --require '$(2)' $(3); async=$$?; \
 wait $$sync; sync=$$?; $(SAY) 'the synchronous engine:'; cat $(1)/test-sync.log; exit $$((async | sync))
 endef
 

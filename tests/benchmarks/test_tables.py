@@ -220,4 +220,4 @@ def test_comparisons_and_findings_have_all_frameworks(root: Path, tmp_path: Path
     first, _, row, *_ = write_table("findings made-up", tmp_path).splitlines()
     assert first == f"|  | {' | '.join(titles[name] for name in sorted(names))} |"
     shown = [cell.strip().split()[0] for cell in row.strip("|").split("|")]
-    assert shown == ["time", *(f"{1 + names.index(name)}.00" for name in sorted(names))]
+    assert shown == ["time", *(str(1 + names.index(name)) for name in sorted(names))]
