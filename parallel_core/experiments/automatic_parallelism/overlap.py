@@ -55,14 +55,15 @@ def program(
     sizes: Annotated[Sequence[int] | None, overlap_by_size.SIZES] = None,
 ) -> None:
     """Time matrix multiplications, the copying of their results to another device, and both together."""
-    sides = overlap_by_size.register(trial, partial(time_parts, trial, products), sizes or (), size, copies)
+    time_parts(trial, products, size, copies)
+    at_size = partial(time_parts, trial, products)
+    sides = overlap_by_size.register_smaller(trial, at_size, sizes, size, copies) if sizes else {}
     trial.run()
     copying.note_issuing(trial, COPY)
-    if sizes:
-        overlap_by_size.find_shares(trial, sides, RUN, COPY, TOGETHER)
+    overlap_by_size.find_shares(trial, sides, RUN, COPY, TOGETHER)
 
 
-def time_parts(trial: Trial, products: int, size: int, copies: int, at: str) -> None:
+def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = "") -> None:
     """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`, only ours."""
     there = copying.destination(trial)
     x = trial.normal(size, trial.devices[0])

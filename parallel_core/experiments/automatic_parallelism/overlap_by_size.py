@@ -22,17 +22,16 @@ AtSize: TypeAlias = Callable[[int, int, str], None]
 """Registers the cases of a size, with so many copies of each result, under names that end in this."""
 
 
-def register(trial: Trial, at_size: AtSize, sizes: Sequence[int], size: int, copies: int) -> Mapping[str, int]:
-    """Register the cases of a size, and of the smaller ones of a sweep; return the sizes by what their cases end in."""
+def register_smaller(trial: Trial, at_size: AtSize, sizes: Sequence[int], size: int, copies: int) -> Mapping[str, int]:
+    """Register the cases of the sizes but this one, which has so many copies; return all by what their cases end in."""
     there, smaller = copying.destination(trial), sorted({*sizes} - {size})
-    counts = {side: copying.copies_to_hide(trial, there, side).value for side in smaller} | {size: copies}
-    ends = {side: f", size {side}" if side in smaller else "" for side in counts}
-    for side in (size, *smaller):
-        at_size(side, counts[side], ends[side])
-    trial.parameters["sizes"] = ",".join(map(str, counts)) if sizes else None
-    if sizes:
-        trial.described["series"] = {"copies": (*map(float, counts.values()),)}
-    return {ends[side]: side for side in counts}
+    counts = {side: copying.copies_to_hide(trial, there, side).value for side in smaller}
+    ends = {f", size {side}": side for side in smaller}
+    for end, side in ends.items():
+        at_size(side, counts[side], end)
+    trial.parameters["sizes"] = ",".join(map(str, (*smaller, size)))
+    trial.described["series"] = {"copies": (*map(float, counts.values()), float(copies))}
+    return ends | {"": size}
 
 
 def find_shares(trial: Trial, sides: Mapping[str, int], run: str, copy: str, together: str) -> None:
