@@ -21,6 +21,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Annotated
 
+from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of
@@ -81,8 +82,9 @@ def program(
     params = [backend.asarray(checkpoints.parameters(settings), device) for device in backend.devices]
     buckets = buckets_of(settings.exchange)
     trial.found("buckets", len(buckets))
-    # The only bucket holds the last gradient too, but a first step also warms up: libraries load their kernels.
-    few = replace(settings, limit=1 if len(buckets) == 1 else min(5, settings.limit or 5))
+    # The only bucket holds the last gradient too. A step warms up all the same, where it waits for no other process.
+    warm_up = 0 if isinstance(backend, GroupedBackend) else 1
+    few = replace(settings, limit=warm_up if len(buckets) == 1 else min(5, settings.limit or 5))
     steps = (launch_gradients(backend, params, *batch) for batch in batches(data, few, epoch=0))
     early = [count_reduced_early(backend, [one[1] for one in step], buckets) for step in steps]
     trial.found("buckets_reduced_early", median(early or [0]))
