@@ -224,11 +224,13 @@ def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
     return [one.result for one in measured_in(done.stdout)]
 
 
-def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
+def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Compare each fault with no fault, and return what was named, the size of the part, and the expected one."""
-    of_backend = [name for name, fault in FAULTS.items() if fault.part is not None]
-    beside = [name for name in FAULTS if name not in of_backend]
-    found: dict[str, list[Result]] = {name: [] for name in (*WITHOUT_FAULT, *FAULTS)}
+    of_backend = [name for name in faults if FAULTS[name].part is not None]
+    beside = [name for name in faults if name not in of_backend]
+    shown_by = {FAULTS[name].experiment for name in faults}
+    without = {name: chosen for name, chosen in WITHOUT_FAULT.items() if name in shown_by}
+    found: dict[str, list[Result]] = {name: [] for name in (*without, *faults)}
 
     def take(names: Sequence[str], cells: Sequence[tuple[str, str]]) -> None:
         for name, result in zip(names, measured(cells), strict=True):
@@ -236,8 +238,10 @@ def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
 
     for _ in range(rounds):
         # Those without a fault share a process, and those with one another, so that no pair of cells shares one.
-        take([*WITHOUT_FAULT], [(over, name) for name in WITHOUT_FAULT])
+        take([*without], [(over, name) for name in without])
         take(of_backend, [(name, FAULTS[name].experiment) for name in of_backend])
+        if not beside:
+            continue
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
             try:
                 take(beside, [(over, FAULTS[name].experiment) for name in beside])
@@ -245,9 +249,9 @@ def trial(over: str, rounds: int) -> dict[str, dict[str, Any]]:
                 neighbour.kill()
     plain = {
         name: CellResults(Cell(experiment, "plain", ENGINE), tuple(found[name]))
-        for name, (experiment, _) in WITHOUT_FAULT.items()
+        for name, (experiment, _) in without.items()
     }
-    return {name: judged(name, fault, found[name], plain) for name, fault in FAULTS.items()}
+    return {name: judged(name, FAULTS[name], found[name], plain) for name in faults}
 
 
 def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> dict[str, Any]:
@@ -277,8 +281,8 @@ def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> d
 def counts(document: Mapping[str, Any]) -> list[list[str]]:
     """Return a row for each fault: how often its part was named, and another one, with 95 % intervals."""
     rows = []
-    for name, fault in FAULTS.items():
-        trials = [one[name] for one in document["trials"]]
+    for name in document["trials"][0]:
+        fault, trials = FAULTS[name], [one[name] for one in document["trials"]]
         count = len(trials)
         right = sum(one["named"][:1] == [fault.part] if fault.part else not one["named"] for one in trials)
         wrong = sum(any(part != fault.part for part in one["named"]) for one in trials)
@@ -293,17 +297,19 @@ def counts(document: Mapping[str, Any]) -> list[list[str]]:
 @click.option("--over", type=click.Choice(["torch", "mxnet"]), default="torch", show_default=True)
 @click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=3), default=5, show_default=True, help="Processes a cell.")
+@click.option("--fault", "faults", type=click.Choice([*FAULTS]), multiple=True, default=[*FAULTS], help="Default: all.")
 @click.option("--minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="No trial begins later.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A folder.")
-def main(over: str, trials: int, rounds: int, minutes: float, out: Path) -> None:
+def main(over: str, trials: int, rounds: int, faults: Sequence[str], minutes: float, out: Path) -> None:
     """Count what planted faults are named by."""
-    began, path = perf_counter(), out / f"planted-faults-{over}.json"
+    chosen = "" if len(faults) == len(FAULTS) else "".join(f"-{name}" for name in faults)
+    began, path = perf_counter(), out / f"planted-faults-{over}{chosen}.json"
     out.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, dict[str, Any]]] = []
     with plugged_in(over):
         while len(found) < trials and perf_counter() - began < 60 * minutes:
             click.echo(f"{over}: trial {len(found) + 1} of {trials}", err=True)
-            found.append(trial(over, rounds))
+            found.append(trial(over, rounds, faults))
             document = {"machine": describe_machine(), "rounds": rounds, "trials": found}
             write_json(path, document)
     click.echo("\n".join(" | ".join(row) for row in counts(document)))

@@ -62,5 +62,5 @@ def test_a_neighbour_ends_also_if_what_it_disturbs_fails(monkeypatch: pytest.Mon
     neighbour = SimpleNamespace(kill=lambda: killed.append(True))
     monkeypatch.setattr(subprocess, "Popen", lambda _: nullcontext(neighbour))
     with pytest.raises(RuntimeError):
-        planted_faults.trial("numpy", 1)
+        planted_faults.trial("numpy", 1, [*FAULTS])
     assert killed
