@@ -1,7 +1,7 @@
 """`run EXPERIMENT` on one backend, in one process or as a rank of a job: measure, show, write, profile, answer."""
 
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,7 +13,7 @@ import backends
 from backends import Backend
 from backends.profiling import check_profiler
 from parallel_core.command_line.options import console_beside
-from parallel_core.command_line.run.resources import files_of_resources, run_with_resources
+from parallel_core.command_line.run.resources import arguments_of, files_of_resources
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.declaration import shown_case
@@ -68,13 +68,20 @@ def run_on_one_backend(
     settings = (values[name] for name in ("device_kind", "engine", "threads", "workers", "variants"))
     loaded = backends.load(values["backend"], devices, *settings)
     if where is None:
+        if trace_path or timeline_path:
+            check_profiler(loaded)
         began = monotonic()
-        result = _run_alone(experiment, loaded, values, console)
+        with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
+            result = experiment.run(loaded, work=values.get("work", "own"), **arguments)
+        _report_alone(result, loaded, values, console)
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
     else:
-        with joined(loaded, where, experiment.name, own) as together:
-            result = run_with_resources(experiment, together, values)
+        with (
+            joined(loaded, where, experiment.name, own) as together,
+            arguments_of(experiment, together, values) as arguments,
+        ):
+            result = experiment.run(together, **arguments)
             if together.group.rank == 0:
                 _answer(result, console, _write(described(result, together), console, values))
     if result.problems:
@@ -84,26 +91,27 @@ def run_on_one_backend(
         raise DisturbedError(f"{result.experiment} on {result.backend['name']}: {result.explanation}")
 
 
-def _run_alone(experiment: Experiment, loaded: Backend, values: Mapping[str, Any], console: Console) -> Result:
-    trace_path, timeline_path = values["trace_path"], values["timeline_path"]
-    must_profile = trace_path is not None or timeline_path is not None
-    if must_profile:
-        check_profiler(loaded)
+@contextmanager
+def _alone(experiment: Experiment, values: Mapping[str, Any]) -> Iterator[None]:
+    """Show progress while an experiment runs in this process, and keep what the profiler repeats."""
     # A training shows a separate bar.
     progress = measurement_progress(terminal_console(stderr=True), experiment.name)
-    shown = progress if experiment.extent is None else nullcontext()
-    with repeatable() if must_profile or values["trace_if_possible"] else nullcontext(), shown:
-        result = run_with_resources(experiment, loaded, values, values.get("work", "own"))
+    is_profiled = values["trace_path"] or values["timeline_path"] or values["trace_if_possible"]
+    with repeatable() if is_profiled else nullcontext(), progress if experiment.extent is None else nullcontext():
+        yield
+
+
+def _report_alone(result: Result, loaded: Backend, values: Mapping[str, Any], console: Console) -> None:
+    trace_path, timeline_path = values["trace_path"], values["timeline_path"]
     judged = _write(result, console, values)
     by_trace = ""
     try:
-        if must_profile:
+        if trace_path or timeline_path:
             by_trace = profile_and_show(loaded, result, console, trace_path, timeline_path)
         elif values["trace_if_possible"] is not None:
             _profile_if_possible(loaded, result, console, values["trace_if_possible"])
     finally:
         _answer(result, console, judged, by_trace)
-    return result
 
 
 def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:

@@ -6,7 +6,7 @@ this.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,9 @@ from backends import Backend
 from backends.process_groups import Group, GroupedBackend, Rendezvous, agree, broadcast, rendezvous
 from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
-from parallel_core.experiments.runner.declaration import Experiment, Work
+from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter, annotations_of
 from parallel_core.jobs.rank.training_progress import progress_of
-from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 from parallel_core.training.checkpoints import (
     FILE,
@@ -138,10 +137,9 @@ def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
         yield from directory.glob("*")
 
 
-def run_with_resources(
-    experiment: Experiment, backend: Backend, values: Mapping[str, Any], work: Work = "own"
-) -> Result:
-    """Run an experiment with the values of its options, in one process or as one of several."""
+@contextmanager
+def arguments_of(experiment: Experiment, backend: Backend, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Make what an experiment's program takes from the values of its options; a training's progress is shown."""
     program = experiment.program_on(backend)
     arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(program).items()}
     arguments |= arguments_from(experiment.parameters, values)
@@ -152,7 +150,7 @@ def run_with_resources(
             if checkpoints is not None and checkpoints.resumed:
                 progress.go_on_from(checkpoints.resumed.state.progress)
             arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(program)}
-        return experiment.run(backend, work=work, **arguments)
+        yield arguments
 
 
 def parameter_options(parameters: Sequence[Parameter]) -> Iterator[Callable[[Command], Command]]:

@@ -101,10 +101,11 @@ def run_and_copy(
 ) -> list[Array]:
     """Launch multiplications, and copies of each result into a buffer when the next multiplication is launched."""
     # Not all multiplications first: a copy from a GPU waits for all that was launched there before it.
-    made = works.multiplied(trial, x)
+    matmul = trial.backend.ops.matmul
+    made = [trial.backend.launch(matmul, x, x)]
     for index in range(products):
         if len(made) < products:
-            made += works.multiplied(trial, x)
+            made.append(trial.backend.launch(matmul, x, x))
         copying.copy_in_turn(trial, buffers, index, made[index], device, copies)
     return made
 

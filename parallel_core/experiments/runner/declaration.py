@@ -185,7 +185,9 @@ class Experiment:
         new, smaller = "", dict[str, int]()
         while True:
             try:
-                trial, is_quiet = self._attempt(backend, {**given, **(kept.values if kept else smaller)})
+                trial, arguments, is_quiet = self._prepared(backend, {**given, **(kept.values if kept else smaller)})
+                self.program_on(backend)(trial, **arguments)
+                trial.run()
             except (RequestError, ComputationError, MemoryError) as error:
                 # If the sizes were not the reason, the next attempt fails alike.
                 if kept is None:
@@ -207,16 +209,14 @@ class Experiment:
             keep_sizes(self.name, place, values, f"{backend.name} {backend.engine}")
         return replace(result, sizes=str(kept) if kept else new)
 
-    def _attempt(self, backend: Backend, given: dict[str, Any]) -> tuple[Trial, bool]:
-        """Choose what is not given and run the program; return whether others left the machine alone meanwhile, too."""
+    def _prepared(self, backend: Backend, given: dict[str, Any]) -> tuple[Trial, dict[str, Any], bool]:
+        """Choose what is not given; return the program's arguments, and whether others left the machine alone."""
         shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
         timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
         trial = Trial(backend, shown, **timing)
         wanted = [one for one in self.parameters if isinstance(one, Chosen) and given[one.name] is None]
         chosen, is_quiet = choose(trial, wanted)
-        self.program_on(backend)(trial, **given | chosen)
-        trial.run()
-        return trial, is_quiet
+        return trial, given | chosen, is_quiet
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from parallel_core import MeasurementError, RequestError
 from parallel_core.command_line.run import measure
-from parallel_core.command_line.run import one_backend as command
+from parallel_core.experiments import Experiment
 from parallel_core.measurement.fresh_process import measure_elsewhere, measured_in, measuring_command
 from parallel_core.measurement.result import Result
 
@@ -48,15 +48,15 @@ def test_a_process_may_take_several_times_its_budget(
 def test_runs_go_on_after_an_invalid_result_and_not_after_a_failure(
     monkeypatch: pytest.MonkeyPatch, second_fails: bool, sizes: list[int]
 ) -> None:
-    real = command.run_with_resources
+    real = Experiment.run
 
-    def run(*arguments: Any) -> Result:
-        result = real(*arguments)
+    def run(*arguments: Any, **options: Any) -> Result:
+        result = real(*arguments, **options)
         if second_fails and result.parameters["size"] == 8:
             raise MeasurementError("no luck")
         return replace(result, problems=("wrong",))
 
-    monkeypatch.setattr(command, "run_with_resources", run)
+    monkeypatch.setattr(Experiment, "run", run)
     *_, first, second = measuring_command("python", [("parallel", SMALL), ("parallel", {**SMALL, "size": 8})])
     done = CliRunner().invoke(measure, [first, second])
     # A library writes to the same descriptor, and its last line need not have ended.

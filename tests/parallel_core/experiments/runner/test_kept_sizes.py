@@ -214,7 +214,7 @@ def test_a_failure_at_kept_sizes_says_how_to_choose_others(numpy: Backend, monke
     def fail(*_: object) -> None:
         raise ComputationError("out of memory")
 
-    monkeypatch.setattr(declaration.Experiment, "_attempt", fail)
+    monkeypatch.setattr(declaration.Experiment, "_prepared", fail)
     with pytest.raises(ComputationError, match=r"^out of memory$"):
         run_once(numpy, work="kept")
     keep(numpy, {"size": 16})
