@@ -114,7 +114,8 @@ def test_it_sees_no_checkout_and_has_list_and_doctor(installed: Installed, envir
 def test_compare_writes_its_page(installed: Installed, require: Callable[[str], None], tmp_path: Path) -> None:
     require("torch")
     few = ("--backends", "torch", "--engines", "async", "--rounds", "1", "--minutes", "0.3", "--out", "compared")
-    installed("parallel-core", "compare", "overlap", "--quick", *few)
+    # 3 if the machine was too disturbed for a figure to be true.
+    installed("parallel-core", "compare", "overlap", "--quick", *few, statuses=(0, 3))
     page = (tmp_path / "compared/report.html").read_text()
     assert "<style>" in page
     assert "overlap" in page

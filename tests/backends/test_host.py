@@ -74,7 +74,7 @@ AFTER_ANOTHER_FRAMEWORK = """
 import faulthandler
 import numpy as np
 import backends
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(110, exit=True)
 backends.load("torch", 2, "cpu", "async", 1)
 backend = backends.load("mxnet", 3, "cpu", "async", 1)
 matrix = np.ones((300, 300), dtype=np.float32)

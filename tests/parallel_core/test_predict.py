@@ -49,9 +49,8 @@ def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
     assert isinstance(prediction, Prediction)
     assert prediction.result.backend["name"] == "numpy"
     assert prediction.result.parameters["size"] == 16
-    speedup = prediction.result.metrics["parallel_speedup"]
-    assert speedup is not None
-    assert prediction.guess.measured_in_words.startswith(f"{speedup:.2f}")
+    metric, result = EXPERIMENTS["parallel"].main, prediction.result
+    assert prediction.guess.measured_in_words == metric.write(result.interval(metric.name), result)
     assert str(prediction).startswith(f"{prediction.guess.sentence}\n")
     shown = prediction._repr_html_()
     assert "<th>you guessed</th><th>measured</th>" in shown

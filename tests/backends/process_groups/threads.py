@@ -44,7 +44,7 @@ class Meeting:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._all_here = threading.Barrier(size, timeout=20)
+        self._all_here = threading.Barrier(size, timeout=60)
         self._arrays: dict[int, np.ndarray] = {}
 
     def sum(self, rank: int, x: np.ndarray) -> np.ndarray:

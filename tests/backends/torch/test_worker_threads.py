@@ -78,5 +78,5 @@ def test_dropping_a_backend_ends_its_threads(require: Callable[[str], None], wor
     assert len(started) == 2 * (workers + 1)
     del backend
     for thread in started:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert not thread.is_alive()

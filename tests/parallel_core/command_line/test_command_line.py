@@ -195,7 +195,7 @@ def test_ctrl_c_ends_the_run_and_leaves_nothing(require: Callable[[str], None], 
     # Into the work.
     time.sleep(0.5)
     os.killpg(run.pid, signal.SIGINT)
-    _, errors = run.communicate(timeout=5)
+    _, errors = run.communicate(timeout=30)
     assert run.returncode == 130
     assert errors.rstrip().endswith("parallel-core: interrupted")
     with pytest.raises(ProcessLookupError):

@@ -80,7 +80,11 @@ def test_many_reports_are_added_up(run: Run) -> None:
         ("fail('the loss is nan')", ": the loss is nan"),
     ],
 )
-def test_the_cause_is_named_and_not_its_consequence(run: Run, end: str, expected: str) -> None:
+def test_the_cause_is_named_and_not_its_consequence(
+    run: Run, end: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A busy machine may start the ranks seconds apart.
+    monkeypatch.setattr("parallel_core.jobs.watch.LATE_NEWS_SECONDS", 30.0)
     done = run(
         f"""
 join(); step(3 + (rank == 0)); time.sleep(0.3 * rank)
@@ -95,11 +99,7 @@ faulthandler.disable(); print("oh no", file=sys.stderr, flush=True)
     assert "── rank 1 said last ──\noh no\nparallel-core: " in done.errors
 
 
-def test_a_hang_is_reported_with_the_stacks_and_nothing_is_left(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The rank that is stopped is waited for until then.
-    monkeypatch.setattr("parallel_core.jobs.launcher.STACKS_SECONDS", 1.0)
+def test_a_hang_is_reported_with_the_stacks_and_nothing_is_left(run: Run, tmp_path: Path) -> None:
     code = """
 note(os.getpid()); join(); step(1)
 if rank == 0: step(2); wait()
@@ -107,9 +107,9 @@ if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
 def stands_still(): time.sleep(1000)
 stands_still()
 """
-    done = run(code, tmp_path / "pids", processes=3, timeout=2)
+    done = run(code, tmp_path / "pids", processes=3, timeout=10)
     assert done.status == 1
-    assert re.fullmatch(r"parallel-core: rank 1 did not answer for \d s after epoch 1, step 1", done.last)
+    assert re.fullmatch(r"parallel-core: rank 1 did not answer for \d+ s after epoch 1, step 1", done.last)
     stacks = re.split(r"── stacks of rank ([0-2]) ──", done.errors)
     # The culprit comes last.
     assert stacks[1::2] == ["0", "2", "1"]

@@ -31,8 +31,9 @@ def test_a_signal_to_the_launcher_ends_all_and_is_reported_in_one_line(
             launcher.send_signal(number)
             time.sleep(0.02)
         output, errors = launcher.communicate(timeout=20)
-    assert (launcher.returncode, output) == (128 + numbers[0], b"")
-    name = numbers[0].name
+    # Of several that arrive while the launcher has no core, any may be the first.
+    name = signal.Signals(launcher.returncode - 128).name
+    assert (name in [number.name for number in numbers], output) == (True, b"")
     assert errors.decode() == f"parallel-core: interrupted by {name}: all processes were ended\n"
     assert are_gone(pids)
 

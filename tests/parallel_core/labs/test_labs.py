@@ -116,7 +116,12 @@ def test_a_mistake_fails_at_its_step(
 ) -> None:
     if "no result" in message:
         monkeypatch.setattr(grading, "MOST_SECONDS", 2.0)
-    *before, outcome = judged(lab, engine_of(lab, tmp_path, changes), step + 1)
+    engine = engine_of(lab, tmp_path, changes)
+    # On a busy machine a value may be ready by chance where nothing waits for it.
+    for _ in range(3):
+        *before, outcome = judged(lab, engine, step + 1)
+        if outcome.state == "failed":
+            break
     assert [one.state for one in before] == ["passed"] * step
     # A figure is not judged on a machine that is busy.
     assert outcome.state == "failed" or (step, outcome.state) == (3, "not judged")

@@ -24,11 +24,11 @@ def test_output_errors_and_status_are_returned() -> None:
 
 
 # A shell prints the number of its child, which would sleep for ever, and waits for it, or ends.
-@pytest.mark.parametrize(("then", "timed_out"), [("wait", True), ("exit 0", False)])
-def test_nothing_is_left_of_a_process_that_hangs_or_ends(then: str, timed_out: bool) -> None:
-    found = asyncio.run(supervise(["sh", "-c", f"sleep 1000 & echo $!; {then}"], 1, set()))
+@pytest.mark.parametrize(("then", "seconds", "timed_out"), [("wait", 3, True), ("exit 0", 60, False)])
+def test_nothing_is_left_of_a_process_that_hangs_or_ends(then: str, seconds: int, timed_out: bool) -> None:
+    found = asyncio.run(supervise(["sh", "-c", f"sleep 1000 & echo $!; {then}"], seconds, set()))
     assert found.timed_out == timed_out
-    assert (found.reason(1) == "gave no result within 1 s and was killed") == timed_out
+    assert (found.reason(seconds) == f"gave no result within {seconds} s and was killed") == timed_out
     assert are_gone([found.output.strip()])
 
 

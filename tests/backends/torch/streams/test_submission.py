@@ -87,7 +87,7 @@ threads = [threading.Thread(target=work, args=(order,), daemon=True) for work, o
 for thread in threads:
     thread.start()
 for thread in threads:
-    thread.join(60)
+    thread.join(100)
 print(sum(found), len(found))
 """
 

@@ -78,7 +78,7 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
     assert [len(seconds) for one in (separate, free) for seconds in (one.seconds, one.bare_seconds)] == [3] * 4
-    assert sum(task.seconds for task in found.tasks) == pytest.approx(separate.median, rel=0.9)
+    assert 0 < sum(task.seconds for task in found.tasks) < sum(separate.seconds)
     assert all(task.seconds > 0 and task.kind != "load" for task in found.tasks)
     fraction = found.bound_fraction(Times(lambda case, _: trial.cases[case].median, trial.cases))
     assert fraction == pytest.approx(found.bounds.seconds / free.median)

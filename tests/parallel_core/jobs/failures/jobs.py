@@ -21,11 +21,11 @@ from tests.tree import ROOT
 __all__ = ["BATCH_SIZE", "DEADLINE", "ENDING_SECONDS", "STEPS", "TRAINING", "Ended", "Job", "start", "synthetic_losses"]
 
 MARK = "PARALLEL_CORE_TEST_JOB"
-DEADLINE = 20
+DEADLINE = 40
 """Seconds without progress after which a job is given up, if a test waits for that."""
 PATIENCE = 30
 """The same if the launcher must notice a fault at once."""
-ENDING_SECONDS = 15
+ENDING_SECONDS = 90
 """What a job may take from its deadline to its end."""
 GONE_SECONDS = 10
 STEPS = 6

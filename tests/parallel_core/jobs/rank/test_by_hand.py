@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 HOST = socket.gethostname()
 RUN = ("-m", "parallel_core", "run", "data-parallel", "--epochs", "1", "--batch-size", "24")
-DEADLINE = "12"
+DEADLINE = "30"
 PATIENCE = 120
 Job = Mapping[str, "subprocess.Popen[bytes]"]
 
@@ -111,12 +111,12 @@ def test_a_server_that_is_sent_nothing_ends_though_all_are_there(
 ) -> None:
     require("mxnet")
     kept = tmp_path / "kept"
-    with started(tmp_path / "logs", 1, "--checkpoint", str(kept), "--checkpoint-steps", "1", deadline="10") as job:
+    with started(tmp_path / "logs", 1, "--checkpoint", str(kept), "--checkpoint-steps", "1", deadline="30") as job:
         wait_until(lambda: any(kept.glob("*.npz")))
         job["worker 0"].send_signal(signal.SIGSTOP)
         assert [job[part].wait(PATIENCE) for part in ("server", "scheduler")] == [1, 1]
     (line,) = our_lines(tmp_path / "logs" / "server")
-    assert line.endswith("made no progress for 10 s: no worker has sent anything")
+    assert line.endswith("made no progress for 30 s: no worker has sent anything")
 
 
 def test_a_worker_whose_scheduler_never_comes_ends(require: Callable[[str], None], tmp_path: Path) -> None:
