@@ -64,17 +64,9 @@ def buffers_in_turn(trial: Trial, size: int, device: Device) -> list[Array]:
 
 
 def copies_of(
-    trial: Trial,
-    results: Sequence[Array],
-    device: Device,
-    buffers: list[Array],
-    copies: int,
-    source: Device | None = None,
+    trial: Trial, results: Sequence[Array], device: Device, buffers: list[Array], copies: int, source: Device
 ) -> Work:
-    """Copy every result so many times to the buffers on the device in turn; these are replaced by the copies.
-
-    What their calls take by themselves is timed if the results' device is given as `source`.
-    """
+    """Copy every result on `source` so many times to the buffers on a device in turn; the copies replace these."""
 
     def of(results: Sequence[Array], buffers: list[Array], copies: int) -> Work:
         def one_by_one() -> None:
@@ -90,13 +82,10 @@ def copies_of(
 
         return Work(one_by_one, many_at_once, transfers=True)
 
-    work = of(results, buffers, copies)
-    if source is None:
-        return work
-    one = works.one_element(trial, source)
+    one = works.ones(trial, source)
     few = min(copies, works.MOST_CALLS)
     calls = of([one], [trial.backend.copy_to(one, device)], few)
-    return replace(work, calls=replace(calls, times=len(results) * copies / few))
+    return replace(of(results, buffers, copies), calls=replace(calls, times=len(results) * copies / few))
 
 
 def chosen_to_copy(destination: Callable[[Trial], Device], timings: float) -> tuple[Chosen, Chosen, Chosen]:
@@ -151,9 +140,10 @@ def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
 
 def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int = PROBED_COPIES) -> Timing:
     """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of each of two results."""
-    results = works.multiplied(trial, trial.normal(size, trial.devices[0]), 2)
+    first = trial.devices[0]
+    results = works.multiplied(trial, trial.normal(size, first), 2)
     buffers = buffers_in_turn(trial, size, there)
-    issued, done = works.median_timing(trial, copies_of(trial, results, there, buffers, copies).launch)
+    issued, done = works.median_timing(trial, copies_of(trial, results, there, buffers, copies, first).launch)
     count = copies * len(results)
     # Without a queue the copy is over when it is issued.
     return max(ISSUING_SECONDS, issued / count if trial.backend.engine == "async" else 0.0), done / count

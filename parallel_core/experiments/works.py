@@ -57,9 +57,9 @@ def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS, device
     return _repeated(trial, multiplied, some, x, count, device)
 
 
-def one_element(trial: Trial, device: Device) -> Array:
-    """Load a matrix of one element: what an operation takes on it is overhead."""
-    return trial.backend.asarray(np.ones((1, 1), dtype=np.float32), device)
+def ones(trial: Trial, device: Device, count: int = 1) -> Array:
+    """Load a row of ones; what an operation takes on a single one is overhead."""
+    return trial.backend.asarray(np.ones((1, count), dtype=np.float32), device)
 
 
 def _repeated(
@@ -83,7 +83,7 @@ def _repeated(
     if device is None:
         return of(x, count)
     few = min(count, MOST_CALLS)
-    return replace(of(x, count), calls=replace(of(one_element(trial, device), few), times=count / few))
+    return replace(of(x, count), calls=replace(of(ones(trial, device), few), times=count / few))
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:

@@ -26,13 +26,7 @@ from typing import Annotated
 
 import backends
 from parallel_core.experiments import works
-from parallel_core.experiments.asynchronous_computation.increments import (
-    EACH,
-    ONCE,
-    T2_OVER_T1,
-    measure_memory,
-    time_increments,
-)
+from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
@@ -43,10 +37,9 @@ from parallel_core.measurement.timing import measure
 TEN = "10 products"
 COUNT = 10
 ONE, ALL = "wait for one result", "waitall"
-SIDE_OF_MATRICES = "Side of the matrices. Default: 1000, or what the budget allows."
 IN_NUMPY = "10 products in NumPy"
 SIZE = Chosen(
-    SIDE_OF_MATRICES,
+    "Side of the matrices. Default: 1000, or what the budget allows.",
     # About 75 multiplications are timed in a round, with its share of those that are checked.
     how=lambda trial: works.size_up_to(trial, trial.left(0.55) / 75 / works.FEWEST_TIMINGS, 1000),
 )
@@ -55,14 +48,14 @@ STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.
 
 def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None) -> None:
     """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments with their model."""
-    measure_memory(trial)
+    increments.measure_memory(trial)
     numpy = Trial(backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {})
     launch = partial(works.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
     trial.time(IN_NUMPY, take=partial(measure, numpy.backend, launch))
     time_ten(trial, size)
     time_waiting(trial, size)
     trial.run(0.75)
-    time_increments(trial, steps)
+    increments.time_increments(trial, steps)
 
 
 def time_ten(trial: Trial, size: int) -> None:
@@ -133,13 +126,13 @@ EXPERIMENT = Experiment(
     summary="When does control return to Python?",
     position=1,
     program=program,
-    case=ONCE,
+    case=increments.ONCE,
     metrics=(
         DISPATCH_FRACTION,
         WAIT_FRACTION,
-        T2_OVER_T1,
+        increments.T2_OVER_T1,
         Metric("speed_against_numpy", ratio(IN_NUMPY, TEN), ratio=True),
-        Metric("async_speedup", ratio(EACH, ONCE), ratio=True),
+        Metric("async_speedup", ratio(increments.EACH, increments.ONCE), ratio=True),
         Metric("increment_seconds", title="One tiny operation"),
     ),
     changes=WHEN_CONTROL_RETURNS,

@@ -92,8 +92,7 @@ def named(wait: str, count: int, place: str) -> str:
 def added_by(wait: str, place: str, deepest: int) -> Formula:
     """Return what a multiplication adds to a wait: the slope of a straight line through its curve, by least squares."""
     queued = depths(deepest)
-    off = np.subtract(queued, np.mean(queued))
-    return lambda times: off @ np.array([times[named(wait, count, place)] for count in queued]) / (off @ off)
+    return lambda times: np.polyfit(queued, [times[named(wait, count, place)] for count in queued], 1)[0]
 
 
 def added_fraction(place: str, deepest: int) -> Formula:

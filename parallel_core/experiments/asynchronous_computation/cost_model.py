@@ -41,7 +41,7 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import geometric, incremented, increments, size_up_to
+from parallel_core.experiments.works import geometric, incremented, increments, ones, size_up_to
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -55,15 +55,14 @@ def program(
     trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19
 ) -> None:
     """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
-    ones = {size: np.ones((1, size), dtype=np.float32) for size in geometric(2, largest, 4)}
-    vectors = {size: trial.backend.asarray(row, trial.devices[0]) for size, row in ones.items()}
+    vectors = {size: ones(trial, trial.devices[0], size) for size in geometric(2, largest, 4)}
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     fitted: dict[int, tuple[int, CostModel]] = {}
     for place, (size, x) in enumerate(vectors.items()):
         tell(f"the cost model of {size:,} elements", place / len(vectors))
         steps = enough_steps(trial, x)
         of_this = trial.left(0.6) / (len(vectors) - place)
-        fitted[size] = steps, fit_cost_model(trial, x, matrix, steps, trial.rounds, of_this)
+        fitted[size] = steps, fit_cost_model(trial, x, matrix, of_this, steps, trial.rounds)
         increment = increments(trial, x, steps, trial.devices[0])
         trial.time(f"increment of {size} elements", increment, repeats=steps, curve="measured", at=size)
     once = [incremented(trial, x, 1) for x in vectors.values()]
@@ -77,17 +76,15 @@ def program(
             "longer of both and disturbance": point.predicted + disturbance(points, point),
             "t1": point.model.t1,
         }.items():
-            trial.points.setdefault(label, {})[point.elements] = seconds
+            trial.points[label][point.elements] = seconds
     trial.found(SMALLEST.name, points[0].model.t2_over_t1)
     trial.found(MISSED.name, sum(point.misses(among=len(points)) for point in points))
-    for name, found in {
-        "sizes_missed_with_disturbance": sum(point.misses(disturbance(points, point), len(points)) for point in points),
-        "largest_prediction_error_fraction": max(abs(point.predicted / point.case.median - 1) for point in points),
-        "crossing_elements": crossing(points),
-        "floor_left_elements": floor_left(points),
-    }.items():
-        if found is not None:
-            trial.found(name, found)
+    disturbed = sum(point.misses(disturbance(points, point), len(points)) for point in points)
+    trial.found("sizes_missed_with_disturbance", disturbed)
+    largest_error = max(abs(point.predicted / point.case.median - 1) for point in points)
+    trial.found("largest_prediction_error_fraction", largest_error)
+    trial.found("crossing_elements", crossing(points))
+    trial.found("floor_left_elements", floor_left(points))
 
 
 def enough_steps(trial: Trial, x: Array) -> int:

@@ -27,17 +27,11 @@ from typing import Annotated, Any, get_args
 import backends
 from backends import Engine
 from backends.errors import unknown
-from parallel_core.experiments.asynchronous_computation.asynchrony import (
-    DISPATCH_FRACTION,
-    SIDE_OF_MATRICES,
-    TEN,
-    WHEN_CONTROL_RETURNS,
-    dispatch_fraction,
-    time_ten,
-)
+from parallel_core.experiments.asynchronous_computation import asynchrony
+from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, TEN, dispatch_fraction
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band
-from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
+from parallel_core.experiments.runner.parameters import Choice, Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
@@ -77,7 +71,7 @@ def chosen_size(trial: Trial) -> Choice:
     return size_up_to(trial, share_of_this(others) * trial.budget / timings, 1000)
 
 
-SIZE = Chosen(SIDE_OF_MATRICES, how=chosen_size)
+SIZE = replace(asynchrony.SIZE, how=chosen_size)
 AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, all others, or none."
 CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 
@@ -85,7 +79,7 @@ CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS) -> None:
     """Time ten multiplications, in other processes on other engines too; one that cannot run there is a note."""
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
-    time_ten(trial, size)
+    asynchrony.time_ten(trial, size)
     trial.run(share_of_this(others))
     if trial.backend.name == "torch":
         trial.found_by(f"torch_{trial.backend.engine}_dispatch_fraction", dispatch_fraction(TEN), is_ratio=False)
@@ -137,7 +131,7 @@ EXPERIMENT = Experiment(
     case=TEN,
     # Of PyTorch it is one of the other two.
     metrics=(replace(DISPATCH_FRACTION, said=lambda found: found.backend["name"] != "torch"), ITSELF, WITH_THREADS),
-    changes=WHEN_CONTROL_RETURNS,
+    changes=asynchrony.WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
 )

@@ -7,7 +7,6 @@ report its result, n operations that are waited for once take t1 + n · t2 + t3,
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from backends import Array
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, multiplied, size_up_to
+from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, multiplied, ones, size_up_to
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, measure
@@ -69,7 +68,7 @@ class CostModel:
 
 
 def fit_cost_model(
-    trial: Trial, x: Array, matrix: Array, steps: int = 1000, rounds: int = 5, budget: float = inf
+    trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, rounds: int = 5
 ) -> CostModel:
     """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they are to predict.
 
@@ -118,9 +117,9 @@ def fit_cost_model(
 def time_increments(trial: Trial, steps: int | None) -> None:
     """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
     backend, add = trial.backend, trial.backend.ops.add
-    x = backend.asarray(np.ones((1, 2), dtype=np.float32), trial.devices[0])
+    x = ones(trial, trial.devices[0], 2)
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
-    model = fit_cost_model(trial, x, matrix, budget=0.3 * trial.left(0.95))
+    model = fit_cost_model(trial, x, matrix, 0.3 * trial.left(0.95))
     if steps is None:
         # Once by launches, and twice within some: in one, and in units.
         of_a_step = model.waiting_each(1) + max(model.t1, model.t2) + 2 * (model.t1 + model.t2)
@@ -179,8 +178,7 @@ def measure_memory(trial: Trial) -> None:
     for what in ("kept", "dropped"):
         for every in (1, 10, 100):
             grown = peak_memory_growth(partial(fill_queue, trial, zeros, what == "kept", every))
-            if grown is not None:
-                trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
+            trial.found(f"peak_bytes_{what}_waiting_every_{every}", grown)
 
 
 def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:

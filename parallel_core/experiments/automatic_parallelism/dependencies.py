@@ -36,7 +36,7 @@ from backends.host import available_cores
 from parallel_core.experiments.programs import Program, record, works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, median_of, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import size_for
@@ -61,7 +61,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     graphs = {DIAMOND: diamond(count), **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)}}
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
     _, *others = time_programs(trial, programs)
-    trial.found_by(RANDOM.name, lambda times: np.median([one.bound_fraction(times) for one in others], axis=0))
+    trial.found_by(RANDOM.name, median_of(one.bound_fraction for one in others))
     checked = min(size, LARGEST_CHECKED)
     for nodes in graphs.values():
         values = program_of(nodes, checked).launch(trial.backend)

@@ -31,7 +31,6 @@ import numpy as np
 import backends
 from backends import Array, Backend, Ops
 from parallel_core.experiments.automatic_parallelism import dependencies
-from parallel_core.experiments.automatic_parallelism.dependencies import time_programs
 from parallel_core.experiments.programs import Program, record
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
@@ -63,7 +62,7 @@ def program(
         raise RequestError(f"a batch of {batch} leaves some of {least} devices without an image (--batch {least})")
     trial.parameters["of"] = XY if of == "xy" else MLP
     drawn = xy(XY_SIZE) if of == "xy" else mlp(batch)
-    (scheduled,) = time_programs(trial, {"": drawn})
+    (scheduled,) = dependencies.time_programs(trial, {"": drawn})
     tasks = scheduled.tasks
     # The picture of z = x · y + 2 shows the inputs, as the book's does.
     trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks

@@ -79,12 +79,11 @@ def program(
     before = dict(trial.cases)
     for place, (workers, each) in enumerate(others):
         tell("other workers and threads, in a separate process", place / len(others))
-        timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.75, len(others) - place)}
-        options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size, **timing}
+        options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size}
         kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
         what = f"products by {workers} × {each} threads"
         try:
-            trial.add_elsewhere(what, "independent-ops", options, kept)
+            trial.add_elsewhere(what, "independent-ops", options, kept, 0.75, len(others) - place)
         except RequestError as reason:
             trial.notes.append(f"No {what}: {reason}")
     if others:

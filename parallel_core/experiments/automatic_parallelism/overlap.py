@@ -28,18 +28,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-import numpy as np
-
 from backends import Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, works
 from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, hidden_share
 from parallel_core.experiments.runner.trial import Trial, Work
 
-ON_COMPUTE_QUEUE = COPY_ON_COMPUTE_QUEUE.name
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
 BOOK_COPY, BOOK_TOGETHER = "copy the book's way", "together the book's way"
 
@@ -60,7 +57,7 @@ def program(
     sides = overlap_by_size.register_smaller(trial, at_size, sizes, size, copies) if sizes else {}
     trial.run()
     copying.note_issuing(trial, COPY)
-    overlap_by_size.find_shares(trial, sides, RUN, COPY, TOGETHER)
+    overlap_by_size.find_shares(trial, sides, COPY, TOGETHER)
 
 
 def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = "") -> None:
@@ -110,15 +107,9 @@ def run_and_copy(
     return made
 
 
-def hidden(together: str, times: Times) -> Values:
-    """Return the share of the shorter part that was hidden under the longer one, not clamped."""
-    run, copy = times.parts(together)
-    return (run + copy - times[together]) / np.minimum(run, copy)
-
-
 OURS = Metric(
     "overlap_efficiency",
-    partial(hidden, TOGETHER),
+    hidden_share(TOGETHER),
     title="Copies hidden",
     means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
     limits=(-1.0, 1.0),
@@ -134,7 +125,7 @@ OURS = Metric(
     ),
 )
 THE_BOOK_S = replace(
-    OURS, name="book_overlap_efficiency", title="", formula=partial(hidden, BOOK_TOGETHER), about="the book's way"
+    OURS, name="book_overlap_efficiency", title="", formula=hidden_share(BOOK_TOGETHER), about="the book's way"
 )
 
 EXPERIMENT = Experiment(
@@ -147,8 +138,8 @@ EXPERIMENT = Experiment(
     changes=(
         changes.equal_parts(RUN, COPY, "copies"),
         changes.with_queue("copies should hide under the computation"),
-        changes.without_variant(ON_COMPUTE_QUEUE, "A dedicated queue for copies"),
-        changes.with_variant(ON_COMPUTE_QUEUE, "Copies on the queue that computes", OURS.name, "partly", "hidden"),
+        changes.without_variant(COPY_ON_COMPUTE_QUEUE, "A dedicated queue for copies"),
+        changes.with_variant(COPY_ON_COMPUTE_QUEUE, "Copies on the queue that computes", OURS.name, "partly", "hidden"),
         changes.without_queue(OURS.name, ("partly", "hidden"), "nothing should hide"),
         changes.LESS_NOISE,
         changes.MORE_CORES_OR_GPUS,

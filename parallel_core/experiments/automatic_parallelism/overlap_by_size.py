@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from parallel_core.experiments import copying
+from parallel_core.experiments.runner.metrics import Times, hidden_share
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.sweep import Curves
@@ -34,11 +35,11 @@ def register_smaller(trial: Trial, at_size: AtSize, sizes: Sequence[int], size: 
     return ends | {"": size}
 
 
-def find_shares(trial: Trial, sides: Mapping[str, int], run: str, copy: str, together: str) -> None:
+def find_shares(trial: Trial, sides: Mapping[str, int], copy: str, together: str) -> None:
     """Find the hidden share at each size, and with a queue that of issuing in the time of the copies."""
+    times = Times(lambda case, _: trial.cases[case].median, trial.cases)
     for end, side in sides.items():
-        parts = [trial.cases[name + end] for name in (run, copy)]
-        saved = sum(part.median for part in parts) - trial.cases[together + end].median
-        trial.points.setdefault("hidden", {})[side] = saved / min(part.median for part in parts)
+        trial.points["hidden"][side] = float(hidden_share(together + end)(times))
         if trial.backend.engine == "async":
-            trial.points.setdefault("issuing", {})[side] = parts[1].dispatch_median / parts[1].median
+            copies = trial.cases[copy + end]
+            trial.points["issuing"][side] = copies.dispatch_median / copies.median

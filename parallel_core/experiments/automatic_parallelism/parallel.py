@@ -18,42 +18,33 @@ only one.
 
 from typing import Annotated
 
+from parallel_core.experiments import works
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
-from parallel_core.experiments.runner.parameters import Choice, Chosen
+from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import (
-    MULTIPLICATIONS,
-    multiplications,
-    price_of_overlap,
-    size_for_run,
-    time_beside,
-)
 
 TOGETHER = "on all together"
-
-
-def how_large(trial: Trial) -> Choice:
-    """Choose a size: each device is timed alone, as one unit, and in turn with the others if nothing overlaps."""
-    return size_for_run(trial, 3 * len(trial.devices))
-
-
-SIZE = Chosen("Side of the matrices. Default: chosen for runs of about 0.2 s.", how=how_large)
+SIZE = Chosen(
+    "Side of the matrices. Default: chosen for runs of about 0.2 s.",
+    # Each device is timed alone, as one unit, and in turn with the others if nothing overlaps.
+    how=lambda trial: works.size_for_run(trial, 3 * len(trial.devices)),
+)
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
     """Time 25 multiplications on each device, and on all together; raises RequestError for a single device."""
     trial.refuse_single_device("parallel", "compares devices")
-    trial.parameters["products"] = MULTIPLICATIONS
-    matrices = [trial.normal(size, device) for device in trial.devices]
-    works = {f"on {d} alone": multiplications(trial, x, device=d) for d, x in zip(trial.devices, matrices, strict=True)}
-    for name, work in works.items():
+    trial.parameters["products"] = works.MULTIPLICATIONS
+    matrices = {device: trial.normal(size, device) for device in trial.devices}
+    alone = {f"on {device} alone": works.multiplications(trial, x, device=device) for device, x in matrices.items()}
+    for name, work in alone.items():
         trial.time(name, work)
-    trial.time(TOGETHER, *works.values(), parts=works)
-    time_beside(trial, *works.values())
-    a = trial.backend.to_numpy(matrices[0])
-    trial.check("products", [work.launch()[-1] for work in works.values()], [a @ a] * len(matrices))
+    trial.time(TOGETHER, *alone.values(), parts=alone)
+    works.time_beside(trial, *alone.values())
+    a = trial.backend.to_numpy(matrices[trial.devices[0]])
+    trial.check("products", [work.launch()[-1] for work in alone.values()], [a @ a] * len(alone))
 
 
 SPEEDUP = Metric(
@@ -77,7 +68,7 @@ EXPERIMENT = Experiment(
     position=1,
     program=program,
     case=TOGETHER,
-    metrics=(SPEEDUP, price_of_overlap(TOGETHER)),
+    metrics=(SPEEDUP, works.price_of_overlap(TOGETHER)),
     changes=(
         with_queue("the devices should work at the same time"),
         without_queue(SPEEDUP.name, ("parallel",), "the devices should take turns, with a speed-up of 1"),

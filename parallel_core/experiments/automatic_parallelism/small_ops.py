@@ -23,26 +23,16 @@ another process, at another time. If control returns only shortly before all is 
 largest of several noisy figures is too large by some noise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-import numpy as np
-
 from backends import Array
+from parallel_core.experiments.asynchronous_computation.asynchrony import dispatch_fraction
 from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import (
-    LOWEST,
-    Band,
-    Formula,
-    Metric,
-    Times,
-    Values,
-    gained_on_devices,
-    ratio,
-)
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, median_of, ratio
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
@@ -81,11 +71,9 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
     trial.run(0.5 if elsewhere else 0.9)
     if elsewhere:
         tell("one device with the threads of all, in a separate process", 0.0)
-        threads = len(devices) * trial.backend.threads_per_device
-        timing = {"rounds": trial.rounds, "budget": trial.left_elsewhere(0.95)}
-        options: Options = {"threads": threads, "sizes": written, **timing}
+        options: Options = {"threads": len(devices) * trial.backend.threads_per_device, "sizes": written}
         of_all = "products by the threads of all"
-        trial.add_elsewhere(of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS))
+        trial.add_elsewhere(of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS), share=0.95)
     find_figures(trial, tuple(counts))
 
 
@@ -117,20 +105,15 @@ def spread_over(trial: Trial, matrices: Sequence[Array], count: int) -> list[Arr
 
 def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     """Find the figures at small sizes and at all of them, and the curves."""
-    small = [size for size in sizes if size <= LARGEST_SMALL] or sizes[:1]
+    small = [f", size {size}" for size in sizes if size <= LARGEST_SMALL or size == sizes[0]]
     alone, spread, threaded = (
         [case for case in trial.cases.values() if case.name.startswith(way)] for way in (ONE, ALL, THREADS)
     )
-
-    def at_small(of_one: Callable[[Times, str], Values]) -> Formula:
-        return lambda times: np.median([of_one(times, f", size {size}") for size in small], axis=0)
-
-    trial.found_by(SPEEDUP.name, at_small(lambda times, size: times[ONE + size] / times[ALL + size]))
-    over_threads = at_small(lambda times, size: times[THREADS + size] / times[ALL + size])
+    trial.found_by(SPEEDUP.name, median_of(ratio(ONE + size, ALL + size) for size in small))
+    over_threads = median_of(ratio(THREADS + size, ALL + size) for size in small)
     trial.found_by(OVER_THREADS.name, over_threads, noise=BETWEEN_PROCESSES)
     if trial.backend.engine == "async":
-        launching = at_small(lambda times, size: times.dispatch(ONE + size) / times[ONE + size])
-        trial.found_by(LAUNCHING.name, launching)
+        trial.found_by(LAUNCHING.name, median_of(dispatch_fraction(ONE + size) for size in small))
     trial.described["series"] = {"size": (*map(float, sizes),), "product_seconds": tuple(case.median for case in alone)}
     for way, cases in ((ALL, spread), (THREADS, threaded)):
         if cases:
@@ -140,8 +123,7 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     largest = max(sizes, key=trial.points[ALL].__getitem__)
     trial.found_by(LARGEST.name, ratio(f"{ONE}, size {largest}", f"{ALL}, size {largest}"))
     trial.found("largest_speedup_size", largest)
-    if (crossing := crossing_size(sizes, alone, spread)) is not None:
-        trial.found("crossing_size", crossing)
+    trial.found("crossing_size", crossing_size(sizes, alone, spread))
 
 
 def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:

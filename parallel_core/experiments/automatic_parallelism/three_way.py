@@ -31,7 +31,7 @@ import numpy as np
 
 from backends import Array, Device
 from parallel_core.experiments import copying, works
-from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES_OR_GPUS, Change, Found, with_queue
+from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES_OR_GPUS, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -128,11 +128,6 @@ SAVED = Metric(
 )
 
 
-def lacks_cores(found: Found) -> bool:
-    """Return whether the cores, and not the longest part, limit what can be saved."""
-    return found.result.metrics[POSSIBLE.name] - found.result.metrics[ON_CORES.name] > LEAST
-
-
 EXPERIMENT = Experiment(
     name="three-way",
     summary="Compute while data travel both ways?",
@@ -147,7 +142,11 @@ EXPERIMENT = Experiment(
     changes=(
         with_queue("the parts should go on at the same time"),
         LESS_NOISE,
-        replace(MORE_CORES_OR_GPUS, when=lacks_cores),
+        replace(
+            MORE_CORES_OR_GPUS,
+            # The cores, and not the longest part, limit what can be saved.
+            when=lambda found: found.result.metrics[POSSIBLE.name] - found.result.metrics[ON_CORES.name] > LEAST,
+        ),
         Change(
             lambda found: not found.is_in(SAVED.name, "parallel"),
             "Parts that hinder each other less, in caches and memory: smaller matrices (--size) or fewer --copies.",

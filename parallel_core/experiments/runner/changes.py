@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backends.registry.variants import found_on
+from backends.registry.variants import Variant, found_on
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
@@ -93,20 +93,19 @@ def equal_parts(one: str, other: str, option: str) -> Change:
     return Change(unequal, sentence)
 
 
-def with_variant(variant: str, what: str, metric: str, *codes: str) -> Change:
+def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Change:
     """Name a variant that would undo what a metric shows, where the backend has it."""
 
     def is_there(found: Found) -> bool:
-        return ("gpu" if found.on_gpus else "cpu") in found_on(variant).get(found.result.backend["name"], ())
+        return ("gpu" if found.on_gpus else "cpu") in found_on(variant.name).get(found.result.backend["name"], ())
 
-    return Change(lambda found: found.is_in(metric, *codes) and is_there(found), f"{what} (--variant {variant}).")
+    return Change(lambda found: found.is_in(metric, *codes) and is_there(found), f"{what} (--variant {variant.name}).")
 
 
-def without_variant(variant: str, what: str) -> Change:
+def without_variant(variant: Variant, what: str) -> Change:
     """Say what is there without a variant, for a result with it."""
-    return Change(
-        lambda found: variant in found.result.backend.get("variants", ()), f"{what} (without --variant {variant})."
-    )
+    says = f"{what} (without --variant {variant.name})."
+    return Change(lambda found: variant.name in found.result.backend.get("variants", ()), says)
 
 
 def in_a_quiet_moment(result: Result) -> str:
@@ -142,11 +141,3 @@ MORE_CORES_OR_GPUS = Change(
     lambda _: True,
     lambda _: f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves (--device-kind gpu).",
 )
-
-
-def changed_by(rules: Sequence[Change], found: Found) -> str:
-    """Return what the first rule that applies says; empty if none does."""
-    rule = next((rule for rule in rules if rule.when(found)), None)
-    if rule is None:
-        return ""
-    return rule.then if isinstance(rule.then, str) else rule.then(found)

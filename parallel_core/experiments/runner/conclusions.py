@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parallel_core.experiments.runner.changes import Change, Found, changed_by, in_a_quiet_moment
+from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
 from parallel_core.experiments.runner.metrics import Metric, bands_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.answer import Answer
@@ -98,7 +98,9 @@ def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Resu
     sentences = [one.sentence(interval, result) for one, interval in intervals.items() if interval is not None]
     if told and not sentences:
         sentences = [NOTHING.format(told[0].name)]
-    return Answer(tuple(sentences), changed_by(changes, Found(result, bands)))
+    found = Found(result, bands)
+    then = next((rule.then for rule in changes if rule.when(found)), "")
+    return Answer(tuple(sentences), then if isinstance(then, str) else then(found))
 
 
 def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:

@@ -17,15 +17,7 @@ from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
 from parallel_core.experiments.runner.kept_sizes import keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
-from parallel_core.experiments.runner.parameters import (
-    BUDGET,
-    ROUNDS,
-    Chosen,
-    Parameter,
-    choose,
-    parameters_of,
-    written,
-)
+from parallel_core.experiments.runner.parameters import TIMING, Chosen, Parameter, choose, parameters_of, written
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
@@ -123,8 +115,7 @@ class Experiment:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What its command has options for: the program's parameters, and the runner's."""
-        timing = ((ROUNDS, self.rounds), (BUDGET, self.budget))
-        own = (replace(parameter, default=default) for parameter, default in timing if default is not None)
+        own = (replace(one, default=getattr(self, one.name)) for one in TIMING if getattr(self, one.name) is not None)
         return (*parameters_of(self.program), *own)
 
     @cached_property

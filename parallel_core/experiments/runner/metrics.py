@@ -5,7 +5,7 @@ with a band only if the whole interval lies in it, so that nothing is said that 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeAlias
@@ -66,6 +66,22 @@ Formula: TypeAlias = Callable[[Times], Values]
 def ratio(slow: str, fast: str) -> Formula:
     """Return the formula of how many times as fast one case is as another."""
     return lambda times: times[slow] / times[fast]
+
+
+def median_of(formulas: Iterable[Formula]) -> Formula:
+    """Return the formula of the median of what several formulas give."""
+    each = tuple(formulas)
+    return lambda times: np.median([formula(times) for formula in each], axis=0)
+
+
+def hidden_share(together: str) -> Formula:
+    """Return the formula of the share of the shorter of a case's two parts that the longer one hid, not clamped."""
+
+    def share(times: Times) -> Values:
+        one, other = times.parts(together)
+        return (one + other - times[together]) / np.minimum(one, other)
+
+    return share
 
 
 def interval_of(

@@ -55,9 +55,11 @@ class Chosen(Parameter):
     """Chooses it, before the program runs and after the parameters that stand before it; None: the program does."""
 
 
-ROUNDS = Parameter("How often everything is timed, at most.", name="rounds", option="rounds", type=int)
-BUDGET = Parameter(
-    "Seconds that it may take, about: fewer rounds if they are too few.", name="budget", option="budget", type=float
+TIMING = (
+    Parameter("How often everything is timed, at most.", name="rounds", option="rounds", type=int),
+    Parameter(
+        "Seconds that it may take, about: fewer rounds if they are too few.", name="budget", option="budget", type=float
+    ),
 )
 """Both are options of every experiment that has them, and the runner's own."""
 Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]

@@ -8,6 +8,7 @@ A program registers cases; they are timed in turn, in rounds within the budget, 
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,7 +91,7 @@ class Trial:
         self.notes: list[str] = []
         self.described: dict[str, Any] = {}
         """Further fields of the result: `data`, `tasks`, `series`."""
-        self.points: dict[str, dict[float, float]] = {}
+        self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[_Timed] = []
         self._started = clock_without_compiling()
@@ -169,7 +170,7 @@ class Trial:
                 timed = replace(timed, watch=None)
             self.cases[case.name] = replace(timed, **self._account_of(case, timed, by_launch))
             if case.curve is not None:
-                self.points.setdefault(case.curve, {})[case.at] = timed.median
+                self.points[case.curve][case.at] = timed.median
         return self.cases
 
     def _account_of(self, case: _Timed, timed: Case, seconds: Mapping[Launch, np.ndarray]) -> dict[str, Any]:
@@ -195,7 +196,8 @@ class Trial:
     def check(self, what: str, found: Iterable[Array], expected: Iterable[np.ndarray]) -> None:
         """Compare values of the backend with NumPy's; a large difference invalidates the result."""
         tell(f"checking the {what}", 0.0)
-        errors = [relative_error(self._on_host(made), right) for made, right in zip(found, expected, strict=True)]
+        on_host = (made if isinstance(made, np.ndarray) else self.backend.to_numpy(made) for made in found)
+        errors = [relative_error(np.asarray(made), right) for made, right in zip(on_host, expected, strict=True)]
         self.errors[what] = largest_of([*errors, self.errors.get(what, 0.0)])
 
     def elsewhere(self, experiment: str, options: Options) -> Result:
@@ -203,18 +205,22 @@ class Trial:
         same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
         return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
 
-    def add_elsewhere(self, what: str, experiment: str, options: Options, named: Callable[..., str]) -> None:
-        """Run an experiment in a fresh process, and keep its cases under other names, and the error of what it did."""
-        found = self.elsewhere(experiment, options)
+    def add_elsewhere(
+        self, what: str, experiment: str, options: Options, named: Callable[..., str], share: float, processes: int = 1
+    ) -> None:
+        """Run an experiment in a fresh process, and keep its cases under other names, and the error of what it did.
+
+        It is the first of so many processes that end when a share of the budget is spent.
+        """
+        budget = max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
+        found = self.elsewhere(experiment, {"rounds": self.rounds, "budget": budget, **options})
         self.errors[what] = found.checks["max_relative_error"]
         self.cases |= {named(case.name): replace(case, name=named(case.name)) for case in found.cases}
 
-    def left_elsewhere(self, share: float, processes: int = 1) -> float:
-        """Return the budget of each of several fresh processes that end when a share of this one's is spent."""
-        return max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
-
-    def found(self, name: str, value: float | Interval) -> None:
-        """Keep a figure that follows from something else than times; a count is exact, another number has no bounds."""
+    def found(self, name: str, value: float | Interval | None) -> None:
+        """Keep a figure that follows from no times, if there is one; a count is exact, another number has no bounds."""
+        if value is None:
+            return
         if not isinstance(value, Interval):
             value = Interval(value, value, value) if isinstance(value, int) else Interval(value, -math.inf, math.inf)
         self.figures[name] = value
@@ -227,12 +233,8 @@ class Trial:
         Nothing is kept if a case of it was not timed. With more noise than usual they are of several processes.
         """
         interval = interval_of(formula, self.cases, is_ratio=is_ratio, noise=noise)
-        if interval is not None:
-            self.figures[name] = interval
+        self.found(name, interval)
         return interval
-
-    def _on_host(self, value: Array) -> np.ndarray:
-        return np.asarray(value if isinstance(value, np.ndarray) else self.backend.to_numpy(value))
 
 
 def _labelled(pending: Iterable[_Timed]) -> dict[Launch, str]:

@@ -49,7 +49,7 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
 
 def test_what_is_compiled_makes_increments_as_units_that_keep_each(load_any: Callable[[int], Backend]) -> None:
     trial = Trial(load_any(1), {})
-    x = works.one_element(trial, trial.devices[0])
+    x = works.ones(trial, trial.devices[0])
     once = works.increments(trial, x, 7, trial.devices[0])
     (made,) = tree_leaves(trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch()))
     # All begin with the same value, or each with the one before.

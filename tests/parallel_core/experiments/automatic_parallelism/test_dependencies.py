@@ -7,13 +7,6 @@ from hypothesis import strategies as st
 
 from backends import Backend
 from parallel_core.experiments.automatic_parallelism import dependencies
-from parallel_core.experiments.automatic_parallelism.dependencies import (
-    Node,
-    device_matrices,
-    diamond,
-    launch_graph,
-    random_graph,
-)
 from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.metrics import Times
 from parallel_core.experiments.runner.trial import Trial
@@ -26,10 +19,10 @@ SIZE = 6
 
 @given(seed=st.integers(0, 2**32), layers=st.integers(1, 7))
 def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers: int) -> None:
-    nodes = random_graph(seed, len(backend.devices), layers)
-    matrices = device_matrices(SIZE, len(backend.devices))
+    nodes = dependencies.random_graph(seed, len(backend.devices), layers)
+    matrices = dependencies.device_matrices(SIZE, len(backend.devices))
     loaded = [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
-    values = launch_graph(backend, nodes, loaded)
+    values = dependencies.launch_graph(backend, nodes, loaded)
     for value, wanted in zip(values, dependencies.expected(nodes, matrices), strict=True):
         found = backend.to_numpy(value)
         assert found.dtype == np.float32
@@ -41,7 +34,7 @@ def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers
 def test_a_recording_has_the_dependencies_of_the_graph_and_a_copy_for_each_crossing(
     backend: Backend, seed: int
 ) -> None:
-    nodes = random_graph(seed, len(backend.devices))
+    nodes = dependencies.random_graph(seed, len(backend.devices))
     tasks = without_loads(record(backend, dependencies.program_of(nodes, SIZE)))
     computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
     assert [tasks[place].device for place in computed] == [str(backend.devices[node.device]) for node in nodes]
@@ -57,8 +50,8 @@ def test_a_recording_has_the_dependencies_of_the_graph_and_a_copy_for_each_cross
 
 @given(seed=st.integers(0, 2**32), devices=st.integers(1, 4), layers=st.integers(1, 9))
 def test_a_random_graph_is_layered_and_always_the_same(seed: int, devices: int, layers: int) -> None:
-    nodes = random_graph(seed, devices, layers)
-    assert nodes == random_graph(seed, devices, layers)
+    nodes = dependencies.random_graph(seed, devices, layers)
+    assert nodes == dependencies.random_graph(seed, devices, layers)
     assert len(nodes) >= layers
     for place, node in enumerate(nodes):
         assert 0 <= node.device < devices
@@ -69,12 +62,13 @@ def test_a_random_graph_is_layered_and_always_the_same(seed: int, devices: int, 
 
 def test_diamonds_fork_to_all_devices_and_join() -> None:
     tasks = [(0, (), 1), (0, (0,), 4), (1, (0,), 4), (0, (1, 2), 1), (0, (3,), 4), (1, (3,), 4), (0, (4, 5), 1)]
-    assert diamond(2) == tuple(Node(*task) for task in tasks)
+    assert dependencies.diamond(2) == tuple(dependencies.Node(*task) for task in tasks)
 
 
 def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
     trial = Trial(backend, {}, rounds=3)
-    found = dependencies.time_programs(trial, {"": dependencies.program_of(diamond(len(backend.devices)), SIZE)})[0]
+    diamonds = dependencies.program_of(dependencies.diamond(len(backend.devices)), SIZE)
+    (found,) = dependencies.time_programs(trial, {"": diamonds})
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
     assert [len(seconds) for one in (separate, free) for seconds in (one.seconds, one.bare_seconds)] == [3] * 4
@@ -89,7 +83,7 @@ def test_bounds_are_of_the_rounds_that_count(backend: Backend, monkeypatch: pyte
     # Only the first of three rounds was quiet.
     monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
     trial = Trial(backend, {}, rounds=3)
-    (found,) = dependencies.time_programs(trial, {"": dependencies.program_of(diamond(2), SIZE)})
+    (found,) = dependencies.time_programs(trial, {"": dependencies.program_of(dependencies.diamond(2), SIZE)})
     assert trial.cases["one by one"].seconds == (pytest.approx(sum(task.seconds for task in found.tasks)),)
 
 

@@ -40,13 +40,6 @@ def test_it_is_of_the_medians_with_an_interval_over_the_rounds_that_it_touches()
     assert dispatched.estimate == 0.5
 
 
-def test_without_its_cases_or_more_than_a_round_it_is_missing_or_unbounded() -> None:
-    assert HALF.measured({"part": CASES["part"]}) is None
-    once = HALF.measured({"part": case("part", 1.0), "whole": case("whole", 2.0)})
-    assert once == Interval(0.5, -math.inf, math.inf)
-    assert Metric("given").measured(CASES) is None
-
-
 def test_bands_ascend_from_the_lowest_and_each_has_a_code_and_a_sentence_of_its_own() -> None:
     for metric in (one for experiment in EXPERIMENTS.values() for one in experiment.metrics if one.bands):
         starts = [band.start for band in metric.bands]
