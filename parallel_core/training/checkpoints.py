@@ -23,7 +23,7 @@ from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.training.batches import CompletedSteps, Settings, shuffled, steps_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters, shapes
-from parallel_core.training.loop import continue_training, ignore
+from parallel_core.training.loop import OnBatch, continue_training, ignore
 
 FILE = "checkpoint.npz"
 """Its name in its directory."""
@@ -170,7 +170,7 @@ def continue_and_keep(
     data: Dataset,
     settings: Settings,
     checkpoints: Checkpointing,
-    on_batch: Callable[[int, int], object] = ignore,
+    on_batch: OnBatch = ignore,
 ) -> Iterator[CompletedSteps]:
     """Continue a training from where its checkpoint was, and keep new ones; see `continue_training`."""
     start, every = checkpoints.start, checkpoints.every

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -61,6 +61,10 @@ class Dataset:
     def checksum(self) -> int:
         """The CRC-32 of the training images and labels."""
         return zlib.crc32(self.train_labels.tobytes(), zlib.crc32(self.train_images.tobytes()))
+
+    def tested_on(self, images: int) -> "Dataset":
+        """Return the data with so many of the test images only."""
+        return replace(self, test_images=self.test_images[:images], test_labels=self.test_labels[:images])
 
 
 def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:

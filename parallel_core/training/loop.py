@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from parallel_core.training.step import (
     train_batch,
 )
 
+OnBatch: TypeAlias = Callable[[int, int], object]
+"""Called for every batch that is done, with the epoch and the number of images."""
 EVALUATION_BATCH = 1000
 START = CompletedSteps()
 
@@ -50,11 +52,7 @@ def ignore(*_: object) -> None:
 
 
 def train(
-    backend: Backend,
-    params: list[Array],
-    data: Dataset,
-    settings: Settings,
-    on_batch: Callable[[int, int], object] = ignore,
+    backend: Backend, params: list[Array], data: Dataset, settings: Settings, on_batch: OnBatch = ignore
 ) -> Iterator[Epoch]:
     """Train epoch by epoch, yielding each epoch's numbers; `params`, one value per device, is kept up to date.
 
@@ -71,7 +69,7 @@ def continue_training(
     params: list[Array],
     data: Dataset,
     settings: Settings,
-    on_batch: Callable[[int, int], object] = ignore,
+    on_batch: OnBatch = ignore,
     start: CompletedSteps = START,
     every: int | None = None,
 ) -> Iterator[CompletedSteps]:
@@ -95,17 +93,10 @@ def continue_training(
         yield progress
 
 
-def train_epoch(
-    backend: Backend,
-    params: list[Array],
-    data: Dataset,
-    settings: Settings,
-    number: int,
-    on_batch: Callable[[int, int], object] = ignore,
-) -> Epoch:
+def train_epoch(backend: Backend, params: list[Array], data: Dataset, settings: Settings, number: int) -> Epoch:
     """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
-    return Epoch(number, **vars(_train_steps(backend, params, data, settings, number, steps, on_batch)))
+    return Epoch(number, **vars(_train_steps(backend, params, data, settings, number, steps, ignore)))
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
@@ -140,7 +131,7 @@ def _train_steps(
     settings: Settings,
     epoch: int,
     steps: slice,
-    on_batch: Callable[[int, int], object],
+    on_batch: OnBatch,
 ) -> Stretch:
     """Train for some steps of an epoch, which `steps` numbers from 0, and wait for them; see `train`."""
     losses: list[list[float]] = []

@@ -108,11 +108,14 @@ def _sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence
     return [backend.allreduce([tuple(own[place] for place in bucket) for own in gradients]) for bucket in buckets]
 
 
-def count_reduced_early(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> int:
-    """Exchange gradients that are being computed; count the sums done before any device had its last gradient.
+def count_reduced_early(
+    backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray, buckets: Sequence[Bucket]
+) -> int:
+    """Launch a batch's gradients and their exchange; count the sums done before any device had its last gradient.
 
     Blocks until all are done.
     """
+    gradients = [step[1] for step in launch_gradients(backend, params, images, labels)]
     if backend.engine == "sync":
         # A launch returns when the backward pass has ended.
         return 0

@@ -27,7 +27,6 @@ operations cost time. Rows that are sorted before they are divided would differ 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import starmap
 from statistics import mean
 from typing import Annotated
 
@@ -137,8 +136,7 @@ def difference(backend: Backend, name: str, rows: int, devices: int = 1) -> floa
     errors = []
     for seed in range(1, DRAWS + 1):
         drawn = (parameters, synthetic_batch(rows, seed), 1 / rows)
-        pairs = zip(way.changes(backend, *drawn), known.changes(reference, *drawn), strict=True)
-        errors.append(largest_of(starmap(relative_error, pairs)))
+        errors.append(largest_of(map(relative_error, way.changes(backend, *drawn), known.changes(reference, *drawn))))
     return mean(errors)
 
 

@@ -18,31 +18,24 @@ short run is no error: the network has learnt nothing yet.
 
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from typing import Annotated
 
-from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    case_of_epochs,
-    check_first_losses,
-    tested_on,
-    time_units,
-)
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine_watch import sample_machine, watched
-from parallel_core.training.batches import Epoch, Settings, batches
+from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import ignore
-from parallel_core.training.step import buckets_of, count_reduced_early, largest_replica_difference, launch_gradients
+from parallel_core.training.loop import OnBatch, ignore
+from parallel_core.training.step import largest_replica_difference
 
 EPOCH = "training, an epoch"
 SETTINGS = Parameter(
@@ -63,7 +56,7 @@ def program(
     trial: Trial,
     data: Dataset,
     settings: Annotated[Settings, SETTINGS] = DEFAULTS,
-    on_batch: Callable[[int, int], object] = ignore,
+    on_batch: OnBatch = ignore,
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
 ) -> None:
@@ -76,47 +69,40 @@ def program(
     """
     backend = trial.backend
     checkpoints = checkpoints or Checkpointing()
+    start = progress = checkpoints.start
     if checkpoints.resumed:
         check_resumable(checkpoints.resumed, settings, data)
         trial.notes.append(f"It went on from a checkpoint {checkpoints.resumed.origin}.")
-    params = [backend.asarray(checkpoints.parameters(settings), device) for device in backend.devices]
-    buckets = buckets_of(settings.exchange)
-    trial.found("buckets", len(buckets))
-    # The only bucket holds the last gradient too. A step warms up all the same, where it waits for no other process.
-    warm_up = 0 if isinstance(backend, GroupedBackend) else 1
-    few = replace(settings, limit=warm_up if len(buckets) == 1 else min(5, settings.limit or 5))
-    steps = (launch_gradients(backend, params, *batch) for batch in batches(data, few, epoch=0))
-    early = [count_reduced_early(backend, [one[1] for one in step], buckets) for step in steps]
-    trial.found("buckets_reduced_early", median(early or [0]))
+    params = training_steps.placed(backend, checkpoints.parameters(settings))
+    training_steps.find_early_buckets(trial, params, data, settings)
     # A short run ends soon: it is tested on as many images as it trains on.
-    tested = tested_on(data, slice((settings.limit or len(data.train_labels)) * settings.batch_size))
-    start = checkpoints.start
-    epochs, before = start.epochs, sample_machine()
+    tested = data.tested_on((settings.limit or len(data.train_labels)) * settings.batch_size)
+    before = sample_machine()
     for progress in continue_and_keep(backend, params, tested, settings, checkpoints, on_batch):
-        if len(progress.epochs) > len(epochs):
-            epochs = progress.epochs
-            on_epoch(epochs[-1])
+        if progress.step == 0:
+            on_epoch(progress.epochs[-1])
     watch = watched(before, sample_machine())
+    epochs, losses = progress.epochs, progress.losses
 
     difference = trial.checks["max_replica_difference"] = largest_replica_difference(backend, params)
     if difference:
         trial.problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
-    # It trains nothing, but tells the watchdog of this process that work goes on.
     book_s = initial_parameters(settings.seed, settings.width)
-    check_first_losses(trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0))
+    # It trains nothing, but tells the watchdog of this process that work goes on.
+    training_steps.check_first_losses(
+        trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0)
+    )
     timed = epochs[len(start.epochs) + bool(start.step) :]
     if not timed:
         timed = epochs
         trial.notes.append(
             "No epoch was trained here from beginning to end: the speed includes the checkpoint's epochs."
         )
-    units = time_units(backend, len(params), data, settings, beside=True)
-    trial.cases[EPOCH] = case_of_epochs(EPOCH, backend, lambda: params, units, data, settings, timed, watch)
-    beside = {unit.name: unit for unit in units}
-    if price := interval_of(lambda times: times[BESIDE] / times[units[0].name] - 1, beside):
+    units = training_steps.time_units(backend, len(params), data, settings, beside=True)
+    training_steps.add_case_of_epochs(trial, EPOCH, lambda: params, units, data, settings, timed, watch)
+    if price := PRICE.measured(units):
         trial.found(PRICE.name, price)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
-    losses = tuple(loss for epoch in epochs for loss in epoch.losses)
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
     trial.found(ACCURACY.name, Interval(accuracies[-1], accuracies[-1], accuracies[-1]))
     trial.found("best_test_accuracy", max(accuracies))
@@ -137,7 +123,7 @@ ACCURACY = Metric(
 )
 PRICE = replace(
     price_of_overlap(""),
-    formula=None,
+    formula=lambda times: times[BESIDE] / times[training_steps.UNIT.format(0)] - 1,
     means="how much longer a device computes its share of a step while the others compute theirs: 0 is no longer",
 )
 

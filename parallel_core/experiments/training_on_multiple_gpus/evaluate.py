@@ -38,12 +38,7 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    counted_devices,
-    enlarged_start,
-    placed,
-    tested_on,
-)
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import counted_devices, enlarged_start, placed
 from parallel_core.experiments.works import doublings
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.progress import tell
@@ -96,10 +91,10 @@ def program(
 
     if images is None:
         shards = last * batch_size
-        _, seconds = evaluated(backend, params[1], tested_on(data, slice(shards)), batch_size)
+        _, seconds = evaluated(backend, params[1], data.tested_on(shards), batch_size)
         # Each number of devices, and its units; once more for the warm-up, and once to make the units.
         images = shards * max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds)))
-    timed = tested_on(data, slice(images))
+    timed = data.tested_on(images)
     trial.parameters["images"] = shown = len(timed.test_labels)
 
     def launched(count: int, backend: Backend) -> object:
@@ -117,23 +112,17 @@ def program(
         trial.found_by(SPEEDUP.name, ratio(one, every))
     trial.found("test_accuracy", counted[last] / len(data.test_labels))
     trial.found("correct_images", counted[last])
-    trial.described |= {
-        "data": data.source,
-        "series": {
-            "devices": tuple(map(float, params)),
-            "images_per_second": tuple(shown / case.median for case in cases.values()),
-            "correct_images": tuple(map(float, counted.values())),
-        },
-    }
+    trial.points[""] = {float(count): shown / cases[counted_devices(count)].median for count in params}
+    trial.described |= {"data": data.source, "series": {"correct_images": tuple(map(float, counted.values()))}}
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
     """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
     # From the book's own weights so short a training would stay at chance.
-    params = placed(trial.backend, enlarged_start(settings.seed, 8.0), len(trial.devices))
+    params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
     wanted = steps_of(data, settings)
     tell("training", 0.0)
-    for progress in continue_training(trial.backend, params, tested_on(data, slice(1)), settings, every=10):
+    for progress in continue_training(trial.backend, params, data.tested_on(1), settings, every=10):
         tell("training", len(progress.losses) / wanted)
         if trial.left(TRAINING_SHARE) <= 0:
             break

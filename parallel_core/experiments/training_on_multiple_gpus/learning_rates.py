@@ -52,7 +52,7 @@ from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine_watch import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
-from parallel_core.training.loop import NotFiniteError, evaluate, ignore, train
+from parallel_core.training.loop import NotFiniteError, OnBatch, evaluate, ignore, train
 
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.", metavar="RATES"
@@ -85,7 +85,7 @@ def program(
     initial_scale: Annotated[float, Parameter("Times the book's initial weights.")] = 8.0,
     rounds: Annotated[int, Parameter("Trainings at each point, seed by seed.")] = 3,
     budget: Annotated[float, BUDGET] = 180,
-    on_batch: Callable[[int, int], object] = ignore,
+    on_batch: OnBatch = ignore,
     on_training: Callable[[str], object] = ignore,
 ) -> None:
     """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as many times that.
@@ -98,7 +98,7 @@ def program(
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
-    data = training_steps.tested_on(data, slice(2000))
+    data = data.tested_on(2000)
     batches = plans(settings.batch_size, total)
     points = list(product(range(rounds), rates, batches))
     probed = replace(settings, learning_rate=rates[0])
@@ -114,8 +114,7 @@ def program(
     before = sample_machine()
     trained: dict[tuple[str, int], list[tuple[Settings, tuple[Epoch, ...]]]] = {plan: [] for plan in batches}
     for place, (seed, rate, (kind, count)) in enumerate(points):
-        times = count if kind == SCALED else 1
-        own = with_batch(settings, times, learning_rate=rate, seed=settings.seed + seed)
+        own = with_batch(settings, batches[kind, count], learning_rate=rate, seed=settings.seed + seed)
         counted = partial(report, place * settings.epochs)
         on_training(f"training {place + 1} of {len(points)}: rate {rate:g}, {case_name(kind, count, total)}")
         trained[kind, count].append((own, train_once(backend, count, data, own, initial_scale, counted)))
@@ -129,7 +128,7 @@ def program(
         start = training_steps.enlarged_start(own.seed, initial_scale)
         again = partial(training_steps.placed, backend, start, count)
         units = training_steps.time_units(backend, count, data, own)
-        trial.cases[name] = training_steps.case_of_epochs(name, backend, again, units, data, own, epochs, watch)
+        training_steps.add_case_of_epochs(trial, name, again, units, data, own, epochs, watch)
         # NumPy repeats the fixed batch once: more devices are compared with one.
         if kind == SCALED or count == 1:
             training_steps.check_first_losses(trial, data, own, start, epochs[0].losses)
@@ -153,19 +152,14 @@ def program(
     trial.described["data"] = data.source
 
 
-def with_batch(settings: Settings, times: int, **changed: Any) -> Settings:
-    """Return settings for a batch so many times as large, and as many images in all."""
-    limit = settings.limit and math.ceil(settings.limit / times)
-    return replace(settings, batch_size=settings.batch_size * times, limit=limit, **changed)
+def with_batch(settings: Settings, batch_size: int, **changed: Any) -> Settings:
+    """Return settings for batches of another size, and as many images in all."""
+    limit = settings.limit and math.ceil(settings.limit * settings.batch_size / batch_size)
+    return replace(settings, batch_size=batch_size, limit=limit, **changed)
 
 
 def train_once(
-    backend: Backend,
-    devices: int,
-    data: Dataset,
-    settings: Settings,
-    scale: float,
-    on_batch: Callable[[int, int], object] = ignore,
+    backend: Backend, devices: int, data: Dataset, settings: Settings, scale: float, on_batch: OnBatch = ignore
 ) -> tuple[Epoch, ...]:
     """Train on the first devices; return the epochs, or one without losses as soon as a loss is not finite."""
     params = training_steps.placed(backend, training_steps.enlarged_start(settings.seed, scale), devices)
@@ -229,9 +223,7 @@ def find_figures(
         trial.found(f"highest_{GAIN.name}", max(gains))
     difference = max(abs(curves[FIXED, count][rate] - one[rate]) / noise_at[rate] for count in fixed for rate in one)
     trial.found(DIFFERENCE.name, Interval(difference, difference, difference))
-    trial.described["series"] = {"rate": tuple(one)} | {
-        f"test_accuracy {case_name(*plan)}": tuple(curve.values()) for plan, curve in curves.items()
-    }
+    trial.points |= {case_name(*plan): curve for plan, curve in curves.items()}
 
 
 def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 1) -> float:

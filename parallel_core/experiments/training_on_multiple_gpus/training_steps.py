@@ -5,9 +5,10 @@ it. The first losses equal NumPy's either way.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import median
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -26,14 +27,16 @@ from parallel_core.system.machine_watch import MachineWatch
 from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import continue_training, ignore, train_epoch
-from parallel_core.training.step import get_params, guards, split_batch, train_batch
+from parallel_core.training.loop import OnBatch, continue_training, ignore, train_epoch
+from parallel_core.training.step import buckets_of, count_reduced_early, guards, split_batch, train_batch
 
 FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
 NUMPY_SECONDS = 2.0
 """NumPy takes seconds for a large batch, or for a wide network."""
 
+UNIT = "device {}, as one unit"
+"""The name of a device's share of a step, by the number of the device."""
 REPEATED_STEPS = 5
 BARE_ROUNDS, BARE_SECONDS = 5, 0.75
 
@@ -118,11 +121,26 @@ def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **cu
     trial.time(name, Work(launch), bare=bare, repeats=count, **curve)
 
 
+def find_early_buckets(trial: Trial, params: Sequence[Array], data: Dataset, settings: Settings) -> None:
+    """Find how many buckets of gradients there are, and how many are summed before the backward pass has ended.
+
+    The second is the median of a few steps, none of which trains. An only bucket holds the last gradient too, but a
+    step warms up all the same, where it waits for no other process.
+    """
+    buckets = buckets_of(settings.exchange)
+    warm_up = 0 if isinstance(trial.backend, GroupedBackend) else 1
+    few = replace(settings, limit=warm_up if len(buckets) == 1 else min(5, settings.limit or 5))
+    taken = batches(data, few, epoch=0)
+    early = [count_reduced_early(trial.backend, params, *batch, buckets) for batch in taken]
+    trial.found("buckets", len(buckets))
+    trial.found("buckets_reduced_early", median(early or [0]))
+
+
 def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backend], object]:
     """Make the function that takes the first step of a training on the first devices, with parameters of its own."""
 
     def take(backend: Backend) -> object:
-        params = [get_params(backend, d, settings.seed, settings.width) for d in backend.devices[:devices]]
+        params = placed(backend, initial_parameters(settings.seed, settings.width), devices)
         (batch,) = batches(data, settings, epoch=1, steps=slice(1))
         # At rate 0 the numbers stay as they are however often it is repeated.
         return train_batch(backend, params, *batch, 0.0, guards(backend, params))
@@ -138,15 +156,13 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 
 def time_units(
     backend: Backend, devices: int, data: Dataset, settings: Settings, *, beside: bool = False
-) -> tuple[Case, ...]:
+) -> dict[str, Case]:
     """Time each device's gradients and update of a step as one unit; if wanted, the first one's `BESIDE` the others'.
 
     Loading and exchange are left out. Without a queue, or on one device, there is nothing beside.
     """
     works = works_of_step(backend, one_step(devices, data, settings))
-    takes = {
-        f"device {number}, as one unit": partial(measure, backend, work.launch) for number, work in enumerate(works)
-    }
+    takes = {UNIT.format(number): partial(measure, backend, work.launch) for number, work in enumerate(works)}
     if beside and len(works) > 1 and backend.engine == "async":
         takes[BESIDE] = partial(
             measure,
@@ -155,20 +171,20 @@ def time_units(
             until=lambda launched: backend.wait(launched[0]),
         )
     # A unit is a new function: where functions are compiled, its first launch takes that long.
-    return interleave(takes, BARE_ROUNDS, budget=BARE_SECONDS)
+    return {case.name: case for case in interleave(takes, BARE_ROUNDS, budget=BARE_SECONDS)}
 
 
-def case_of_epochs(
+def add_case_of_epochs(
+    trial: Trial,
     name: str,
-    backend: Backend,
     place: Callable[[], list[Array]],
-    units: Sequence[Case],
+    units: Mapping[str, Case],
     data: Dataset,
     settings: Settings,
     epochs: Sequence[Epoch],
     watch: MachineWatch | None,
-) -> Case:
-    """Return the case of some epochs of a training, with the bare time of the first one of them, from a step's units.
+) -> None:
+    """Add the case of some epochs of a training, with the bare time of the first one of them, from a step's units.
 
     What repeats the case takes some steps from the parameters that `place` gives.
     """
@@ -177,16 +193,16 @@ def case_of_epochs(
     few = replace(settings, limit=steps)
     # The last batch may be smaller, so it is images that are counted.
     share = first.images / min(settings.batch_size, len(data.train_labels))
-    slowest = map(max, zip(*(unit.seconds for unit in units if unit.name != BESIDE), strict=True))
-    return Case(
+    slowest = map(max, zip(*(unit.seconds for what, unit in units.items() if what != BESIDE), strict=True))
+    trial.cases[name] = Case(
         name,
         tuple(epoch.seconds for epoch in epochs),
         tuple(epoch.dispatch_seconds for epoch in epochs),
         bare_seconds=tuple(share * seconds for seconds in slowest),
-        again=if_repeatable(lambda: time_steps(backend, place(), data, few)),
+        again=if_repeatable(lambda: time_steps(trial.backend, place(), data, few)),
         share=steps / len(first.losses),
         # The other ranks of a job on this host would be taken for strangers.
-        watch=None if isinstance(backend, GroupedBackend) else watch,
+        watch=None if isinstance(trial.backend, GroupedBackend) else watch,
     )
 
 
@@ -231,7 +247,7 @@ def check_first_losses(
     settings: Settings,
     start: Parameters,
     *losses: Sequence[float],
-    on_batch: Callable[[int, int], object] = ignore,
+    on_batch: OnBatch = ignore,
 ) -> None:
     """Compare the first losses of one or more trainings from a start with those of NumPy on one device.
 
@@ -251,13 +267,13 @@ def first_losses(
     start: Parameters,
     count: int = CHECKED_BATCHES,
     seconds: float = math.inf,
-    on_batch: Callable[[int, int], object] = ignore,
+    on_batch: OnBatch = ignore,
 ) -> tuple[float, ...]:
     """Train on the first devices for so many batches, or as many as begin within some seconds; return their losses."""
     until = perf_counter() + seconds
     few = replace(settings, epochs=1, limit=count)
     params = placed(backend, start, devices)
-    for so_far in continue_training(backend, params, tested_on(data, slice(1)), few, on_batch, every=1):
+    for so_far in continue_training(backend, params, data.tested_on(1), few, on_batch, every=1):
         losses = so_far.losses
         if perf_counter() > until:
             break
@@ -275,8 +291,3 @@ def enlarged_start(seed: int, scale: float) -> Parameters:
     From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would not show.
     """
     return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))
-
-
-def tested_on(data: Dataset, images: slice) -> Dataset:
-    """Return the data with some of the test images only."""
-    return replace(data, test_images=data.test_images[images], test_labels=data.test_labels[images])

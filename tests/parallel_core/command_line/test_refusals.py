@@ -40,6 +40,8 @@ REFUSED = (
     (f"{TRAIN} --lr fast", "'fast' is not a positive number"),
     (f"{TRAIN} --lr nan", "'nan' is not a positive number"),
     (f"{TRAIN} --lr -1", "'-1' is not a positive number"),
+    ("run learning-rates --backend numpy --rates 0.1,fast", "'fast' is not a positive number"),
+    ("run learning-rates --backend numpy --rates 0.1,0.1", "names one twice"),
     (f"{TRAIN} --data-dir /nowhere", "/nowhere holds neither train-images-idx3-ubyte.gz"),
     (f"{TRAIN} --plot /nowhere/x.svg", "cannot write to /nowhere/x.svg"),
     (f"{TRAIN} --checkpoint-steps 3", "--checkpoint-steps needs --checkpoint DIR"),

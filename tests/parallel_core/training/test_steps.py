@@ -17,14 +17,7 @@ from parallel_core.training.batches import Epoch, Settings, as_input, batches
 from parallel_core.training.dataset import Dataset, load_fashion_mnist, synthetic
 from parallel_core.training.lenet import initial_parameters, shapes
 from parallel_core.training.loop import NotFiniteError, evaluate, train
-from parallel_core.training.step import (
-    buckets_of,
-    count_reduced_early,
-    guards,
-    largest_replica_difference,
-    launch_gradients,
-    train_batch,
-)
+from parallel_core.training.step import buckets_of, count_reduced_early, guards, largest_replica_difference, train_batch
 from tests.backends.process_groups.threads import together
 
 Returned = TypeVar("Returned")
@@ -39,7 +32,7 @@ def real_data() -> Dataset:
     data = load_fashion_mnist()
     if data.source.startswith("synthetic"):
         pytest.skip(data.source)
-    return replace(data, test_images=data.test_images[:7], test_labels=data.test_labels[:7])
+    return data.tested_on(7)
 
 
 def loaded(backend: Backend, start: Sequence[np.ndarray] | None = None) -> list[Array]:
@@ -261,8 +254,7 @@ def test_buckets_are_reduced_before_backward_has_ended_where_work_is_queued(back
     images, labels = as_input(SYNTHETIC.train_images[rows]), SYNTHETIC.train_labels[rows]
 
     def early(exchange: Literal["after", "during"]) -> int:
-        steps = launch_gradients(backend, params, images, labels)
-        return count_reduced_early(backend, [step[1] for step in steps], buckets_of(exchange))
+        return count_reduced_early(backend, params, images, labels, buckets_of(exchange))
 
     assert early("after") == 0
     if backend.engine == "sync" or backend.name in RESULTS_TOGETHER:

@@ -125,7 +125,7 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
                 return 0.0
             way = tcp_stream.answer_round_trip if group.rank > 0 else tcp_stream.round_trip
             try:
-                return sum(way(connection, vector, vector) or 0.0 for _ in range(times)) / 2
+                return sum(way(connection, vector) or 0.0 for _ in range(times)) / 2
             except OSError as error:
                 raise GroupError(f"the TCP stream between rank 0 and rank {other} broke: {error}") from error
 

@@ -234,18 +234,15 @@ def time_repeated(
     """
     a_round = 0.0
     for name, take in takes.items():
-        once = _fastest(take)
+        once = take(1)[1]
+        if once <= LONG_SECONDS:
+            once = min(once, *(take(1)[1] for _ in range(3)))
         repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / once))
         a_round += repeats * once
         works = [replace(work, times=repeats * work.times) for work in (bare or {}).get(name, ())]
         trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)
     # The warm-up is a round, too.
     trial.run(rounds=int(min(trial.rounds, max(FEWEST_FOR_A_VERDICT, seconds / a_round - 1))))
-
-
-def _fastest(take: Callable[[int], Timing]) -> float:
-    first = take(1)[1]
-    return first if first > LONG_SECONDS else min(first, *(take(1)[1] for _ in range(3)))
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:

@@ -47,21 +47,21 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
     return connection
 
 
-def round_trip(connection: socket.socket, there: memoryview, back: memoryview) -> float:
-    """Send `there` and receive `back`, both of some bytes; return the seconds that it took. Raises OSError.
+def round_trip(connection: socket.socket, buffer: memoryview) -> float:
+    """Send a buffer and receive as much back into it; return the seconds that it took. Raises OSError.
 
-    The buffers are the caller's, who uses them again: to fault in the pages of new ones takes longer than to copy.
+    It is the caller's, who uses it again: to fault in the pages of a new one takes longer than to copy.
     """
     start = perf_counter()
-    connection.sendall(there)
-    _receive(connection, back)
+    connection.sendall(buffer)
+    _receive(connection, buffer)
     return perf_counter() - start
 
 
-def answer_round_trip(connection: socket.socket, there: memoryview, back: memoryview) -> None:
-    """Take part in the other side's `round_trip` with buffers of the same lengths. Raises OSError."""
-    _receive(connection, there)
-    connection.sendall(back)
+def answer_round_trip(connection: socket.socket, buffer: memoryview) -> None:
+    """Take part in the other side's `round_trip` with a buffer of the same length. Raises OSError."""
+    _receive(connection, buffer)
+    connection.sendall(buffer)
 
 
 def _receive(connection: socket.socket, buffer: memoryview) -> memoryview:

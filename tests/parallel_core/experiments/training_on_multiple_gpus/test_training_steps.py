@@ -1,4 +1,4 @@
-"""What a step launches on a device as one unit, a sweep's budget, numbers of devices and batches, and first losses."""
+"""What a step launches on a device as one unit, a sweep's budget, the case of epochs, and first losses."""
 
 import numpy as np
 import pytest
@@ -10,14 +10,8 @@ from backends import Backend, Device
 from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    FIXED,
-    SCALED,
-    case_of_epochs,
-    plans,
-    time_units,
-)
-from parallel_core.experiments.works import BESIDE, doublings
+from parallel_core.experiments.training_on_multiple_gpus.training_steps import add_case_of_epochs, time_units
+from parallel_core.experiments.works import BESIDE
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import repeatable
@@ -57,10 +51,10 @@ def test_a_step_s_units_are_timed_and_the_first_one_s_beside_the_rest_where_ther
 ) -> None:
     def names(devices: int) -> list[str]:
         units = time_units(backend, devices, MADE_UP, SETTINGS, beside=True)
-        assert all(min(unit.seconds) > 0 for unit in units)
+        assert all(min(unit.seconds) > 0 for unit in units.values())
         # Where functions are compiled, a unit is compiled then.
-        assert all(len(unit.warmup_seconds) == 1 for unit in units)
-        return [unit.name for unit in units]
+        assert all(len(unit.warmup_seconds) == 1 for unit in units.values())
+        return list(units)
 
     alone = [f"device {number}, as one unit" for number in range(3)]
     assert names(1) == alone[:1]
@@ -72,13 +66,15 @@ def test_a_step_s_units_are_timed_and_the_first_one_s_beside_the_rest_where_ther
 def test_the_case_of_epochs_has_the_slowest_device_s_steps_and_a_smaller_last_batch_counts_by_its_images(
     backend: Backend, batch_size: int, bare: tuple[float, ...]
 ) -> None:
-    units = [case(name, 1.0, 2.0 * place) for place, name in enumerate(("first", "second", "third"))]
-    units.append(case(BESIDE, 9.0, 9.0))
+    units = {name: case(name, 1.0, 2.0 * place) for place, name in enumerate(("first", "second", "third"))}
+    units[BESIDE] = case(BESIDE, 9.0, 9.0)
     data = synthetic("a test needs no more", train=20, test=1)
     epochs = [Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0,) * 8), Epoch(2, 8.0, 2.0, 20, ())]
     params = training_steps.placed(backend, training_steps.enlarged_start(0, 8), 3)
+    trial = Trial(backend, {})
     with repeatable():
-        found = case_of_epochs("epoch", backend, lambda: params, units, data, Settings(1, batch_size), epochs, None)
+        add_case_of_epochs(trial, "epoch", lambda: params, units, data, Settings(1, batch_size), epochs, None)
+    found = trial.cases["epoch"]
     assert (found.seconds, found.dispatch_seconds, found.bare_seconds) == ((9.0, 8.0), (1.0, 2.0), bare)
     assert found.share == 5 / 8
     assert found.again is not None
@@ -100,15 +96,6 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     )
     assert told == pytest.approx(sorted(told))
     assert (told[0], told[-1]) == pytest.approx((0, 1))
-
-
-@given(st.integers(1, 100), st.integers(1, 64))
-def test_every_device_beyond_the_first_has_both_kinds_of_batch(batch_size: int, loaded: int) -> None:
-    planned = plans(batch_size, loaded)
-    counts = doublings(loaded)
-    assert planned.keys() == {(FIXED, count) for count in counts} | {(SCALED, count) for count in counts[1:]}
-    assert all(batch == batch_size * (count if kind == SCALED else 1) for (kind, count), batch in planned.items())
-    assert len({training_steps.case_name(*plan, loaded) for plan in planned}) == len(planned)
 
 
 def test_training_on_the_first_devices_gives_numpy_s_losses(backend: Backend) -> None:
