@@ -26,7 +26,6 @@ __all__ = [
     "result_path",
     "saved_timelines",
     "trace_path",
-    "write_comparison",
 ]
 
 RUNS = Path("runs")
@@ -87,11 +86,6 @@ def read_comparison(path: Path) -> Comparison:
         if name not in EXPERIMENTS:
             raise RequestError(f"{path} holds the experiment {name!r}, which is not known here: update parallel-core")
     return comparison
-
-
-def write_comparison(comparison: Comparison, path: Path) -> None:
-    """Write the whole comparison or nothing; raises OSError."""
-    files.write_json(path, comparison.as_json())
 
 
 def trace_path(folder: Path, cell: Cell) -> Path:
