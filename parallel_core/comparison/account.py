@@ -39,8 +39,6 @@ from parallel_core.measurement.confidence_intervals import (
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine_watch import WORTH_SAYING
 
-__all__ = ["PARTS", "TimeDifference", "account_of", "systematic_errors", "time_difference"]
-
 PARTS: Mapping[str, str] = {
     "operations": "operations",
     "overhead": "issuing",

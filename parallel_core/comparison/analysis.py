@@ -16,8 +16,6 @@ from parallel_core.measurement.result import Answer, Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.system.formatting import listed
 
-__all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse", "interval_of"]
-
 NOTHING_MEASURED = "Nothing could be measured; every cell says why."
 ONE_FRAMEWORK = "Only one framework was measured, so there is no other to compare it with."
 NO_PAIR = "No two frameworks were measured in the same experiment on the same engine."

@@ -14,8 +14,6 @@ from backends.devices import DEVICE_NAME
 from backends.installation.kernels import Kernels, Product
 from parallel_core.measurement.result import Case, Result
 
-__all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with_engines_that_ran"]
-
 SCHEMA = 1
 OWN_ENGINE = ""
 """In place of an engine: the one that a backend takes by itself, which its results name."""

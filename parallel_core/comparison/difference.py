@@ -15,8 +15,6 @@ from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import library_in_words
 
-__all__ = ["Difference", "NewMeaning", "compare_with_old"]
-
 REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
 

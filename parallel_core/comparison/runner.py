@@ -24,8 +24,6 @@ from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import supervise
 
-__all__ = ["NextRun", "Ran", "Schedule", "run_cells", "run_comparison"]
-
 NOT_A_RESULT = "gave something else than the result that was asked for"
 Chosen = Mapping[str, Mapping[str, Any]]
 """Values of parameters, by experiment."""

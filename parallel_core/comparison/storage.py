@@ -14,20 +14,6 @@ from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = [
-    "REPORT",
-    "RESULT",
-    "RUNS",
-    "SUITES",
-    "TimelineOf",
-    "make_folder",
-    "read_comparison",
-    "reason_path",
-    "result_path",
-    "saved_timelines",
-    "trace_path",
-]
-
 RUNS = Path("runs")
 """The folder, where the program is run, for what it names itself; git ignores it."""
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
