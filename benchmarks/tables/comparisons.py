@@ -10,7 +10,6 @@ from benchmarks.harness.planted_faults import HEADINGS, counts
 from benchmarks.harness.side_by_side import versions_and_kernels
 from benchmarks.harness.targets import markdown_table
 from parallel_core.comparison.analysis import Analysis, analyse
-from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import read_comparison
@@ -48,9 +47,7 @@ def comparison(folder: Path) -> str:
                 rows.append([*row, "", "", f"{cell.state}: {cell.reason}", ""])
                 continue
             value = "" if cell.metric is None else with_bounds(cell.metric)
-            told = [
-                words(cell.difference) if cell.difference else "" for words in (difference_in_words, reasons_in_words)
-            ]
+            told = (cell.difference.in_words, cell.difference.reasons_in_words) if cell.difference else ("", "")
             rows.append([*row, seconds(cell.time.estimate), value, *told])
     headings = ["experiment: case, figure", "cell", "time", "figure", "against the first", "why"]
     return "\n".join([markdown_table(headings, rows), _source(folder, measured)])

@@ -20,14 +20,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.environments import python_with
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.storage import (
-    REPORT,
-    RESULT,
-    make_folder,
-    read_comparison,
-    result_path,
-    write_comparison,
-)
+from parallel_core.comparison.storage import REPORT, RESULT, make_folder, read_comparison, result_path
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
@@ -122,7 +115,7 @@ def compare(
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
     if json_path is not None:
-        write_comparison(comparison, json_path)
+        files.write_json(json_path, comparison.as_json())
     console = options.console_beside(json_path)
     show_screen(analysis, console)
     console.print(f"Report:  {page}", markup=False, soft_wrap=True)
@@ -207,9 +200,8 @@ def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> 
     path = folder / RESULT
     command = shlex.join(["parallel-core", *sys.argv[1:]])
     with comparison_progress(console) as on_run:
-        comparison = asyncio.run(
-            until_stopped(run_comparison(plan, command, on_run, lambda so_far: write_comparison(so_far, path)))
-        )
+        running = run_comparison(plan, command, on_run, lambda so_far: files.write_json(path, so_far.as_json()))
+        comparison = asyncio.run(until_stopped(running))
     if not isinstance(comparison, signal.Signals):
         return comparison
     again = shlex.join(["parallel-core", "report", str(folder)])

@@ -1,13 +1,30 @@
 """`parallel-core doctor`: what is installed, what is wrong with it, why, and the command that fixes it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
 
 from parallel_core.command_line import options
-from parallel_core.doctor.examination import examine
+from parallel_core.doctor.examination import Examination, examine
+from parallel_core.doctor.finding import Finding
 from parallel_core.system import files
-from parallel_core.terminal.doctor import show_examination
+from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
+from parallel_core.terminal.layout import show_sentence
+
+MARKS = {
+    "fine": f"[{GOOD}]✓ fine[/]",
+    "absent": f"[{ASIDE}]– absent[/]",
+    "doubtful": f"[{DOUBTFUL}]! doubtful[/]",
+    "broken": f"[bold {BAD}]✗ broken[/]",
+}
+BEFORE_TEXT = 38
+"""Columns of a finding's mark and name."""
 
 
 @click.command()
@@ -33,3 +50,40 @@ def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Pat
         files.write_json(json_path, examination.as_json())
     show_examination(examination, console, everything)
     ctx.exit(1 if examination.broken else 0)
+
+
+def show_examination(examination: Examination, console: Console, everything: bool = False) -> None:
+    """Print each problem with its command, then what is fine and what is absent in a line each, and whether all works.
+
+    With `everything`, in place of the two lines, each finding by section: a text whose words would be broken beside its
+    name stands below it.
+    """
+    for number, (_, finding) in enumerate(examination.problems, 1):
+        cause, command = map(str, finding.cause_and_command.values())
+        console.print(f"{number}. {MARKS[finding.state]}: {escape(finding.name)}")
+        show_sentence(cause, console, bullet=" " * 3)
+        # Never broken into lines: it is there to be pasted.
+        console.print(f"       {escape(command)}", style="bold", soft_wrap=True)
+    for state in () if everything else ("fine", "absent"):
+        named = [_named(name, findings, state) for name, findings in examination.sections.items()]
+        if names := ", ".join(filter(None, named)):
+            show_sentence(f"{Text.from_markup(MARKS[state]).plain}: {names}", console)
+    for name, findings in examination.sections.items() if everything else ():
+        console.print(f"\n[bold]{escape(name)}[/]")
+        for finding in findings:
+            row = Table.grid(Column(width=10), Column(width=20), Column(), padding=(0, 2, 0, 0))
+            beside = max(map(len, finding.text.split()), default=0) <= console.width - BEFORE_TEXT
+            row.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text) if beside else "")
+            console.print(Padding(row, (0, 0, 0, 2), expand=False))
+            if not beside:
+                show_sentence(finding.text, console, bullet=" " * 6)
+    if broken := examination.broken:
+        console.print(f"✗ {broken} {'thing is' if broken == 1 else 'things are'} broken.", style=f"bold {BAD}")
+    else:
+        console.print("✓ All that is installed works.", style=f"bold {GOOD}")
+
+
+def _named(section: str, findings: Sequence[Finding], state: str) -> str:
+    """Name a section if all its findings are in a state and need nothing, else those of them that are."""
+    having = [one.name for one in findings if one.state == state and one.diagnosis is None]
+    return section if len(having) == len(findings) else ", ".join(having)

@@ -1,21 +1,24 @@
-"""All that is concluded from a comparison, computed once: terminal, report and exit status only read it."""
+"""All that is concluded from a comparison, computed once: terminal, report and exit status only read it.
+
+Every sentence is a fixed text followed by figures; what a figure means is the experiment's affair (`Metric.place`).
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallel_core.comparison.account import TimeDifference, account_of, systematic_errors, time_difference
-from parallel_core.comparison.answers import answer_to, conclusions, difference_sentence, interval_of
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.validity import CellState, assess, doubtful_units, main_case, unstable_cases
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.measurement.answer import Answer
-from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval, median_interval
+from parallel_core.measurement.result import Answer, Result
 from parallel_core.measurement.sweep import labelled
 from parallel_core.system.formatting import listed
 
-__all__ = ["Analysis", "CellAnalysis", "ExperimentAnalysis", "analyse"]
+NOTHING_MEASURED = "Nothing could be measured; every cell says why."
+ONE_FRAMEWORK = "Only one framework was measured, so there is no other to compare it with."
+NO_PAIR = "No two frameworks were measured in the same experiment on the same engine."
 
 
 @dataclass(frozen=True)
@@ -142,13 +145,25 @@ class Analysis:
 def analyse(comparison: Comparison) -> Analysis:
     """Draw every interval, difference and verdict of a comparison, and the sentences that follow."""
     experiments = tuple(_analyse_experiment(EXPERIMENTS[name], comparison.of(name)) for name in comparison.experiments)
+    return Analysis(comparison, experiments, _conclusions(comparison, experiments))
+
+
+def _conclusions(comparison: Comparison, experiments: Sequence[ExperimentAnalysis]) -> tuple[str, ...]:
+    """Return what figures with bands mean, then each framework against the first one.
+
+    Of the differences between frameworks those on the first engine count, and those between engines.
+    """
+    said = [one.answer for one in experiments if one.answer and one.experiment.main.bands]
     engines = [results.cell.engine for results in comparison.cells]
     differences = [difference for one in experiments for difference in one.between_frameworks]
     # The first engine may be missing where the first experiment was measured.
     differences.sort(key=lambda difference: engines.index(difference.cell.engine))
+    first = differences[0].cell.engine if differences else ""
+    counted = [one.sentence for one in differences if one.cell.engine == first or one.cell.engine != one.against.engine]
+    if counted:
+        return (*said, *counted)
     measured = {cell.cell.backend for one in experiments for cell in one.believed}
-    answers = {one.experiment.name: one.answer for one in experiments}
-    return Analysis(comparison, experiments, conclusions(answers, differences, measured))
+    return (*said, (NOTHING_MEASURED, ONE_FRAMEWORK, NO_PAIR)[min(len(measured), 2)])
 
 
 def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResults]) -> ExperimentAnalysis:
@@ -170,14 +185,33 @@ def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResult
     }
     from_first = {cell: found[cell, first] for cell, first in against_first}
     cells = tuple(
-        _analyse_cell(experiment, results, *assessments[results.cell], case, from_first.get(results.cell))
+        _analyse_cell(results, *assessments[results.cell], case, from_first.get(results.cell))
         for results in all_results
     )
     between_frameworks = tuple(found[pair] for pair in by_engine)
     between_engines = tuple(found[pair] for pair in by_backend)
-    answer = answer_to(experiment, ((cell.results, cell.metric) for cell in cells if cell.believed))
-    sentences = (*filter(None, [answer]), *map(difference_sentence, (*between_frameworks, *between_engines)))
+    answer = _answer(experiment, cells)
+    sentences = (*filter(None, [answer]), *(one.sentence for one in (*between_frameworks, *between_engines)))
     return ExperimentAnalysis(experiment, case, cells, between_frameworks, between_engines, answer, sentences, errors)
+
+
+def _answer(experiment: Experiment, cells: Sequence[CellAnalysis]) -> str:
+    """Say what an experiment's figure means on the cells that have it: a sentence for each band; empty without cells.
+
+    What touches several bands has its bounds, too.
+    `The devices worked at the same time: mxnet async (1.98 of 2), torch async (1.97 of 2).`
+    """
+    main = experiment.main
+    groups: dict[str, list[str]] = {}
+    for cell in cells:
+        if (interval := cell.metric) is not None:
+            result = cell.results.valid[0]
+            band = main.place(interval, result)
+            says = band.says if band else "Inconclusive" if main.bands else main.name
+            is_open = main.bands and band is None
+            written = main.write(interval, result) if is_open else main.in_short(interval.estimate, result)
+            groups.setdefault(says, []).append(f"{cell.cell.side} ({written})")
+    return " ".join(f"{says}: {', '.join(figures)}." for says, figures in groups.items())
 
 
 def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -200,12 +234,7 @@ def _against_first_of_group(cells: Sequence[Cell], group: Callable[[Cell], str])
 
 
 def _analyse_cell(
-    experiment: Experiment,
-    results: CellResults,
-    state: CellState,
-    reason: str,
-    case: str,
-    difference: TimeDifference | None,
+    results: CellResults, state: CellState, reason: str, case: str, difference: TimeDifference | None
 ) -> CellAnalysis:
     if state != "measured":
         return CellAnalysis(results, state, reason)
@@ -217,15 +246,21 @@ def _analyse_cell(
         case,
         times={name: interval_of(results.medians(name)) for name in results.case_names},
         metrics={name: interval_of(values) for name, values in metrics.items() if values},
-        curves=_curves(experiment, results),
+        curves=_curves(results),
         difference=difference,
         account={part: interval_of(values) for part, values in account_of(results, case).items()},
         warnings=(*doubtful_units(results), *unstable_cases(results)),
     )
 
 
-def _curves(experiment: Experiment, results: CellResults) -> dict[str, tuple[Interval, ...]]:
-    curves, first = experiment.curves, results.valid[0]
+def interval_of(values: Sequence[float]) -> Interval:
+    """Return the median of processes with its interval; of too few without bounds, which would reach to millions."""
+    interval = median_interval(values)
+    return interval if len(values) >= FEWEST_FOR_A_VERDICT else replace(interval, low=-math.inf, high=math.inf)
+
+
+def _curves(results: CellResults) -> dict[str, tuple[Interval, ...]]:
+    curves, first = EXPERIMENTS[results.cell.experiment].curves, results.valid[0]
     if curves is None or curves.over not in first.series:
         return {}
     by_process = [labelled(result.series, curves.quantity) for result in results.valid]

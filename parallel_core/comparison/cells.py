@@ -11,9 +11,8 @@ import msgspec
 
 from backends import Engine
 from backends.devices import DEVICE_NAME
+from backends.installation.kernels import Kernels, Product
 from parallel_core.measurement.result import Case, Result
-
-__all__ = ["OWN_ENGINE", "Cell", "CellResults", "Comparison", "FailedRun", "with_engines_that_ran"]
 
 SCHEMA = 1
 OWN_ENGINE = ""
@@ -71,18 +70,6 @@ class _SavedMachine(TypedDict):
     utc: str
 
 
-class _SavedKernels(TypedDict):
-    library: str
-    version: str | None
-    instruction_set: str | None
-    threads: Count
-
-
-class _SavedProduct(TypedDict):
-    size: Count
-    gflop_per_s: Annotated[float, msgspec.Meta(gt=0)]
-
-
 class _SavedBackend(TypedDict):
     name: Name
     version: Annotated[str, msgspec.Meta(min_length=1)]
@@ -94,8 +81,8 @@ class _SavedBackend(TypedDict):
     scheduler: str
     settings: dict[str, Any]
     variants: NotRequired[list[str]]
-    kernels: NotRequired[list[_SavedKernels]]
-    product: NotRequired[_SavedProduct]
+    kernels: NotRequired[list[Kernels]]
+    product: NotRequired[Product]
 
 
 class _SavedCell(TypedDict):
@@ -107,15 +94,9 @@ class _SavedCell(TypedDict):
 
 
 class _Saved(TypedDict):
-    """The whole file: what a reader of it may rely on, so that nothing else looks again."""
+    """What a reader may rely on beside a comparison's own fields, so that nothing else looks again."""
 
     schema: Literal[1]
-    rounds: Count
-    quick: bool
-    command: str
-    utc: str
-    seconds: Annotated[float, msgspec.Meta(ge=0)]
-    options: dict[str, Any]
     machine: _SavedMachine
     cells: Annotated[list[_SavedCell], msgspec.Meta(min_length=1)]
 
@@ -179,11 +160,11 @@ class CellResults:
 class Comparison:
     """A whole comparison: what was asked for, and the results of every cell."""
 
-    rounds: int
+    rounds: Count
     quick: bool
     command: str
     utc: str
-    seconds: float = 0.0
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """How long it took."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Devices, their kind, threads, deadline in seconds and interpreters, as asked for."""
@@ -207,13 +188,13 @@ class Comparison:
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; raises ValueError for anything else."""
         _check_numbers(read)
-        saved: Mapping[str, Any] = msgspec.convert(read, _Saved)
-        datetime.fromisoformat(saved["utc"])
+        saved = msgspec.convert(read, _Saved)
         cells = tuple(map(CellResults.from_json, saved["cells"]))
         if len({results.cell for results in cells}) < len(cells):
             raise ValueError("a cell stands there twice")
-        fields = {name: value for name, value in saved.items() if name != "schema"}
-        return cls(**{**fields, "cells": cells})
+        comparison = msgspec.convert({**read, "cells": ()}, cls)
+        datetime.fromisoformat(comparison.utc)
+        return replace(comparison, cells=cells)
 
 
 def _check_numbers(read: Any) -> None:

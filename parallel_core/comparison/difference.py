@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from parallel_core.comparison.account import TimeDifference, time_difference
-from parallel_core.comparison.answers import interval_of
+from parallel_core.comparison.analysis import interval_of
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.validity import CellState, assess
 from parallel_core.experiments import EXPERIMENTS
@@ -14,8 +14,6 @@ from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import library_in_words
-
-__all__ = ["Difference", "NewMeaning", "compare_with_old"]
 
 REPETITIONS = ("rounds", "epochs", "budget")
 """Parameters that say how often something is timed, not what."""
@@ -29,15 +27,6 @@ class NewMeaning:
     metric: str
     old: Band | None
     new: Band | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that stands under `bands`."""
-        return {
-            **asdict(self.cell),
-            "metric": self.metric,
-            "old": self.old and self.old.code,
-            "new": self.new and self.new.code,
-        }
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,15 @@ class Difference:
                 }
                 for change in self.changes
             ],
-            "bands": [meaning.as_json() for meaning in self.meanings],
+            "bands": [
+                {
+                    **asdict(meaning.cell),
+                    "metric": meaning.metric,
+                    "old": meaning.old and meaning.old.code,
+                    "new": meaning.new and meaning.new.code,
+                }
+                for meaning in self.meanings
+            ],
             "left_out": list(self.left_out),
             "broken": list(self.broken),
             "surroundings": list(self.environment_changes),

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from backends.installation.frameworks import installation_of, is_installed
 
-__all__ = ["CHECKOUT", "python_with"]
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

@@ -13,8 +13,6 @@ from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
 from parallel_core.measurement.fresh_process import measuring_command
 
-__all__ = ["SOUNDING", "TRACED", "Plan"]
-
 SOUNDING = 0
 """The number of the uncounted round in which every cell is timed once at the smallest sizes, if time is limited."""
 TRACED = 1

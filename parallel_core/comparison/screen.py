@@ -15,8 +15,6 @@ from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE
 from parallel_core.system.formatting import listed, seconds
 
-__all__ = ["Column", "Screen", "screen_of", "title_of"]
-
 OVERLAPPED, TOOK_TURNS = {"queued", "parallel", "hidden"}, {"not-queued", "serial", "hindered", "without-queue"}
 """Bands of an engine that overlaps everything, and of one that overlaps nothing."""
 HEADLINE = "Engines with queues overlap work; engines without take turns."
@@ -86,13 +84,8 @@ def screen_of(analysis: Analysis) -> Screen:
                 continue
             compared = f"{titles[one.cell.side]} against {titles[one.against.side]}"
             differences.setdefault(compared, []).append(one)
-    return Screen(
-        HEADLINE if _overlaps_by_queues(analysis) else "",
-        columns,
-        rows,
-        differences,
-        tuple(_notes(analysis, rows)),
-    )
+    headline = HEADLINE if _overlaps_by_queues(analysis) else ""
+    return Screen(headline, columns, rows, differences, _notes(analysis, rows))
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
@@ -135,7 +128,7 @@ def _overlaps_by_queues(analysis: Analysis) -> bool:
     return bool(by_queue[True] and by_queue[False]) and by_queue[True] <= OVERLAPPED and by_queue[False] <= TOOK_TURNS
 
 
-def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
+def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
     cells = analysis.cells
     disturbed = sum(not all(one.is_undisturbed for one in cell.results.valid) for cell in cells)
     errors: dict[str, float] = {}
@@ -154,4 +147,4 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> l
         if not cell.believed:
             sides_by_reason.setdefault(f"{cell.state}: {cell.reason}", []).append(str(cell.cell))
     notes += [f"{listed(sides)}: {reason}." for reason, sides in sides_by_reason.items()]
-    return [*notes, *(f"Data: {one}." for one in analysis.data)]
+    return (*notes, *(f"Data: {one}." for one in analysis.data))

@@ -14,21 +14,6 @@ from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = [
-    "REPORT",
-    "RESULT",
-    "RUNS",
-    "SUITES",
-    "TimelineOf",
-    "make_folder",
-    "read_comparison",
-    "reason_path",
-    "result_path",
-    "saved_timelines",
-    "trace_path",
-    "write_comparison",
-]
-
 RUNS = Path("runs")
 """The folder, where the program is run, for what it names itself; git ignores it."""
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
@@ -87,11 +72,6 @@ def read_comparison(path: Path) -> Comparison:
         if name not in EXPERIMENTS:
             raise RequestError(f"{path} holds the experiment {name!r}, which is not known here: update parallel-core")
     return comparison
-
-
-def write_comparison(comparison: Comparison, path: Path) -> None:
-    """Write the whole comparison or nothing; raises OSError."""
-    files.write_json(path, comparison.as_json())
 
 
 def trace_path(folder: Path, cell: Cell) -> Path:

@@ -19,8 +19,6 @@ from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.fresh_process import Measured
 
-__all__ = ["GPU_SIDES", "Fit", "Sounding", "Work", "fit", "smallest", "sounding_of", "work_of"]
-
 GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
 LEAST: Mapping[str, int] = MappingProxyType({"size": 256, "steps": 200, "limit": 4})

@@ -11,8 +11,6 @@ from parallel_core.measurement.confidence_intervals import median_interval, rati
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import percent, seconds
 
-__all__ = ["CellState", "assess", "doubtful_units", "impossible_cases", "instabilities", "main_case", "unstable_cases"]
-
 CellState = Literal["measured", "invalid", "failed", "not run"]
 
 # The limits of `python -m pyperf check`.

@@ -1,13 +1,13 @@
 """How far a measurement is: reported between timings, to whoever listens."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 Listener = Callable[[str, float], object]
 """A function of what is done next, and of the share of its part of the measurement that is behind it."""
 
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_listener: ContextVar[Listener] = ContextVar("listener", default=lambda *_: None)
 
 
 @contextmanager
@@ -20,19 +20,12 @@ def listening(listener: Listener) -> Iterator[None]:
         _listener.reset(before)
 
 
-@contextmanager
-def part(begin: float, end: float) -> Iterator[None]:
+def part(begin: float, end: float) -> AbstractContextManager[None]:
     """Within a `with` block, reported shares belong to a part: from 0 to 1 they lead from `begin` to `end`."""
     listener = _listener.get()
-    if listener is None:
-        yield
-        return
-    with listening(lambda what, share: listener(what, begin + share * (end - begin))):
-        yield
+    return listening(lambda what, share: listener(what, begin + share * (end - begin)))
 
 
 def tell(what: str, share: float) -> None:
     """Say what is done next and what fraction, from 0 to 1, of its part of the measurement is behind it."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(what, share)
+    _listener.get()(what, share)

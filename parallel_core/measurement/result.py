@@ -5,13 +5,12 @@ import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import msgspec
 
 from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
-from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.task_graph import Task
 from parallel_core.system.machine import describe_machine
@@ -23,14 +22,26 @@ Timing: TypeAlias = tuple[float, float]
 RESULT_SCHEMA = 2
 READ_SCHEMAS = (1, 2)
 """The first had no `bands`."""
-BACKEND_KEYS = ("name", "version", "engine", "devices", "threads_per_device", "cores", "scheduler", "settings")
-MACHINE_KEYS = (
-    *("processor", "cores", "core_numbers", "memory_bytes", "system"),
-    *("parallel_core", "python", "numpy", "utc"),
-)
-
-NUMBERS = ("cases", "metrics", "checks", "series", "metric_intervals")
+NUMBERS = ("metrics", "checks", "series", "metric_intervals")
 """Keys under which null is a number that JSON does not have."""
+WHAT_WOULD_CHANGE_IT = "What would change it:"
+"""What stands before `would_change` wherever an answer is read."""
+
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+SomeSeconds: TypeAlias = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Two or three sentences, each with its figure, and what would change them.
+
+    All of them end with a full stop, and claim no more than intervals show. The first one is the result's explanation.
+    `would_change` follows from the result if it can, and names an option of the program if one would do:
+    `A second worker for each device (--workers 2).`
+    """
+
+    sentences: tuple[str, ...]
+    would_change: str
 
 
 @dataclass(frozen=True)
@@ -38,15 +49,15 @@ class Case:
     """One thing that was timed, several times. All its seconds are of doing it once."""
 
     name: str
-    seconds: tuple[float, ...]
+    seconds: SomeSeconds
     """Until all was done."""
-    dispatch_seconds: tuple[float, ...]
+    dispatch_seconds: SomeSeconds
     """Until control returned to Python."""
-    warmup_seconds: tuple[float, ...] = ()
+    warmup_seconds: tuple[Annotated[float, msgspec.Meta(ge=0)], ...] = ()
     """Those of the first repetitions, which are not counted."""
     parts: tuple[str, ...] = ()
     """The cases whose work is contained in this one: it cannot be faster than the slowest of them."""
-    bare_seconds: tuple[float, ...] = ()
+    bare_seconds: tuple[Positive, ...] = ()
     """What its operations take by themselves; empty if that was not measured.
 
     They are handed over as one unit, with nothing queued between them, all devices at once in thought, so that the
@@ -59,11 +70,11 @@ class Case:
     """What its calls take on one element each, those of all devices added: what is left is overhead."""
     transfer_seconds: tuple[float, ...] = ()
     """What its transfers add to the time of the rest, without their calls; empty for a case that hides none."""
-    repeats: int = 1
+    repeats: Annotated[int, msgspec.Meta(ge=1)] = 1
     """How often it was done within one timing, if doing it once is too short to be timed."""
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
     """Repeats the case in the process that timed it, and returns the timing; it is kept within `timing.repeatable`."""
-    share: float = field(default=1.0, compare=False)
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = field(default=1.0, compare=False)
     """The share of the case that a repetition under a profiler repeats, and times."""
     watch: MachineWatch | None = field(default=None, compare=False, repr=False)
     """What else the machine did while it was timed."""
@@ -92,20 +103,6 @@ class Case:
     def least_share(self) -> float:
         """The share of its time that it takes at the least when other processes leave it the cores."""
         return 1 - self.watch.taken_share if self.watch is not None and self.watch.is_disturbed else 1.0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that stands in a result's `cases`."""
-        return {name: value for name, value in vars(self).items() if name not in ("again", "watch")}
-
-    def check(self) -> None:
-        """Raise ValueError for times that are missing or impossible."""
-        counted = (*self.seconds, *self.dispatch_seconds, *self.bare_seconds)
-        parts = (*self.operations_seconds, *self.overhead_seconds, *self.transfer_seconds)
-        is_possible = all(0 < one < math.inf for one in counted) and all(one >= 0 for one in self.warmup_seconds)
-        if not (self.seconds and self.dispatch_seconds and is_possible and all(map(math.isfinite, parts))):
-            raise ValueError(f"case {self.name!r} has no times, or impossible ones")
-        if self.repeats < 1 or not 0 < self.share <= 1:
-            raise ValueError(f"case {self.name!r} was done {self.repeats} times, and {self.share} of it again")
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,8 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        content = {"schema": RESULT_SCHEMA, **vars(self), "cases": [case.as_json() for case in self.cases]}
+        cases = [{key: one for key, one in vars(case).items() if key not in ("again", "watch")} for case in self.cases]
+        content = {"schema": RESULT_SCHEMA, **vars(self), "cases": cases}
         text = json.dumps(content, default=lambda one: dict(one) if isinstance(one, Mapping) else vars(one))
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
@@ -196,16 +194,11 @@ class Result:
         try:
             if read["schema"] not in READ_SCHEMAS:
                 raise ValueError(f"a result of schema {read['schema']}; known here: {RESULT_SCHEMA}")
-            missing = [name for name in BACKEND_KEYS if name not in read["backend"]]
-            missing += [name for name in MACHINE_KEYS if name not in read["environment"]]
-            if missing:
-                raise ValueError(f"a result without {', '.join(missing)}")
             numbers = {name: _with_nan(read[name]) for name in NUMBERS if name in read}
-            result = msgspec.convert({**read, **numbers}, cls)
+            # Where it is missing, this machine would take its place.
+            result = msgspec.convert({**read, **numbers, "environment": read["environment"]}, cls)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"not a result: {error}") from error
-        for case in result.cases:
-            case.check()
         return replace(result, cases=tuple(replace(case, watch=result.machine_watch) for case in result.cases))
 
 

@@ -15,8 +15,8 @@ def write_report(analysis: Analysis, folder: Path) -> Path:
     Raises OSError.
     """
     # Jinja2, Pygments and pyperf take a tenth of a second to import, for which a request that is refused need not wait.
-    from parallel_core.comparison.pyperf_export import save_suites
     from parallel_core.report.page import render
+    from parallel_core.report.pyperf_export import save_suites
 
     page = render(analysis, saved_timelines(folder)).encode(errors="replace")
     files.write_whole(folder / REPORT, lambda stream: stream.write(page))

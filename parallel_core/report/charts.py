@@ -10,7 +10,6 @@ from statistics import median
 
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
-from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
@@ -74,7 +73,7 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     groups = {}
     for one in (*experiment.between_frameworks, *experiment.between_engines):
         if one.parts:
-            words = "; ".join(filter(None, (difference_in_words(one), reasons_in_words(one))))
+            words = "; ".join(filter(None, (one.in_words, one.reasons_in_words)))
             rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
             bars = [*_stacked(rows), *_stacked([("together", one.seconds, "total")])]
             if one.verdict == "too few runs":

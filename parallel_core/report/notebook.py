@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Result
 from parallel_core.measurement.sweep import labelled, write_point
 from parallel_core.report.plots import as_svg
-from parallel_core.system.formatting import engine_in_words, figure, quantity, seconds
+from parallel_core.system.formatting import engine_in_words, quantity, seconds
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -50,7 +49,7 @@ def as_html(result: Result) -> str:
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(loader=PackageLoader("parallel_core.report", "."), autoescape=True, trim_blocks=True)
-    environment.filters |= {"seconds": seconds, "figure": figure}
+    environment.filters["seconds"] = seconds
     curves = EXPERIMENTS[result.experiment].curves
     swept = curves if curves is not None and curves.over in result.series else None
     return environment.get_template("notebook.html.jinja").render(

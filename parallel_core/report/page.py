@@ -12,7 +12,6 @@ from pygments.formatters import HtmlFormatter
 
 from backends.registry.loading import title
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
-from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.screen import screen_of
@@ -41,7 +40,6 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds, "prose": _prose}
-    environment.filters |= {"difference": difference_in_words, "reasons": reasons_in_words}
     comparison = analysis.comparison
     sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
     by_name = {section["described"].name: section for section in sections}

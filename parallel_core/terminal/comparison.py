@@ -13,11 +13,10 @@ from rich.table import Column, Table
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
-from parallel_core.comparison.answers import difference_in_words, reasons_in_words
+from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.comparison.difference import Difference
 from parallel_core.comparison.plan import SOUNDING
-from parallel_core.comparison.schedule import NextRun
+from parallel_core.comparison.runner import NextRun
 from parallel_core.comparison.screen import Screen, screen_of
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
 from parallel_core.system.formatting import figure, listed, seconds
@@ -37,7 +36,9 @@ def show_screen(analysis: Analysis, console: Console) -> None:
     """Print the answer: questions by cells, then differences in seconds with their reasons, and what limits them."""
     screen = screen_of(analysis)
     comparison = analysis.comparison
-    rounds = f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}, {_duration(comparison.seconds)}"
+    minutes = comparison.seconds / 60
+    took = f"{figure(minutes)} min" if minutes >= 1 else f"{figure(comparison.seconds)} s"
+    rounds = f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}, {took}"
     length = f"quick look: {rounds}" if comparison.quick else rounds
     frameworks = listed([title(name) for name in analysis.backends])
     show_sentence(f"How the same work is scheduled: {frameworks} ({length})", console, "bold")
@@ -49,9 +50,9 @@ def show_screen(analysis: Analysis, console: Console) -> None:
         for compared, rows in screen.differences.items():
             table.add_row(f"[bold]{compared}[/]", "", "")
             for one in rows:
-                words, colour = difference_in_words(one), VERDICT_COLOURS.get(one.verdict)
+                words, colour = one.in_words, VERDICT_COLOURS.get(one.verdict)
                 what = f"{one.cell.experiment}: {one.case}"
-                table.add_row(what, f"[{colour}]{words}[/]" if colour else words, reasons_in_words(one))
+                table.add_row(what, f"[{colour}]{words}[/]" if colour else words, one.reasons_in_words)
         show_table(table, console)
     show_sentence(" ".join(screen.notes), console, ASIDE)
 
@@ -75,10 +76,6 @@ def _plain_table(*headings: str) -> Table:
     return Table(*(Column(heading, no_wrap=True) for heading in headings))
 
 
-def _duration(seconds: float) -> str:
-    return f"{figure(seconds / 60)} min" if seconds >= 60 else f"{figure(seconds)} s"
-
-
 def show_comparison(analysis: Analysis, console: Console) -> None:
     """Print for each experiment a table of its cells, and what is not to be trusted."""
     for experiment in analysis.experiments:
@@ -90,20 +87,14 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
             show_sentence(sentence, console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
-            for remark in filter(None, (cell.reason, _first_warning(cell))):
-                sides_by_remark[remark].append(str(cell.cell.side))
+            more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
+            unstable = f"unstable ({cell.warnings[0]}{more})" if cell.warnings else ""
+            for remark in filter(None, (cell.reason, unstable)):
+                sides_by_remark[remark].append(cell.cell.side)
         for remark, sides in sides_by_remark.items():
             show_sentence(f"{listed(sides)}: {remark}", console, ASIDE, bullet="! ")
     for data in analysis.data:
         show_sentence(f"data: {data}", console, ASIDE)
-
-
-def _first_warning(cell: CellAnalysis) -> str:
-    """Name the first of a cell's unstable cases and count the rest; empty if there is none."""
-    if not cell.warnings:
-        return ""
-    more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
-    return f"unstable ({cell.warnings[0]}{more})"
 
 
 def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> Table:
@@ -147,7 +138,7 @@ def show_difference(difference: Difference, console: Console) -> None:
         for change in changed:
             names = escape(str(change.cell)), escape(change.case)
             verdict = f"[{VERDICT_COLOURS[change.verdict]}]{change.verdict}[/]"
-            table.add_row(*names, with_bounds(change.ratio), verdict, reasons_in_words(change))
+            table.add_row(*names, with_bounds(change.ratio), verdict, change.reasons_in_words)
         show_table(table, console)
     for one in difference.meanings:
         was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))

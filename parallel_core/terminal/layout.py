@@ -1,7 +1,7 @@
 """Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut off."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 
 from rich.box import SIMPLE_HEAD
@@ -20,24 +20,19 @@ HOLDER = "\N{SYMBOL FOR SPACE}"
 
 def show_sentence(text: str, console: Console, style: str = "", bullet: str = "") -> None:
     """Print text, which is no markup, in lines that end between words; lines after a bullet are set in."""
-    for line in _lines(text, console.width, bullet):
-        # Words longer than the terminal are left to it, so that they can be copied in one piece.
-        console.print(Text(line, style), soft_wrap=True)
-
-
-def _lines(text: str, width: int, bullet: str = "") -> Iterator[str]:
     first, following = bullet, " " * len(bullet)
     for paragraph in text.splitlines():
-        held = HELD.sub(HOLDER, paragraph)
         lines = wrap(
-            held,
-            width,
+            HELD.sub(HOLDER, paragraph),
+            console.width,
             initial_indent=first,
             subsequent_indent=following,
             break_long_words=False,
             break_on_hyphens=False,
         )
-        yield from (line.replace(HOLDER, " ") for line in lines or [""])
+        for line in lines or [""]:
+            # Words longer than the terminal are left to it, so that they can be copied in one piece.
+            console.print(Text(line.replace(HOLDER, " "), style), soft_wrap=True)
         first = following
 
 
@@ -51,10 +46,10 @@ def show_table(table: Table, console: Console) -> None:
     """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, the rest may wrap.
 
     Where that is wider than the terminal, columns move together, and then each row becomes separate lines: its
-    first cell, and below it each other cell that is not empty, after its heading. The title and the caption
-    are wrapped at the terminal's width, and not at the table's. The table is consumed.
+    first cell, and below it each other cell that is not empty, after its heading. The title is wrapped at the
+    terminal's width, and not at the table's. The table is consumed.
     """
-    title, caption, table.title, table.caption = table.title, table.caption, None, None
+    title, table.title = table.title, None
     if title:
         show_sentence(_text(title).plain, console, str(table.title_style or ""))
     for padding in ((0, 2, 0, 0), (0, 1, 0, 0)):
@@ -63,11 +58,8 @@ def show_table(table: Table, console: Console) -> None:
             for column, width in zip(table.columns, widths, strict=True):
                 column.width, column.no_wrap = width, False
             console.print(table)
-            break
-    else:
-        _show_records(table, console)
-    if caption:
-        show_sentence(_text(caption).plain, console, str(table.caption_style or ""))
+            return
+    _show_records(table, console)
 
 
 def _widths(table: Table, console: Console) -> Sequence[int]:

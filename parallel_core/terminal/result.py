@@ -8,9 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.answer import WHAT_WOULD_CHANGE_IT, Answer
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Answer, Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
 from parallel_core.system.formatting import (
     engine_in_words,

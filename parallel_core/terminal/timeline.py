@@ -65,7 +65,7 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 def _queues_table(case: CaseFigures) -> Table:
     title = f"“{escape(case.case)}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
-        title += f", [{DOUBTFUL}]{case.slowed_in_words}[/]"
+        title += f", {case.slowed_in_words}"
     table = table_of(title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold")
     for queue in case.queues:
         waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""

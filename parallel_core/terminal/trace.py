@@ -16,6 +16,8 @@ from parallel_core.trace_analysis.ranks import Ranks
 
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""
+WAITS = "waiting for the host to launch, from kernel to kernel, for other queues; operations launched and not begun"
+"""What stands in the columns of the table of waits."""
 IN_WORDS = {
     "seconds": "in all",
     "device_seconds": "on the devices",
@@ -30,6 +32,7 @@ def show_details(case: CaseFigures, console: Console) -> None:
         show_table(_devices_table(case), console)
     if case.queue_lengths:
         show_table(_waits_table(case), console)
+        show_sentence(WAITS, console, ASIDE)
     if case.operations:
         show_table(_operations_table(case), console)
     if case.steps is not None:
@@ -66,10 +69,6 @@ def _waits_table(case: CaseFigures) -> Table:
             "–" if length is None else figure(round(length.mean_length, 2)),
             "–" if length is None else f"{length.longest:,}",
         )
-    table.caption = (
-        "waiting for the host to launch, from kernel to kernel, for other queues; operations launched and not begun"
-    )
-    table.caption_style = ASIDE
     return table
 
 

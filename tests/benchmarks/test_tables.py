@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from benchmarks.experiments.exercises import with_source
 from benchmarks.tables.__main__ import BLOCK, main, pages, refill, write_table, written
-from parallel_core.comparison.storage import write_comparison
-from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.result import Answer
+from parallel_core.system.files import write_json
 from tests.parallel_core.comparison import made_up
 from tests.parallel_core.comparison.test_account import scaled
 
@@ -204,7 +204,7 @@ def test_comparisons_and_findings_have_all_frameworks(root: Path, tmp_path: Path
         for name in names
         for engine in engines
     ]
-    write_comparison(made_up.comparison(*cells), tmp_path / "comparison.json")
+    write_json(tmp_path / "comparison.json", made_up.comparison(*cells).as_json())
     rows = [line.split(" | ") for line in write_table("comparison", tmp_path).splitlines() if line.startswith("| ")]
     assert [row[1] for row in rows[2:]] == [f"{titles[name]} {engine}" for name in names for engine in engines]
     answers = write_table("comparison-answer", tmp_path).splitlines()

@@ -20,7 +20,6 @@ from parallel_core.command_line.compare import (
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.storage import write_comparison
 from parallel_core.experiments import Experiment
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
@@ -72,7 +71,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
     if values["json_path"] is not None:
-        write_comparison(comparison, values["json_path"])
+        files.write_json(values["json_path"], comparison.as_json())
     engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
     if len(set(engines.values())) > 1:
         chosen = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])

@@ -8,10 +8,9 @@ from typing import Any
 from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
 from parallel_core.experiments.runner.metrics import Metric, bands_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
-from parallel_core.measurement.result import Result, describe_backend
+from parallel_core.measurement.result import Answer, Result, describe_backend
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine_watch import joined_watches

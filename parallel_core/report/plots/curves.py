@@ -1,7 +1,7 @@
 """Charts of curves: sweeps and learning curves, a panel for each of several, with intervals where they are known."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -142,8 +142,11 @@ def sweep_chart(
     x_scale = around(swept) if curves.log_x else linear(swept)
     x = Axis(curves.x_title, x_scale, lambda value: write_point(value, curves.over), marked)
     # The scale holds the estimates and not the intervals, which are wide if there are few processes.
-    values = [one.estimate for panel in panels.values() for row in panel.values() for one in row]
-    y = Axis(curves.y_title, _value_scale(values, curves), figure)
+    estimates = [one.estimate for panel in panels.values() for row in panel.values() for one in row]
+    finite = [value for value in estimates if math.isfinite(value)]
+    positive = [value for value in finite if value > 0]
+    y_scale = around(positive) if curves.log_y and positive else linear([0, *finite])
+    y = Axis(curves.y_title, y_scale, figure)
 
     def drawn(label: str, values: Sequence[Interval]) -> Curve:
         points = list(zip(swept, values, strict=False))
@@ -155,12 +158,6 @@ def sweep_chart(
     return CurvesChart(
         tuple(Panel(name, x, y, tuple(drawn(*one) for one in panel.items())) for name, panel in panels.items())
     )
-
-
-def _value_scale(values: Iterable[float], curves: Curves) -> Scale:
-    finite = [value for value in values if math.isfinite(value)]
-    positive = [value for value in finite if value > 0]
-    return around(positive) if curves.log_y and positive else linear([0, *finite])
 
 
 def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:

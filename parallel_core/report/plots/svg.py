@@ -125,19 +125,16 @@ class Picture:
             self.text(left + room / 2, self.bottom + 1.4 * LINE, axis.title, text_anchor="middle", style="faint")
         self.bottom += 2 * LINE if axis.title else LINE
 
-    def inline(self) -> Markup:
-        """Return it for a page that has the style."""
-        return Markup(self._written(0))
-
     def whole(self) -> bytes:
         """Return it as a file's content, on a separate background."""
         style = self.add("style", style_sheet())
         paper = self.add("rect", x=-PAPER, y=-PAPER, width="100%", height="100%", style="paper")
         # They stand first: the paper lies behind all.
         self._root[:] = [style, paper, *self._root[:-2]]
-        return self._written(PAPER).encode(errors="replace")
+        return self.written(PAPER).encode(errors="replace")
 
-    def _written(self, margin: float) -> str:
+    def written(self, margin: float = 0.0) -> str:
+        """Return its text, for a page that has the style."""
         width, height = (f"{side + 2 * margin:g}" for side in (self.width, round(self.bottom)))
         box = f"{-margin:g} {-margin:g} {width} {height}"
         self._root.attrib |= {"viewBox": box, "width": width, "height": height}
@@ -160,7 +157,7 @@ def inline(chart: Chart | None, label: str) -> Markup | None:
         return None
     picture = Picture(label, chart.width)
     chart.draw(picture)
-    return picture.inline()
+    return Markup(picture.written())
 
 
 def titled(chart: Chart, *titles: str, width: float = WIDTH) -> bytes:

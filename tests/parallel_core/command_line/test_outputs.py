@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parallel_core.comparison.storage import write_comparison
 from parallel_core.doctor.examination import Examination
 from parallel_core.labs.grading import FOLDER
+from parallel_core.system.files import write_json
 from parallel_core.trace_analysis.trace_files import write_trace_file
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_trace import OURS
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("old", "new", "traces", "data"):
         (tmp_path / name).mkdir()
     for path in ("old/comparison.json", "old/report.html", "new/comparison.json"):
-        write_comparison(comparison(measured(parallel("torch"), (1.0, 1.1))), tmp_path / path)
+        write_json(tmp_path / path, comparison(measured(parallel("torch"), (1.0, 1.1))).as_json())
     for path in ("trace.json", "traces/rank0.json", "traces/rank1.json"):
         write_trace_file(OURS, tmp_path / path)
     (tmp_path / "program.py").write_text("print()")

@@ -13,7 +13,7 @@ from parallel_core.comparison.analysis import CellAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement import confidence_intervals
-from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.result import Answer
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from tests.parallel_core.comparison.made_up import (

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.answers import NO_PAIR, NOTHING_MEASURED, ONE_FRAMEWORK
+from parallel_core.comparison.analysis import NO_PAIR, NOTHING_MEASURED, ONE_FRAMEWORK, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.experiments import EXPERIMENTS
@@ -122,8 +121,8 @@ def compared(speedup: float, noise: float = 0.001) -> Comparison:
 
 
 def test_a_difference_names_the_cells_whose_figure_means_something_else() -> None:
-    (change,) = compare_with_old(compared(1.97), compared(1.3)).meanings
-    assert change.as_json() == {
+    (change,) = compare_with_old(compared(1.97), compared(1.3)).as_json()["bands"]
+    assert change == {
         "experiment": "parallel",
         "backend": "torch",
         "engine": "async",
@@ -132,5 +131,5 @@ def test_a_difference_names_the_cells_whose_figure_means_something_else() -> Non
         "new": "partly",
     }
     assert compare_with_old(compared(1.97), compared(1.95)).meanings == ()
-    (unclear,) = compare_with_old(compared(1.97), compared(1.6, noise=0.4)).meanings
-    assert (unclear.as_json()["old"], unclear.as_json()["new"]) == ("parallel", None)
+    (unclear,) = compare_with_old(compared(1.97), compared(1.6, noise=0.4)).as_json()["bands"]
+    assert (unclear["old"], unclear["new"]) == ("parallel", None)

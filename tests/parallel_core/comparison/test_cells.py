@@ -35,6 +35,8 @@ def broken(change: Any) -> Any:
         lambda found: found["cases"][0].update(dispatch_seconds=[]),
         lambda found: found["cases"][0].update(operations_seconds=[None]),
         lambda found: found["cases"][0].update(repeats=0),
+        lambda found: found["cases"][0].update(share=0.0),
+        lambda found: found["cases"][0].update(warmup_seconds=[-1.0]),
         lambda found: found.update(metrics=[]),
         lambda found: found["metrics"].update(parallel_speedup=10**30),
         lambda found: found.update(tasks=[{"name": "x", "device": "cpu:1", "kind": "compute", "after": [-1]}]),
@@ -43,6 +45,7 @@ def broken(change: Any) -> Any:
         lambda found: found["backend"].pop("devices"),
         lambda found: found["backend"].update(devices=[]),
         lambda found: found["environment"].pop("python"),
+        lambda found: found.pop("environment"),
         lambda found: found.pop("parameters"),
     ],
 )

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from parallel_core.comparison.cells import OWN_ENGINE, Cell, CellResults, Comparison, FailedRun, with_engines_that_ran
 from parallel_core.comparison.plan import SOUNDING, Plan
-from parallel_core.comparison.runner import Chosen, run_cells, run_comparison
-from parallel_core.comparison.schedule import NextRun, Ran
+from parallel_core.comparison.runner import Chosen, NextRun, Ran, run_cells, run_comparison
 from parallel_core.comparison.time_budget import GROWTH, work_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import Measured

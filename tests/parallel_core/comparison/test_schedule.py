@@ -7,7 +7,7 @@ import pytest
 
 from parallel_core.comparison.cells import Cell, FailedRun
 from parallel_core.comparison.plan import Plan
-from parallel_core.comparison.schedule import NextRun, Ran, Schedule
+from parallel_core.comparison.runner import NextRun, Ran, Schedule
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from tests.parallel_core.comparison.made_up import PLAN, result

@@ -21,8 +21,8 @@ from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.pyperf_export import suites
 from parallel_core.comparison.storage import make_folder, read_comparison
+from parallel_core.report.pyperf_export import suites
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
 from tests.conftest import RunProgram

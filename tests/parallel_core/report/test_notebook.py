@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from parallel_core.measurement.answer import Answer
+from parallel_core.measurement.result import Answer
 from parallel_core.report.notebook import as_html
 from tests.conftest import RunPython
 from tests.parallel_core.report.plots.synthetic_results import SWEPT, TIMED

@@ -7,7 +7,6 @@ from functools import cache
 from itertools import pairwise
 
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.answers import difference_in_words, reasons_in_words
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.screen import screen_of
@@ -56,7 +55,7 @@ def test_the_answer_is_the_terminal_s_table() -> None:
     assert [(question, (*re.findall("<td>([^<]+)</td>", cells),)) for question, cells in rows] == [*screen.rows]
     row = r'<tr><th scope="row">([^<]+)</th><td class="[\w ]+">([^<]+)</td><td>([^<]*)</td></tr>'
     assert re.findall(row, page_of(compared)) == [
-        (f"{one.cell.experiment}: {one.case}", difference_in_words(one), reasons_in_words(one))
+        (f"{one.cell.experiment}: {one.case}", one.in_words, one.reasons_in_words)
         for rows in screen.differences.values()
         for one in rows
     ]

@@ -14,6 +14,7 @@ from rich.style import Style
 from rich.table import Column, Table
 
 import backends
+from parallel_core.command_line.doctor import show_examination
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import read_comparison
@@ -22,7 +23,6 @@ from parallel_core.doctor.finding import Finding
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison, show_difference
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
-from parallel_core.terminal.doctor import show_examination
 from parallel_core.terminal.explanation import show_catalogue
 from parallel_core.terminal.layout import show_sentence, show_table
 from parallel_core.terminal.result import show

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Answer
 from parallel_core.terminal import progress
 from parallel_core.terminal.result import show
 from tests.parallel_core.report.plots.synthetic_results import TIMED

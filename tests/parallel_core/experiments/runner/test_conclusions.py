@@ -8,9 +8,8 @@ import pytest
 
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, with_queue
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
-from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.result import Answer, Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine_watch import MachineWatch
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from parallel_core import RequestError
-from parallel_core.measurement.answer import Answer
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Answer, Result
 from parallel_core.report.plots import as_svg, check_drawing, write_picture_file
 from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.pyperf_export import suites
+from parallel_core.report.pyperf_export import suites
 from tests.parallel_core.comparison.made_up import comparison, failed, measured, on_other_backend, parallel, result
 
 TORCH = parallel("torch")

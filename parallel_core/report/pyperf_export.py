@@ -15,8 +15,6 @@ from parallel_core.comparison.cells import CellResults, Comparison
 from parallel_core.measurement.result import Result
 from parallel_core.system import files
 
-__all__ = ["save_suites", "suites"]
-
 
 def suites(comparison: Comparison) -> dict[str, pyperf.BenchmarkSuite]:
     """Return a suite for each framework and engine with valid results, under keys like `mxnet-async`."""
