@@ -35,7 +35,7 @@ AMOUNTS = {
 """By the kind of device: devices, and how much work there is for them."""
 HOLD = "-m parallel_core conformance --backend torch --programs $programs --minutes 1 --findings 5 --devices "
 TEST = "-m pytest -q -rfE -p no:cacheprovider tests/backends/protocol/"
-TIME = '-m benchmarks.workers.gpu \'{"kind": "$kind", "devices": "%s", "what": "%s"}\''
+TIME = '-m benchmarks.workers gpu \'{"kind": "$kind", "devices": "%s", "what": "%s"}\''
 RUN = "-m parallel_core run %s --backend torch --json - --budget $budget --devices "
 TRAIN = "-m parallel_core run data-parallel --backend torch --json - --batch-size $batch --limit $steps --devices "
 PROGRAMS, TESTS = " programs, ", " in "

@@ -3,7 +3,6 @@
 python -m benchmarks.run_all
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from benchmarks.harness.findings import results_folder
+from benchmarks.harness.findings import read_json, results_folder
 from benchmarks.harness.targets import Finding, table_of, tally
 from parallel_core.system.formatting import listed
 
@@ -52,7 +51,7 @@ def main(out: Path, quick: bool) -> None:
     for name in NAMES:
         command = [sys.executable, "-m", f"benchmarks.{name.replace('/', '.')}", *options]
         done = subprocess.run(command, check=False)
-        results[name] = json.loads((out / f"{name}.json").read_text()) if done.returncode == 0 else None
+        results[name] = read_json(out / f"{name}.json") if done.returncode == 0 else None
     click.echo(f"\n{summary(results)}, in {(monotonic() - start) / 60:.0f} minutes")
     sys.exit(1 if None in results.values() else 0)
 

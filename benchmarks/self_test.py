@@ -200,16 +200,8 @@ def page(document: Mapping[str, Any]) -> str:
     return "\n".join([provenance(document), "", table, "", *noises]) + "\n"
 
 
-def write(
-    out: Path, rates: Sequence[Rates], trials: dict[str, Trials], backends: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """Write the results so far, as JSON and as Markdown; `backends` are what results say of each of them."""
-    document = {
-        "machine": describe_machine(),
-        **versions_and_kernels(backends.values()),
-        "rates": rates,
-        "trials": trials,
-    }
+def write(out: Path, document: Mapping[str, Any]) -> None:
+    """Write the results so far, as JSON and as Markdown."""
     write_json(out.with_suffix(".json"), document)
     write_text(out.with_suffix(".md"), page(document))
 
@@ -227,12 +219,14 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
     measured: dict[str, Trials] = {}
     backends: dict[str, Mapping[str, Any]] = {}
-    write(out, rates, measured, backends)
+    document = {"machine": describe_machine(), **versions_and_kernels([]), "rates": rates, "trials": measured}
+    write(out, document)
     for backend, engine in product(("mxnet", "torch"), ("async", "sync")) if real_trials else ():
         rate, times, backends[backend] = real(backend, engine, rounds, real_trials)
         rates.append(rate)
         measured[rate["name"]] = times
-        write(out, rates, measured, backends)
+        document |= versions_and_kernels(backends.values())
+        write(out, document)
     click.echo(out.with_suffix(".md").read_text())
     default = next(one for one in rates if one["name"] == "synthetic, usual noise" and one["rounds"] == 5)
     compared, false, found, *told = (default[name] for name in ("compared", *HEADINGS))

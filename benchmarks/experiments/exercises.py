@@ -6,7 +6,6 @@ A single run has no interval: its numbers are for reading along, and `parallel-c
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,25 +15,22 @@ from typing import Any
 import click
 
 from backends.host import core_numbers
-from benchmarks.harness.findings import results_folder
+from benchmarks.harness.findings import read_json, results_folder
 from benchmarks.harness.side_by_side import versions_and_kernels
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.fresh_process import measure_elsewhere
-from parallel_core.measurement.result import Result
-from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.system.files import write_json
 from parallel_core.system.formatting import listed
 from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import supervise
 
-SIDES = ("mxnet", "torch")
-"""Backends; one on another engine than its own has that behind its name."""
 SHOWN = "parallel"
 """It is no exercise; the README shows its output, and what the other engine says."""
-SIDES_OF_SHOWN = (*SIDES, "torch sync")
 TRACED, TRACED_ON = "overlap", "mxnet"
 """The README shows what is printed of its trace."""
-OPTIONS: Mapping[str, Mapping[str, Any]] = {"learning-rates": {"limit": 100}}
+SIDES = ("mxnet", "torch")
+SIDES_OF = {SHOWN: (*SIDES, "torch sync"), TRACED: (TRACED_ON,)}
+"""Backends, of exercises SIDES; one on another engine than its own has that behind its name."""
+OPTIONS: Mapping[str, Sequence[str]] = {"learning-rates": ("--limit", "100")}
 """A budget would give the frameworks trainings of different lengths."""
 WIDTH = 96
 """Characters of a printed line."""
@@ -46,33 +42,26 @@ RAW = ("series", "tasks", "environment")
 
 
 def run_once(experiment: str, side: str) -> dict[str, Any]:
-    """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`."""
+    """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`.
+
+    The times of its cases are kept if it is SHOWN, and the lines that were `printed` if it is TRACED.
+    """
     backend, _, engine = side.partition(" ")
-    options = {"backend": backend, "engine": engine or None, **OPTIONS.get(experiment, {})}
-    try:
-        result = measure_elsewhere(experiment, options, DEADLINE)
-    except (MeasurementError, RequestError) as error:
-        return {"failed": str(error)}
-    return short(result, with_times=experiment == SHOWN)
-
-
-def trace_once(experiment: str, backend: str) -> dict[str, Any]:
-    """Run an experiment with a trace; return its result as `run_once` does, with the lines that were `printed`."""
+    options = [*OPTIONS.get(experiment, ()), *(["--engine", engine] if engine else [])]
     with TemporaryDirectory() as folder:
         json_file = Path(folder) / "result.json"
-        files = ("--trace", f"{folder}/trace.json", "--json", str(json_file))
-        program = (sys.executable, "-P", "-m", "parallel_core", "run", experiment, "--backend", backend, *files)
-        outcome = asyncio.run(supervise(("env", f"COLUMNS={WIDTH}", *program), DEADLINE, set(core_numbers())))
+        files = ["--json", str(json_file), *(["--trace", f"{folder}/trace.json"] if experiment == TRACED else [])]
+        program = (sys.executable, "-P", "-m", "parallel_core", "run", experiment, "--backend", backend)
+        command = ("env", f"COLUMNS={WIDTH}", *program, *options, *files)
+        outcome = asyncio.run(supervise(command, DEADLINE, set(core_numbers())))
         if outcome.timed_out or not json_file.exists():
             return {"failed": outcome.reason(DEADLINE)}
-        result = short(Result.from_json(json.loads(json_file.read_text())), with_times=False)
-    return {**result, "printed": [line.rstrip() for line in outcome.output.splitlines()]}
-
-
-def short(result: Result, with_times: bool) -> dict[str, Any]:
-    """Return a result as JSON without its raw values; the times of its cases only if they are asked for."""
-    kept = {name: value for name, value in result.as_json().items() if name not in RAW}
-    return kept if with_times else {**kept, "cases": []}
+        kept = {name: value for name, value in read_json(json_file).items() if name not in RAW}
+    if experiment != SHOWN:
+        kept["cases"] = []
+    if experiment == TRACED:
+        kept["printed"] = [line.rstrip() for line in outcome.output.splitlines()]
+    return kept
 
 
 def with_source(machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -96,16 +85,10 @@ def main(out: Path, names: Sequence[str]) -> None:
     path = out / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
-    runs: dict[str, Mapping[str, Any]] = json.loads(path.read_text())["runs"] if names and path.exists() else {}
-    for name in names or [one.name for one in EXPERIMENTS.values() if one.occasion or one.name in (SHOWN, TRACED)]:
+    runs: dict[str, Mapping[str, Any]] = read_json(path)["runs"] if names and path.exists() else {}
+    for name in names or [one.name for one in EXPERIMENTS.values() if one.occasion or one.name in SIDES_OF]:
         click.echo(name, err=True)
-        sides = SIDES_OF_SHOWN if name == SHOWN else SIDES
-        results = (
-            {TRACED_ON: trace_once(TRACED, TRACED_ON)}
-            if name == TRACED
-            else {side: run_once(name, side) for side in sides}
-        )
-        runs[name] = with_source(machine, results)
+        runs[name] = with_source(machine, {side: run_once(name, side) for side in SIDES_OF.get(name, SIDES)})
         write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})
     failed = [name for name, run in runs.items() if any("failed" in result for result in run["results"].values())]
     click.echo(f"{len(runs)} exercises{f'; failed: {listed(failed)}' if failed else ''}")

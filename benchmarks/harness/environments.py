@@ -19,11 +19,10 @@ import click
 from benchmarks.harness.findings import read_json, results_folder
 from parallel_core.system.errors import DISTURBED
 from parallel_core.system.files import write_json
-from parallel_core.system.machine import describe_machine
+from parallel_core.system.machine import ROOT, describe_machine
 from parallel_core.system.subprocesses import Outcome, supervise
 
 NAME = "environments.json"
-ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ("async", "parallel", "overlap")
 WHAT_IS_THERE = """
 import json, platform

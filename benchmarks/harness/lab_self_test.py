@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks.harness.targets import markdown_table
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula, Metric, interval_of, ratio
-from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.formatting import percent
 
@@ -70,11 +69,7 @@ class Truth:
         declared = self.declared
         interval = declared.measured(cases) if self.formula is None else interval_of(self.formula, cases, is_ratio=True)
         assert interval is not None
-        band = declared.place(interval, self._result(cases, interval))
-        return band and band.code
-
-    def _result(self, cases: Timed, interval: Interval) -> Result:
-        return Result(
+        result = Result(
             experiment=self.lab,
             backend={"name": "any", "engine": self.engine, "devices": ["cpu:1", "cpu:2"]},
             parameters=self.parameters,
@@ -85,6 +80,8 @@ class Truth:
             explanation="",
             environment={},
         )
+        band = declared.place(interval, result)
+        return band and band.code
 
 
 WAITS = ("wait for one result", "waitall")

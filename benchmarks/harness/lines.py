@@ -29,18 +29,18 @@ def code_lines(source: str) -> int:
     return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - docstring_lines(source))
 
 
-def rows(root: Path = ROOT) -> Iterator[tuple[str, int, int, int]]:
+def rows() -> Iterator[tuple[str, int, int, int]]:
     """Return the modules, lines and lines of code of every room, and of each package."""
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     counts: dict[str, Counter[str]] = {}
     for path in map(Path, filter(None, tracked.split("\0"))):
         package = path.parts[0]
         room = "/".join(path.parts[:2]) if len(path.parts) > 2 and package in ("backends", "parallel_core") else package
         if path.suffix in PAGES and package == "parallel_core":
-            counts.setdefault("pages", Counter())["lines"] += len((root / path).read_text().splitlines())
+            counts.setdefault("pages", Counter())["lines"] += len((ROOT / path).read_text().splitlines())
         if path.suffix != ".py" or package not in ("backends", "parallel_core", "benchmarks", "tests"):
             continue
-        source = (root / path).read_text()
+        source = (ROOT / path).read_text()
         both = ["backends + parallel_core"] if package in ("backends", "parallel_core") else []
         for name in {package, room, *both}:
             count = counts.setdefault(name, Counter())

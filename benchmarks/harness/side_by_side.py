@@ -78,7 +78,7 @@ class Measured:
 
 def worker(module: str, **arguments: object) -> tuple[str, ...]:
     """Make the command of a module in `benchmarks.workers`."""
-    return (sys.executable, "-m", f"benchmarks.workers.{module}", json.dumps(arguments))
+    return (sys.executable, "-m", "benchmarks.workers", module, json.dumps(arguments))
 
 
 def parallel_core(*arguments: object, python: str = sys.executable) -> tuple[str, ...]:

@@ -3,14 +3,16 @@
 Each host has its half of the cores, so that what runs on one does not take time from the other. A namespace lasts as
 long as a process is in it. The process that holds it ends when its standard input does, so nothing is left behind even
 if the program that made both is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and `taskset` (packages
-iproute2 and util-linux). As a program it is a remote shell for them, called as `ssh` is:
+iproute2 and util-linux).
 
-    python -m benchmarks.harness.two_hosts HOST=PROCESS,… HOST COMMAND
+As a program it starts a rank of a command on each host by hand, with the variables of torchrun, or of MXNet's own
+launcher. A host is given by the process that holds it:
 
-It becomes a shell that runs COMMAND in the namespaces and on the cores of the process that stands for HOST.
+    python -m benchmarks.harness.two_hosts PROCESS PROCESS BACKEND COMMAND…
 """
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -19,10 +21,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 
 import click
 
 from backends.host import core_numbers, on_cores
+from backends.process_groups.addresses import PORTS
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 """Private ones, which nothing outside the two namespaces can see: any number of pairs can have the same."""
@@ -42,34 +46,19 @@ class NoHostsError(click.ClickException):
 class TwoHosts:
     """Two hosts. The name of each is its address, also by `hostname`, so that no name needs to be looked up."""
 
-    names: tuple[str, str]
-    interface: str
-    """The name of the interface that joins them, on both."""
     holders: tuple[int, int]
     """The processes that hold the namespaces."""
 
-    @property
-    def shell(self) -> tuple[str, ...]:
-        """A remote shell: with HOST and COMMAND after it, it runs the command there, as `ssh` does."""
-        return (sys.executable, "-m", "benchmarks.harness.two_hosts", self._mapping)
+    def on(self, host: int) -> tuple[str, ...]:
+        """Return the beginning of a command that is run on a host, 0 or 1: in its namespaces, and on its cores."""
+        holder = self.holders[host]
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(holder))))
+        return ("taskset", "--cpu-list", cores, "nsenter", f"--target={holder}", "--net", "--uts", "--")
 
     def ranks(self, backend: str, *command: str) -> tuple[str, ...]:
         """Return a command that runs this one as a rank on each host, and shows what rank 0 writes."""
-        return (sys.executable, "-m", "benchmarks.harness.ranks_on_hosts", self._mapping, backend, *command)
-
-    @property
-    def _mapping(self) -> str:
-        return ",".join(f"{host}={process}" for host, process in zip(self.names, self.holders, strict=True))
-
-    def on(self, host: int) -> tuple[str, ...]:
-        """Return the beginning of a command that is run on a host, 0 or 1."""
-        return inside(self.holders[host])
-
-
-def inside(process: int) -> tuple[str, ...]:
-    """Return the beginning of a command that is run in a process's namespaces, and on its cores."""
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(process))))
-    return ("taskset", "--cpu-list", cores, "nsenter", f"--target={process}", "--net", "--uts", "--")
+        program = (sys.executable, "-m", "benchmarks.harness.two_hosts")
+        return (*program, *map(str, self.holders), backend, *command)
 
 
 @contextmanager
@@ -91,7 +80,7 @@ def two_hosts() -> Iterator[TwoHosts]:
             stack.enter_context(namespace(address, set(cores[place::2] or cores)))
             for place, address in enumerate(ADDRESSES)
         )
-        hosts = TwoHosts(ADDRESSES, INTERFACE, (first, second))
+        hosts = TwoHosts((first, second))
         ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(second))
         call(*hosts.on(0), "ip", "link", "add", *ends)
         for host, address in enumerate(ADDRESSES):
@@ -170,15 +159,40 @@ def call(*command: str) -> None:
         raise NoHostsError(f"{' '.join(command[command.index('--') + 1 :])}: {message}")
 
 
-def main(mapping: str, host: str, *command: str) -> None:
-    """Become the shell; like ssh, join the command's words with spaces, and end with 255 for an unknown host."""
-    holders = dict(pair.split("=") for pair in mapping.split(","))
-    if host not in holders:
-        print(f"{host} is none of {', '.join(holders)}", file=sys.stderr)
-        sys.exit(255)
-    words = (*inside(int(holders[host])), "sh", "-c", " ".join(command))
-    os.execvp(words[0], words)
+def main(first: str, second: str, backend: str, *command: str) -> int:
+    """Start all processes and wait for them; return the highest exit status, 1 for a process that was killed.
+
+    The first host has rank 0, whose output is shown, and MXNet's scheduler and server. When one process fails, all
+    others are killed.
+    """
+    hosts = TwoHosts((int(first), int(second)))
+    address, size, port = ADDRESSES[0], str(len(ADDRESSES)), str(random.choice(PORTS))
+    torchrun = {"MASTER_ADDR": address, "MASTER_PORT": port, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": "1"}
+    places = [(host, torchrun | {"RANK": str(host), "LOCAL_RANK": "0"}) for host in (0, 1)]
+    if backend == "mxnet":
+        root = {"DMLC_PS_ROOT_URI": address, "DMLC_PS_ROOT_PORT": port}
+        root |= {"DMLC_NUM_WORKER": size, "DMLC_NUM_SERVER": "1"}
+        # ps-lite numbers workers as they come, and the first host is to show the result.
+        places = [(host, variables | root | {"DMLC_ROLE": "worker"}) for host, variables in places]
+        places += [(0, root | {"DMLC_ROLE": role}) for role in ("scheduler", "server")]
+    processes = [
+        subprocess.Popen(
+            (*hosts.on(host), *command),
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=None if variables.get("RANK") == "0" else subprocess.DEVNULL,
+        )
+        for host, variables in places
+    ]
+    try:
+        while None in (statuses := [process.poll() for process in processes]) and not any(statuses):
+            sleep(0.05)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return max(1 if status < 0 else status for status in statuses if status is not None)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

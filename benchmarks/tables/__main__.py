@@ -8,7 +8,6 @@ after it, which choose among tables of a kind: `<!-- table: answer overlap from 
 """
 
 import inspect
-import json
 import os
 import re
 import sys
@@ -19,7 +18,7 @@ import click
 
 from backends.errors import unknown
 from benchmarks import self_test
-from benchmarks.harness.findings import page, write_text
+from benchmarks.harness.findings import page, read_json, write_text
 from benchmarks.tables.benchmarks import environments, findings, how_fast, network, processes, variants
 from benchmarks.tables.comparisons import (
     comparison,
@@ -69,7 +68,7 @@ def written() -> Iterator[tuple[Path, str]]:
     for path in pages():
         yield path, refill(path.read_text(), path, write_table)
     for path in sorted(Path("benchmarks/results").rglob("*.json")):
-        document = json.loads(path.read_text())
+        document = read_json(path)
         if "findings" in document or "rates" in document:
             yield path.with_suffix(".md"), page(document) if "findings" in document else self_test.page(document)
         if path.name == "comparison.json":

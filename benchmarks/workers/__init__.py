@@ -1,1 +1,1 @@
-"""What the benchmarks run in fresh processes: each takes one JSON object as argument and prints one."""
+"""What the benchmarks run in fresh processes: `python -m benchmarks.workers NAME JSON` calls a module's `measure`."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import backends
-from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.answer import compose
 from benchmarks.workers.sides import BARE, WORKS, Amounts, Side, bare_queue, ours, plain_mxnet, plain_torch
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import interleave
@@ -48,7 +48,3 @@ def problems(sides: Mapping[str, Side], matrix: np.ndarray) -> list[str]:
         if not error < 1e-4:
             sentences.append(f"{name}: losses differ from ours by {error:.1e}")
     return sentences
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from backends.installation.cuda_libraries import load_cuda_libraries
-from benchmarks.workers.answer import answer, compose, set_environment
+from benchmarks.workers.answer import compose, set_environment
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.formatting import write_size
@@ -146,7 +146,3 @@ def time_calls(call: Callable[[list[Any]], object], data: list[Any], size: int) 
             call(data)
             seconds.append(perf_counter() - start)
     return seconds
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -1,35 +1,14 @@
-"""How a worker takes its arguments and gives its times: JSON both ways, in the keys of `parallel-core run --json`.
+"""A worker's answer, in the keys of `parallel-core run --json`.
 
-And under which environment variables, which plain MXNet and PyTorch read when they are imported.
+And the environment variables under which it is given, which plain MXNet and PyTorch read when they are imported.
 """
 
-import json
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backends.installation.kernels import CORE_TYPE, libraries_of
+from backends.installation.kernels import CORE_TYPE
 from backends.mxnet.kernels import core_type_to_set
-from parallel_core.system.formatting import library_in_words
-
-Answer = dict[str, Any]
-
-
-def answer(measure: Callable[..., Answer]) -> None:
-    """Call `measure` with the arguments in the command line's JSON object and print what it returns.
-
-    It is joined by `kernels`, the libraries that computed for each framework that it names, in words.
-    """
-    measured = measure(**json.loads(sys.argv[1]))
-    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
-    kernels = {
-        name: [library_in_words(asdict(one)) for one in libraries_of(name, threads)]
-        for name in measured["versions"]
-        if name in sys.modules
-    }
-    print(json.dumps({**measured, "kernels": kernels}))
 
 
 def compose(
@@ -37,7 +16,7 @@ def compose(
     versions: Mapping[str, str],
     problems: Sequence[str] = (),
     metrics: Mapping[str, float] | None = None,
-) -> Answer:
+) -> dict[str, Any]:
     """Make an answer of seconds by case, versions by framework, what is wrong, and figures."""
     return {
         "cases": [{"name": name, "seconds": list(taken)} for name, taken in seconds.items()],

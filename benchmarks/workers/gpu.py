@@ -16,7 +16,7 @@ import backends
 from backends import HOST, Array, Backend
 from backends.devices import DeviceKind
 from benchmarks.harness.targets import by_round
-from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.answer import compose
 from benchmarks.workers.sides import timed
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import chained
@@ -105,7 +105,3 @@ def plain_units(values: NDArray[np.float32]) -> Pair:
         partial(timed, partial(replay, *on), lambda _: torch.cuda.synchronize()) for on in (streams[:1] * 2, streams)
     )
     return "plain_small_units_speedup", one, two, lambda: all(np.allclose(y.cpu(), values) for y in results)
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import backends
-from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.answer import compose
 from benchmarks.workers.sides import timed
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import Timing, interleave
@@ -75,7 +75,3 @@ def shares(spent: Mapping[int, int], cores: Any) -> dict[str, float]:
         # What else this process does is done for the one who calls.
         parts["caller" if calls else kept_to.get(frozenset(os.sched_getaffinity(thread)), "caller")] += nanoseconds
     return {f"{name}_share": part / sum(parts.values()) for name, part in parts.items()}
-
-
-if __name__ == "__main__":
-    answer(measure)

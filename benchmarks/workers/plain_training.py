@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.installation.cuda_libraries import load_cuda_libraries
 from benchmarks.harness.side_by_side import turns
-from benchmarks.workers.answer import answer, compose, set_environment
+from benchmarks.workers.answer import compose, set_environment
 from parallel_core.training.batches import Settings, batches
 from parallel_core.training.dataset import load_fashion_mnist
 from parallel_core.training.lenet import initial_parameters
@@ -56,7 +56,3 @@ def on_torch(threads: int) -> tuple[Epoch, str]:
 
     torch.set_num_threads(threads)
     return partial(book_epoch, load_parameters(initial_parameters()), rate=RATE), torch.__version__
-
-
-if __name__ == "__main__":
-    answer(measure)

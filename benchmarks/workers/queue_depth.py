@@ -11,7 +11,7 @@ import numpy as np
 import backends
 from backends import Array, Backend
 from backends.host import on_cores
-from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.answer import compose
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.timing import measure as timed_on
 from parallel_core.measurement.timing import without_garbage_collection
@@ -81,7 +81,3 @@ def issue(backend: Backend, x: Array, multiply: Callable[[], Array], depth: int,
     backend.waitall()
     del y
     return float(np.median(np.diff(times))), busy
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -7,7 +7,7 @@ from typing import Any
 import backends
 from backends import Array
 from benchmarks.harness.side_by_side import turns
-from benchmarks.workers.answer import answer, compose
+from benchmarks.workers.answer import compose
 from parallel_core import run_data_parallel
 from parallel_core.system.machine import peak_memory_growth
 from parallel_core.training.batches import Exchange, Settings, batches
@@ -61,7 +61,3 @@ def measure(
             pass
         taken["batches"].append(perf_counter() - start)
     return compose(taken, {backend: loaded.version}, problems, figures)
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -1,4 +1,4 @@
-"""Two hosts on one machine: each has an address and a shell of its own, and nothing of them is left behind."""
+"""Two hosts on one machine: each has an address and cores of its own, and nothing of them is left behind."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from backends.host import core_numbers
 from benchmarks.harness import two_hosts as hosting
-from benchmarks.harness.two_hosts import NoHostsError, TwoHosts, processes_in, set_link, two_hosts
+from benchmarks.harness.two_hosts import ADDRESSES, INTERFACE, NoHostsError, TwoHosts, processes_in, set_link, two_hosts
 
 # What one host sends is what the other one receives: a line over TCP.
 SEND = "import socket, sys; socket.create_connection((sys.argv[1], 4321), 10).sendall(b'a line\\n')"
@@ -20,46 +20,39 @@ RECEIVE = (
 )
 
 
-def said_on(hosts: TwoHosts, host: str, command: str) -> str:
-    done = subprocess.run([*hosts.shell, host, command], capture_output=True, text=True, timeout=30, check=False)
+def said_on(hosts: TwoHosts, host: int, command: str) -> str:
+    words = [*hosts.on(host), "sh", "-c", command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     return done.stdout + done.stderr
 
 
 def test_each_host_has_its_own_name_address_loopback_and_cores(hosts: TwoHosts) -> None:
-    for host in hosts.names:
-        assert said_on(hosts, host, "uname --nodename") == f"{host}\n"
+    for host, name in enumerate(ADDRESSES):
+        assert said_on(hosts, host, "uname --nodename") == f"{name}\n"
         shown = said_on(hosts, host, "ip -4 -oneline address")
         found = {line.split()[1]: line.split()[3] for line in shown.splitlines()}
         # And no other: what runs there cannot leave the two.
-        assert found == {"lo": "127.0.0.1/8", hosts.interface: f"{host}/24"}
-    first, second = (said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in hosts.names)
+        assert found == {"lo": "127.0.0.1/8", INTERFACE: f"{name}/24"}
+    first, second = (said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in (0, 1))
     assert first != second or len(core_numbers()) == 1
 
 
 def test_one_host_reaches_the_other(hosts: TwoHosts) -> None:
-    server = [*hosts.on(1), sys.executable, "-c", RECEIVE, hosts.names[1]]
+    server = [*hosts.on(1), sys.executable, "-c", RECEIVE, ADDRESSES[1]]
     with subprocess.Popen(server, stdout=subprocess.PIPE, text=True) as receiving:
         assert receiving.stdout is not None
         assert receiving.stdout.readline() == "ready\n"
-        subprocess.run([*hosts.on(0), sys.executable, "-c", SEND, hosts.names[1]], timeout=30, check=True)
-        assert receiving.communicate(timeout=30)[0] == f"{hosts.names[0]} a line\n"
-
-
-def test_the_shell_joins_words_as_ssh_does_and_passes_on_the_status(hosts: TwoHosts) -> None:
-    done = subprocess.run([*hosts.shell, hosts.names[0], "cat;", "exit", "7"], input="x", text=True, check=False)
-    assert done.returncode == 7
-    unknown = subprocess.run([*hosts.shell, "nowhere", "true"], capture_output=True, text=True, check=False)
-    assert unknown.returncode == 255
-    assert unknown.stderr == f"nowhere is none of {', '.join(hosts.names)}\n"
+        subprocess.run([*hosts.on(0), sys.executable, "-c", SEND, ADDRESSES[1]], timeout=30, check=True)
+        assert receiving.communicate(timeout=30)[0] == f"{ADDRESSES[0]} a line\n"
 
 
 def test_the_rate_holds_for_both_directions_and_can_change(hosts: TwoHosts) -> None:
     for rate, written in ((10e9, "rate 10Gbit"), (1e8, "rate 100Mbit")):
         set_link(hosts, rate)
-        for host in hosts.names:
-            assert written in said_on(hosts, host, f"tc qdisc show dev {hosts.interface}")
+        for host in (0, 1):
+            assert written in said_on(hosts, host, f"tc qdisc show dev {INTERFACE}")
     set_link(hosts, None)
-    assert "rate" not in said_on(hosts, hosts.names[0], f"tc qdisc show dev {hosts.interface}")
+    assert "rate" not in said_on(hosts, 0, f"tc qdisc show dev {INTERFACE}")
 
 
 def test_what_runs_on_them_is_listed_and_ends_with_them(hosts: TwoHosts) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness.two_hosts import TwoHosts
+from benchmarks.harness.two_hosts import ADDRESSES, INTERFACE, TwoHosts
 from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
@@ -22,7 +22,7 @@ PROGRAM = (sys.executable, "-m", "parallel_core", "run", "data-parallel", "--epo
 
 
 def trained(command: tuple[str, ...], root: Path, result: Path) -> dict[str, object]:
-    # The remote shell is a module of this folder.
+    # What starts the ranks is a module of this folder.
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
@@ -47,19 +47,22 @@ def test_ranks_that_are_started_by_hand_train_as_one_process_does(
     require(framework)
     result = tmp_path / "result.json"
     backend = trained(hosts.ranks(framework, *program(framework, result)), root, result)
-    assert backend["hosts"] == list(hosts.names)
+    assert backend["hosts"] == list(ADDRESSES)
 
 
-def mpirun(hosts: TwoHosts, *options: str) -> tuple[str, ...]:
-    """Return the beginning of a command of mpirun's, which reaches the other host by our shell as by ssh."""
+def mpirun(hosts: TwoHosts, folder: Path) -> tuple[str, ...]:
+    """Return the beginning of a command of mpirun's, which reaches the other host by a script as by ssh."""
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed: apt-get install openmpi-bin")
-    network = [word for use in ("oob_tcp", "btl_tcp") for word in ("--mca", f"{use}_if_include", hosts.interface)]
+    remote_shell = folder / "remote-shell"
+    remote_shell.write_text(f'#!/bin/sh\nshift\nexec {shlex.join(hosts.on(1))} sh -c "$*"\n')
+    remote_shell.chmod(0o755)
+    network = [word for use in ("oob_tcp", "btl_tcp") for word in ("--mca", f"{use}_if_include", INTERFACE)]
     return (
         *hosts.on(0),
-        *("mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", shlex.join(hosts.shell), *network),
-        *("--host", ",".join(f"{name}:1" for name in hosts.names), "-n", "2", "--bind-to", "none"),
-        *("-x", f"MASTER_ADDR={hosts.names[0]}", "-x", "MASTER_PORT=29512", "-x", "PYTHONPATH", *options),
+        *("mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(remote_shell), *network),
+        *("--host", ",".join(f"{name}:1" for name in ADDRESSES), "-n", "2", "--bind-to", "none"),
+        *("-x", f"MASTER_ADDR={ADDRESSES[0]}", "-x", "MASTER_PORT=29512", "-x", "PYTHONPATH"),
     )
 
 
@@ -68,5 +71,5 @@ def test_ranks_that_mpirun_starts_train_as_one_process_does(
 ) -> None:
     require("torch")
     result = tmp_path / "result.json"
-    backend = trained((*mpirun(hosts), *program("torch", result)), root, result)
-    assert (backend["processes"], backend["hosts"]) == (2, list(hosts.names))
+    backend = trained((*mpirun(hosts, tmp_path), *program("torch", result)), root, result)
+    assert (backend["processes"], backend["hosts"]) == (2, list(ADDRESSES))
