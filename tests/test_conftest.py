@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import backends
 from tests.conftest import FRAMEWORKS
 
-ONE_TEST = "tests/backends/test_arrays.py::test_a_single_shard_does_not_share_memory_with_its_source[torch]"
+ONE_TEST = "tests/backends/protocol/test_memory.py::test_a_single_shard_does_not_share_memory_with_its_source[torch]"
 
 
 def run_without_torch(root: Path, folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -32,10 +31,6 @@ def test_a_required_framework_that_cannot_be_loaded_fails_the_run(root: Path, tm
     done = run_without_torch(root, tmp_path, "-n", "1", "--require", "torch")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "torch is required and cannot be loaded: " in done.stdout + done.stderr
-
-
-def test_what_takes_a_backend_runs_on_every_framework() -> None:
-    assert {*FRAMEWORKS} <= {*backends.names()}
 
 
 def test_any_other_is_skipped_with_the_reason(root: Path, tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-import click
 import pytest
 
-from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
+from tests.parallel_core.command_line.test_bounds import commands
 from tests.tree import ROOT, tracked
 
 WORST = re.compile(
@@ -21,14 +20,11 @@ WORST = re.compile(
 NOT_PROSE = re.compile(r"<!-- table:.*?<!-- end -->|^ *```.*?^ *```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
-def _commands(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
-    yield path, command.help or ""
-    yield from ((f"{path} {one.name}", getattr(one, "help", None) or "") for one in command.params)
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            if (found := command.get_command(context, name)) is not None:
-                yield from _commands(found, f"{path} {name}")
+def _commands() -> Iterator[tuple[str, str]]:
+    for names, command in commands():
+        path = " ".join(("parallel-core", *names))
+        yield path, command.help or ""
+        yield from ((f"{path} {one.name}", getattr(one, "help", None) or "") for one in command.params)
 
 
 def _measured() -> Iterator[tuple[str, str]]:
@@ -53,7 +49,7 @@ def _pages() -> Iterator[tuple[str, str]]:
         yield from ((f"{path.relative_to(ROOT)}:{number}", line) for number, line in enumerate(prose.split("\n"), 1))
 
 
-@pytest.mark.parametrize("source", [lambda: _commands(cli, "parallel-core"), _measured, _messages, _pages])
+@pytest.mark.parametrize("source", [_commands, _measured, _messages, _pages])
 def test_no_word_that_stopped_a_reader(source: Callable[[], Iterator[tuple[str, str]]]) -> None:
     texts = [*source()]
     assert len(texts) > 30

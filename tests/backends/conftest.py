@@ -1,13 +1,15 @@
-"""Fixtures of the tests of scheduling."""
+"""Fixtures of the backends' tests: work that waits, GPUs that are synthetic or real, and a driver without GPUs."""
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backends
 from backends import Backend, BackendError
+from tests.backends.installation.compiler import DRIVER, compile_library
 
 
 @pytest.fixture
@@ -68,3 +70,11 @@ def on_gpus(engine: str) -> Callable[..., Backend]:
             pytest.skip(str(error))
 
     return load
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a directory that holds `libcuda.so.1`, a driver that finds no GPU, and nothing else."""
+    directory = tmp_path_factory.mktemp("driver")
+    compile_library(directory / "libcuda.so.1", DRIVER.read_text())
+    return directory

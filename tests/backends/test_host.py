@@ -1,5 +1,6 @@
 """Devices keep to their own cores and threads, the caller stays on its own, and freed memory is reused."""
 
+import json
 import os
 from collections.abc import Callable
 
@@ -8,21 +9,22 @@ from threadpoolctl import ThreadpoolController
 
 import backends
 from backends.host import available_cores, core_shares, on_cores
-from tests.conftest import THREADS, RunPython
+from tests.conftest import FRAMEWORKS, THREADS, RunPython
 
 PRINT_CORES = """
-import os
+import json, os
 import numpy as np
 import backends
 before = os.sched_getaffinity(0)
 tasks = set(os.listdir("/proc/self/task"))
-backend = backends.load("{name}", 2, "cpu", "async", 1)
+backend = backends.load("{name}", {devices}, "cpu", "async", 1, {workers})
 for device in backend.devices:
     x = backend.asarray(np.ones(2, dtype=np.float32), device)
     backend.wait(backend.launch(backend.ops.relu, x))
 assert os.sched_getaffinity(0) == before
 started = set(os.listdir("/proc/self/task")) - tasks
-print(*sorted({{tuple(os.sched_getaffinity(int(task))) for task in started}}), sep=chr(10))
+for sets in (backend.cores, (os.sched_getaffinity(int(task)) for task in started)):
+    print(json.dumps([sorted(cores) for cores in sets]))
 """
 
 
@@ -45,14 +47,26 @@ def test_the_calling_thread_is_moved_back() -> None:
     assert os.sched_getaffinity(0) == before
 
 
-@pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")
-def test_each_device_has_a_core_of_its_own(
-    require: Callable[[str], None], run_python: RunPython, framework_name: str
+TWO_CORES = pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")
+THREE_CORES = pytest.mark.skipif(available_cores() < 3, reason="two cores of three can be told from all")
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "workers"),
+    [
+        *(pytest.param(name, 2, 1, marks=TWO_CORES) for name in FRAMEWORKS),
+        *(pytest.param(name, 1, 2, marks=THREE_CORES) for name in ("mxnet", "torch")),
+    ],
+)
+def test_each_device_s_workers_have_a_core_each(
+    require: Callable[[str], None], run_python: RunPython, name: str, devices: int, workers: int
 ) -> None:
-    require(framework_name)
+    require(name)
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    found = run_python(PRINT_CORES.format(name=framework_name)).stdout.splitlines()
-    assert {f"({first},)", f"({second},)"} <= set(found)
+    code = PRINT_CORES.format(name=name, devices=devices, workers=workers)
+    shares, found = map(json.loads, run_python(code).stdout.splitlines())
+    assert shares == ([[first], [second]] if devices == 2 else [[first, second]])
+    assert all(found.count(share) >= workers for share in shares)
 
 
 def threads_of_libraries() -> dict[str, int]:

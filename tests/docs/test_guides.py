@@ -1,4 +1,4 @@
-"""Each command of the guides is one that the program has, with these options; links lead to files.
+"""Each command of the README and of the guides is one that the program has, with these options; links lead to files.
 
 What the README and the how-to pages run on one machine is run, on little work and page by page. Comparisons, labs,
 conformance and ranks on two hosts have tests of whole processes elsewhere.
@@ -9,7 +9,9 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
+from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,8 +20,24 @@ import pytest
 
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
-from tests.docs.markdown import links, shell_lines
 from tests.tree import ROOT
+
+BLOCK = re.compile(r"^( *)```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)")
+CODE = re.compile(r"^( *)```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+
+
+def shell_lines(text: str) -> list[str]:
+    """Return the commands of a page's shell blocks, without comments; a line that goes on is one command."""
+    blocks = "".join(textwrap.dedent(match[2]) for match in BLOCK.finditer(text)).replace("\\\n", " ")
+    commands = (re.sub(r"(^|\s)#.*", "", line).strip() for line in blocks.splitlines())
+    return [" ".join(command.split()) for command in commands if command]
+
+
+def links(text: str) -> list[str]:
+    """Return the files that a page links to or shows, as they stand there."""
+    return LINK.findall(CODE.sub("", text))
+
 
 GUIDES = sorted(
     path
@@ -29,7 +47,6 @@ GUIDES = sorted(
 README = ROOT / "README.md"
 IN_GUIDES = sorted({command for path in (README, *GUIDES) for command in shell_lines(path.read_text())})
 OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
-MOST_ENTRIES = 15
 TRAINING = ("--limit", "2", "--batch-size", "24")
 LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
     "list": (),
@@ -93,14 +110,12 @@ def test_the_program_has_every_command_and_its_options_and_every_benchmark_exist
 
 
 def test_links_lead_to_files() -> None:
-    for path in (*GUIDES, *sorted((ROOT / "docs").glob("*.md"))):
+    for path in (README, *GUIDES, *sorted((ROOT / "docs").glob("*.md"))):
         text = path.read_text()
         assert [link for link in links(text) if not (path.parent / link).is_file()] == [], path
 
 
-def test_a_folder_has_few_entries_and_every_guide_is_in_the_list_that_a_reader_sees() -> None:
-    folders = {path.parent for path in GUIDES if path.parent.name != "exercises"}
-    assert [folder for folder in folders if len([*folder.iterdir()]) > MOST_ENTRIES] == []
+def test_every_guide_is_in_the_list_that_a_reader_sees() -> None:
     for folder in {path.parent for path in GUIDES if path.name != "index.md"}:
         listed = links((folder / "index.md").read_text())
         assert [path.name for path in sorted(folder.glob("*.md")) if path.name not in (*listed, "index.md")] == []
@@ -151,3 +166,43 @@ def test_what_a_page_runs_succeeds(page: str, tmp_path: Path, require: Callable[
         assert words[0] != "run" or EXPERIMENTS[words[1]].main.name in done.stdout
         for option in ("--json", "--plot", "--trace", "--timeline"):
             assert option not in words or (tmp_path / words[words.index(option) + 1]).stat().st_size > 0
+
+
+FIRST_PAGE = README.read_text()
+IN_README = shell_lines(FIRST_PAGE)
+
+
+def test_one_reads_the_readme_in_three_minutes_and_its_first_part_is_marked_for_site_and_translators() -> None:
+    assert len(FIRST_PAGE.splitlines()) <= 90
+    before, _, rest = FIRST_PAGE.partition("<!-- start: first part -->\n")
+    first_part, _, after = rest.partition("<!-- end: first part -->\n")
+    assert all((before, first_part, after))
+    assert "make demo" in first_part
+    assert "<!-- table:" not in first_part
+
+
+def test_what_the_readme_sets_up_exists() -> None:
+    """To run it would install gigabytes, or take all tests' time: targets, extras and the folder must be there."""
+    kinds = ("make ", "pip install ", ". .venv/", "parallel-core ")
+    makes, installs, activations, _ = ([one for one in IN_README if one.startswith(kind)] for kind in kinds)
+    assert [command for command in IN_README if not command.startswith(kinds)] == []
+    assert installs
+    targets = [target for command in makes for target in command.split()[1:]]
+    planned = subprocess.run(["make", "-n", *targets], cwd=ROOT, capture_output=True, text=True)
+    assert (planned.returncode, len(targets) > 1) == (0, True), planned.stderr
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    for command in installs:
+        _, _, dash_c, constraints, dash_e, place = shlex.split(command)
+        assert (dash_c, dash_e, (ROOT / constraints).is_file()) == ("-c", "-e", True)
+        assert place.removeprefix(".[").removesuffix("]") in settings["options.extras_require"]
+    (folder,) = {command.removeprefix(". ").removesuffix("/activate") for command in activations}
+    assert f"BIN := {folder}\n" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.long
+def test_the_examination_of_the_installation_finds_nothing_broken(require: Callable[[str], None]) -> None:
+    require("torch")  # Without a framework but NumPy, its status is 1.
+    assert "parallel-core doctor" in IN_README
+    done = subprocess.run([sys.executable, "-m", "parallel_core", "doctor"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, "broken" in done.stdout) == (0, False), done.stdout + done.stderr

@@ -66,6 +66,7 @@ def test_a_list_of_values_is_written_as_the_command_takes_it() -> None:
     assert prediction.result.series["size"] == (8.0, 16.0)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable[[str], None]) -> None:
     require("torch")
     seen = predict("parallel", 1.0, timeline=True, **{**SMALL, "backend": "torch"})
@@ -75,10 +76,13 @@ def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_without_a_profiler_there_is_no_timeline() -> None:
-    unseen = predict("parallel", 1.0, timeline=True, **SMALL)
+def test_the_backend_is_the_environment_s_and_without_a_profiler_there_is_no_timeline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PARALLEL_CORE_BACKEND", "numpy")
+    unseen = predict("parallel", 1.0, timeline=True, size=16, rounds=1)
     assert isinstance(unseen, Prediction)
-    assert unseen.timeline is None
+    assert (unseen.result.backend["name"], unseen.timeline) == ("numpy", None)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -100,14 +104,6 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(
     with pytest.raises(RequestError, match=message) as raised:
         predict(*arguments, **options)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_the_backend_is_the_environment_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARALLEL_CORE_BACKEND", "numpy")
-    prediction = predict("parallel", 1.0, size=16, rounds=1)
-    assert isinstance(prediction, Prediction)
-    assert prediction.result.backend["name"] == "numpy"
 
 
 def test_it_is_public_and_a_notebook_shows_it_with_a_picture(run_python: RunPython) -> None:

@@ -1,13 +1,22 @@
-"""MXNet's profiler: which rows of its traces are which devices, and which devices it has rows for."""
+"""MXNet's profiler: which rows of its traces are which devices, which devices it has rows for, and what a unit is."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from backends import BackendError, Device
+import backends
+from backends import Array, BackendError, Device
 from backends.mxnet import profiler
-from backends.mxnet.profiler import refuse_rowless, timeline_of
+from backends.mxnet.profiler import timeline_of
+from backends.profiling import check_profiler
 from backends.profiling.chrome_trace.slices import Slice, Trace
+from tests.backends.profiling.work import see
+from tests.conftest import THREADS
 
 
 def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
@@ -73,9 +82,36 @@ def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
     index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiler, "core_numbers", lambda: [0, 1])
+    monkeypatch.setitem(sys.modules, "mxnet", SimpleNamespace(context=SimpleNamespace(num_gpus=lambda: 0)))
     devices = [Device("cpu", number) for number in range(1, index + 1)]
+    backend: Any = SimpleNamespace(name="mxnet", devices=devices)
     if index <= 3:
-        refuse_rowless(devices, gpus=0)
+        check_profiler(backend)
         return
     with pytest.raises(BackendError, match=r"^mxnet's profiler would abort at cpu:4: .* --devices 3 or fewer$"):
-        refuse_rowless(devices, gpus=0)
+        check_profiler(backend)
+
+
+PRODUCTS = 7
+"""Of one matrix by itself, none of which may be left out because it equals another."""
+
+
+def test_a_unit_is_one_entry_of_a_queue_with_all_of_its_operations(
+    require: Callable[[str], None], engine: str, tmp_path: Path
+) -> None:
+    require("mxnet")
+    backend = backends.load("mxnet", 3, "cpu", engine, THREADS)
+    calls = []
+
+    def multiply(x: Array) -> Array:
+        calls.append(x)
+        return tuple(backend.ops.matmul(x, x) for _ in range(PRODUCTS))
+
+    unit = backend.ops.as_unit(multiply)
+    x = backend.asarray(np.ones((5, 5), dtype=np.float32), backend.devices[0])
+    backend.wait(backend.launch(unit, x))
+    seen = see(backend, tmp_path / "trace.json", unit=lambda: backend.launch(unit, x))
+    assert len(calls) == 1
+    names = [span.name for span in seen.spans if span.device != "host"]
+    # The synchronous engine names the operators.
+    assert names == (["bulk of operators"] if engine == "async" else ["matmul"] * PRODUCTS)

@@ -4,8 +4,7 @@ import socket
 
 import pytest
 
-from backends import ComputationError
-from backends.process_groups.addresses import connect_to, interface_of, interface_towards, listen_at, local_address
+from backends.process_groups.addresses import connect_to, interface_of, interface_towards, local_address
 
 
 @pytest.mark.parametrize("address", ["192.0.2.255", "nobody", ""])
@@ -16,14 +15,6 @@ def test_what_no_interface_has_belongs_to_none(address: str) -> None:
 def test_from_loopback_loopback_is_reached() -> None:
     assert local_address("127.0.0.1") == "127.0.0.1"
     assert interface_towards("127.0.0.1") == interface_of("127.0.0.1")
-
-
-def test_a_port_in_use_is_named() -> None:
-    with listen_at("127.0.0.1", 0) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(ComputationError, match=rf"cannot listen at 127\.0\.0\.1:{port}: the port is in use"):
-            listen_at("127.0.0.1", port)
-        assert socket.create_connection(("127.0.0.1", port)).close() is None
 
 
 def test_a_socket_that_connects_to_itself_has_found_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,19 +68,6 @@ def test_sums_go_to_the_devices_of_their_values(backend: Backend, places: tuple[
         assert found == [backend.devices[place] for place in (0, *places)]
 
 
-def test_exchanges_are_counted_when_they_are_launched() -> None:
-    counted: list[int] = []
-
-    def program(group: Group) -> None:
-        backend = grouped(group, (1,))
-        backend.on_exchange = counted.append
-        for _ in range(3):
-            backend.allreduce([backend.asarray(np.ones(2, np.float32), backend.devices[0])])
-
-    together(1, program)
-    assert counted == [1, 2, 3]
-
-
 def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_between() -> None:
     def program(group: Group) -> None:
         backend = grouped(group, (2,))

@@ -1,6 +1,8 @@
-"""Small work under a profiler, for tests of what it records."""
+"""Small work under a profiler, for tests of what it records, and what must be true of every timeline."""
 
 from collections.abc import Callable
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -32,3 +34,13 @@ def products(backend: Backend, x: Array) -> list[Array]:
 
 def named(timeline: Timeline, name: str) -> list[Span]:
     return [span for span in timeline.spans if span.name == name]
+
+
+def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
+    """List the neighbours on a queue that run at the same time: there are none, for viewers cannot show them."""
+    in_order = sorted(timeline.spans, key=attrgetter("device", "queue", "start", "end"))
+    return [
+        (one, other)
+        for one, other in pairwise(in_order)
+        if (one.device, one.queue) == (other.device, other.queue) and other.start < one.end
+    ]

@@ -103,3 +103,10 @@ def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(ba
         buffer = backend.copy_to(x, second, out=buffer)
     backend.waitall()
     assert own.memory_info().rss - before < count / 2 * 4 * size
+
+
+def test_a_single_shard_does_not_share_memory_with_its_source(backend: Backend) -> None:
+    x = np.ones((2, 2), dtype=np.float32)
+    (shard,) = backend.split_and_load(x, backend.devices[:1])
+    x[:] = 7
+    np.testing.assert_array_equal(backend.to_numpy(shard), np.ones((2, 2)))

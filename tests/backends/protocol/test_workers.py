@@ -6,16 +6,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import backends
 from backends import Backend
 from backends.conformance import Limits, search
 from backends.host import available_cores
-from parallel_core.command_line import cli
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Result, describe_backend
-from tests.conftest import RunPython
 from tests.parallel_core.comparison import made_up
 
 
@@ -57,30 +54,6 @@ def test_random_programs_give_numpy_s_numbers(
     assert [one.finding for one in found] == []
 
 
-TELL_CORES = """
-import os
-import numpy as np
-import backends
-
-tasks = set(os.listdir("/proc/self/task"))
-backend = backends.load("{name}", 1, "cpu", "async", 1, {workers})
-x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
-backend.wait(backend.launch(backend.ops.relu, x))
-started = set(os.listdir("/proc/self/task")) - tasks
-print(backend.cores, [os.sched_getaffinity(int(task)) for task in started].count(backend.cores[0]))
-"""
-
-
-@pytest.mark.skipif(available_cores() < 3, reason="two cores of three can be told from all")
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_workers_have_a_core_each(require: Callable[[str], None], run_python: RunPython, name: str) -> None:
-    require(name)
-    share = set(sorted(backends.host.core_numbers())[:2])
-    told = run_python(TELL_CORES.format(name=name, workers=2)).stdout
-    assert told.startswith(f"[{share}] ")
-    assert int(told.split()[-1]) >= 2
-
-
 def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> None:
     require("torch")
     backend = backends.load("torch", 1, "cpu", "async", workers_per_device=available_cores())
@@ -94,8 +67,3 @@ def test_several_workers_are_said_in_a_result_and_not_asked_of_old_ones(two_work
     old = made_up.result(Cell("parallel", "torch", "async"), {"on all together": 1.0}).as_json()
     assert "workers_per_device" not in old["backend"]
     assert Result.from_json(old).backend["threads_per_device"] == 1
-
-
-def test_the_command_line_passes_workers_on() -> None:
-    done = CliRunner().invoke(cli, ["run", "parallel", "--backend", "numpy", "--workers", "2"])
-    assert "no queue for 2 workers" in str(done.exception) + done.output

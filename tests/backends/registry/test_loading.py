@@ -4,8 +4,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from shutil import copy
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +16,14 @@ from backends import BackendError
 from backends.host import blas_libraries
 from backends.installation import importing
 from backends.installation.frameworks import diagnose_absence
-from backends.registry import named, offered, title
+from backends.mxnet.installation import UNSET_ROLE
+from backends.registry import class_of, named, offered, title, variants
 from backends.registry.files import FILES
-from tests.conftest import FRAMEWORKS, RunPython
+from backends.registry.variants import choose_variants, in_words
+from tests.conftest import FRAMEWORKS, RunProgram
+
+PLUG_IN = Path(__file__).parent.parent / "plug_in.py"
+NO_VARIABLE = 'src/postoffice.cc:23: Check  notnull: Environment::Get()->find("DMLC_NUM_WORKER") '
 
 
 @pytest.mark.parametrize(
@@ -28,8 +33,6 @@ from tests.conftest import FRAMEWORKS, RunPython
         ({"name": "numpy", "devices": 0}, "at least 1 device, not 0"),
         ({"name": "numpy", "device_kind": "tpu"}, r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)"),
         ({"name": "numpy", "engine": "lazy"}, r"unknown engine 'lazy' \(known: async, sync\)"),
-        ({"name": "numpy", "engine": "async"}, "no async engine: use --engine sync"),
-        ({"name": "numpy", "device_kind": "gpu"}, "finds 0 GPUs"),
         ({"name": "numpy", "threads_per_device": 0}, "at least 1 thread, not 0"),
         ({"name": "numpy", "workers_per_device": 0}, "at least 1 worker, not 0"),
         *(
@@ -67,14 +70,26 @@ def test_a_framework_that_is_not_installed_is_said_with_what_to_do(monkeypatch: 
 
 
 @pytest.mark.usefixtures("unasked")
+@pytest.mark.parametrize(
+    ("environment", "code", "message"),
+    [
+        ({}, "import numpy\nnumpy.gone", r"mxnet cannot be imported \(AttributeError: .*Python < 3.12 and numpy < 1"),
+        # As MXNet 1.9.1 says it of a role without its other variables.
+        ({"DMLC_ROLE": "servant"}, f"raise OSError({NO_VARIABLE!r})", f"left in the environment: {UNSET_ROLE}$"),
+        # Its import would not return.
+        ({"DMLC_ROLE": "server"}, "raise OSError('imported')", f"serve other processes for good: {UNSET_ROLE}$"),
+    ],
+)
 def test_a_framework_that_breaks_at_import_is_said_with_its_reason_and_leaves_no_variables(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environment: dict[str, str], code: str, message: str
 ) -> None:
-    (tmp_path / "mxnet.py").write_text("import numpy\nnumpy.bool_that_is_gone\n")
+    (tmp_path / "mxnet.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mxnet", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     before = dict(os.environ)
-    with pytest.raises(BackendError, match=r"mxnet cannot be imported \(AttributeError: .*Python < 3.12 and numpy < 1"):
+    with pytest.raises(BackendError, match=message):
         backends.load("mxnet", engine="sync")
     assert dict(os.environ) == before
 
@@ -160,26 +175,47 @@ def test_a_path_that_a_variable_cannot_hold_is_refused(tmp_path: Path, monkeypat
         backends.names()
 
 
-def test_a_plug_in_written_against_the_protocol_runs_an_experiment(run_python: RunPython, tmp_path: Path) -> None:
-    plug_in(tmp_path, "mine", "mine = mine.backend:MineBackend")
-    package = tmp_path / "mine"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    copy(Path(__file__).parent.parent / "plug_in.py", package / "backend.py")
-    done = run_python(
-        """
-import backends
-from parallel_core.command_line import cli
-mine = backends.load("mine", 3)
-assert type(mine).__module__ == "mine.backend" and len(mine.devices) == 3
-assert backends.registry.class_of("mine", "sync", ["cpu"]) == "mine.backend:MineBackend"
-cli(["run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-"])
-""",
-        PYTHONPATH=str(tmp_path),
-    )
+def test_a_plug_in_written_against_the_protocol_runs_an_experiment(
+    install: Callable[[str, str], None], program: RunProgram
+) -> None:
+    install("mine = plug_in:MineBackend", PLUG_IN.read_text())
+    assert len(backends.load("mine", 3).devices) == 3
+    assert class_of("mine", "sync", ["cpu"]) == "plug_in:MineBackend"
+    done = program("run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-")
     result = json.loads(done.stdout)
     assert (result["backend"]["name"], result["backend"]["devices"]) == ("mine", ["cpu:1", "cpu:2"])
     assert result["metrics"]["parallel_speedup"] > 0
+
+
+VARIANTS_OF_MINE = """
+from backends.registry import Offer
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, Variant
+OFFER = Offer("plug_in:MineBackend", variants="plug_in:VARIANTS")
+VARIANTS = (
+    Variant("lazy-off", "laziness", "It computes at once.", default=True),
+    Variant("lazy-on", "laziness", "It computes in the end: look for nothing.", elsewhere="only mine is lazy"),
+    COPY_ON_OWN_QUEUE,
+    COPY_ON_COMPUTE_QUEUE,
+)
+"""
+
+
+def test_a_plug_in_brings_variants_of_its_own(
+    install: Callable[[str, str], None], program: RunProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is declared is read once in a process.
+    monkeypatch.setattr(variants, "_declared", cache(variants._declared.__wrapped__))
+    install("mine = plug_in:OFFER", VARIANTS_OF_MINE)
+    assert choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]) == ("lazy-on",)
+    for framework, message in (
+        ("mine", "^the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them$"),
+        ("torch", "^torch has no variant 'lazy-on', for only mine is lazy .known for torch: copy-on-own-q"),
+    ):
+        with pytest.raises(BackendError, match=message):
+            choose_variants(framework, "async", ["lazy-on", "lazy-off"])
+    assert in_words("copy-on-compute-queue") == ("mine", "mxnet on CPUs", "torch")
+    explained = program("run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu")
+    assert "lazy-on (mine)" in [line.strip() for line in explained.stdout.splitlines()]
 
 
 def test_torch_and_mxnet_are_not_silently_the_same(require: Callable[[str], None]) -> None:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,26 +13,8 @@ import backends
 from backends import Array, Backend, BackendError
 from backends.devices import Device
 from backends.registry.variants import all_variants, check_device_kinds, choose_variants, frameworks, variants_of
-from tests.backends.registry.test_loading import plug_in
-from tests.conftest import RunPython
 
 ON_COMPUTE_QUEUE = "copy-on-compute-queue"
-
-
-@pytest.mark.parametrize(
-    ("framework", "engine", "names", "message"),
-    [
-        ("mxnet", "async", ["bulky"], "unknown variant 'bulky' .known for mxnet: bulk-off, bulk-on, temporary-space-h"),
-        ("torch", "async", ["bulk-on"], "torch has no variant 'bulk-on', for PyTorch runs operators one by one .known"),
-        ("mxnet", "async", ["bulk-off", "bulk-on"], "variants 'bulk-off' and 'bulk-on' exclude each other"),
-        ("torch", "sync", [ON_COMPUTE_QUEUE], "torch's sync engine queues nothing, and so has no variants of queueing"),
-        ("torch", "sync", ["tf32"], "sync engine is the reference for numbers, and so always computes in float32: use"),
-        ("numpy", "sync", ["bulk-on"], "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
-    ],
-)
-def test_variants_that_cannot_be_had_are_refused(framework: str, engine: str, names: list[str], message: str) -> None:
-    with pytest.raises(BackendError, match=message):
-        choose_variants(framework, engine, names)
 
 
 @pytest.mark.parametrize(
@@ -82,45 +63,6 @@ def test_every_setting_has_a_default_that_comes_first() -> None:
 def test_a_backend_declares_what_another_one_does_not_have() -> None:
     assert set(frameworks()) <= set(backends.names())
     assert all(variant.default or variant.elsewhere for variant in all_variants())
-
-
-def test_a_plug_in_brings_variants_of_its_own(run_python: RunPython, tmp_path: Path) -> None:
-    plug_in(tmp_path, "plug-in", "mine = mine_variants:OFFER")
-    (tmp_path / "mine_variants.py").write_text(
-        """
-from backends.registry import Offer
-from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, Variant
-OFFER = Offer("plug_in:MineBackend", variants="mine_variants:VARIANTS")
-VARIANTS = (
-    Variant("lazy-off", "laziness", "It computes at once.", default=True),
-    Variant("lazy-on", "laziness", "It computes in the end: look for nothing.", elsewhere="only mine is lazy"),
-    COPY_ON_OWN_QUEUE,
-    COPY_ON_COMPUTE_QUEUE,
-)
-"""
-    )
-    done = run_python(
-        """
-from backends import BackendError
-from backends.registry.variants import choose_variants, in_words
-from parallel_core.command_line import cli
-print(choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]))
-for framework in ("mine", "torch"):
-    try:
-        choose_variants(framework, "async", ["lazy-on", "lazy-off"])
-    except BackendError as error:
-        print(error)
-print(*in_words("copy-on-compute-queue"), sep="; ")
-cli(["run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu"])
-""",
-        PYTHONPATH=str(tmp_path),
-    )
-    chosen, exclude, refused, having, *explained = done.stdout.splitlines()
-    assert chosen == "('lazy-on',)"
-    assert exclude == "the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them"
-    assert refused.startswith("torch has no variant 'lazy-on', for only mine is lazy (known for torch: copy-on-own-q")
-    assert having == "mine; mxnet on CPUs; torch"
-    assert "lazy-on (mine)" in [line.strip() for line in explained]
 
 
 @pytest.fixture(params=[1, 2])

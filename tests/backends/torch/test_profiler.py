@@ -14,8 +14,7 @@ from backends import Array, Backend
 from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
 from backends.torch.program_hooks import TorchProfiler
-from tests.backends.profiling.tracks import overlapping
-from tests.backends.profiling.work import matrix, named, see
+from tests.backends.profiling.work import matrix, named, overlapping, see
 from tests.conftest import RunPython
 
 
@@ -38,9 +37,9 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
     assert overlapping(found) == []
 
 
-def on_gpu(name: str, start: int, number: int, gpu: int = 0, stream: int = 7, category: str = "kernel") -> Slice:
-    args = json.dumps({"device": gpu, "stream": stream, "correlation": number}).encode()
-    return Slice(name, category, gpu, stream, start, start + 1, args)
+def on_gpu(name: str, start: int, number: int, gpu: int = 0) -> Slice:
+    args = json.dumps({"device": gpu, "stream": 7, "correlation": number}).encode()
+    return Slice(name, "kernel", gpu, 7, start, start + 1, args)
 
 
 def ran(name: str, thread: int, start: int = 0) -> Slice:
@@ -66,31 +65,6 @@ def test_threads_of_a_program_without_marks_are_called_threads() -> None:
         ("cpu", "thread 2", "copy"),
         ("cpu", "thread 3", "compute"),
     ]
-
-
-def test_kernels_of_a_gpu_stand_on_its_streams_with_the_call_that_launched_them() -> None:
-    def call(name: str, start: int, number: int) -> Slice:
-        return Slice(name, "cuda_runtime", 99, 99, start, start + 1, json.dumps({"correlation": number}).encode())
-
-    found = timeline_of(
-        Trace(
-            (
-                Slice("aten::mm", "cpu_op", 99, 99, 0, 10),
-                call("cudaLaunchKernel", 1, 1),
-                call("cudaMemcpyAsync", 11, 2),
-                on_gpu("ampere_sgemm", 20, 1),
-                on_gpu("Memcpy DtoH (Device -> Pinned)", 30, 2, stream=13, category="gpu_memcpy"),
-                on_gpu("ncclDevKernel_AllReduce", 40, 3, stream=20),
-            )
-        )
-    )
-    on_streams = [span for span in found.spans if span.device == "gpu:0"]
-    assert [(span.queue, span.kind, span.launched) for span in on_streams] == [
-        ("stream 7", "compute", 1),
-        ("stream 13", "copy", 11),
-        ("stream 20", "exchange", None),
-    ]
-    assert [span.kind for span in found.spans if span.device == "host"] == ["host"]
 
 
 def test_threads_have_the_names_that_the_trace_gives_them() -> None:

@@ -14,15 +14,15 @@ LARGE = ("--lr",)
 """What may be larger than others: a training that diverges does so in one line."""
 
 
-def commands(group: click.Command = cli, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    if isinstance(group, click.Group):
-        context = click.Context(group)
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            assert command is not None
-            yield from commands(command, *names, name)
-    else:
-        yield names, group
+def commands(command: click.Command = cli, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Iterate over all commands and groups of commands, each with the words by which it is called."""
+    yield names, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, *names, name)
 
 
 def numeric(option: click.Parameter) -> bool:

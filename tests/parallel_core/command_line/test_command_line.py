@@ -88,34 +88,21 @@ def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm(pro
     assert all(len([cell for cell in row if cell.endswith("%")]) == 3 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("framework", "engine", "variants"),
-    [("jax", "sync", []), ("mxnet", "sync", []), ("torch", "async", ["copy-on-compute-queue"])],
-)
+@pytest.mark.parametrize(("engine", "variants"), [("sync", []), ("async", ["copy-on-compute-queue"])])
 def test_an_engine_and_a_variant_from_the_command_line(
     require: Callable[[str], None],
     program: RunProgram,
     monkeypatch: pytest.MonkeyPatch,
-    framework: str,
     engine: str,
     variants: list[str],
 ) -> None:
-    require(framework)
+    require("torch")
     monkeypatch.setenv("COLUMNS", "200")
-    given = [
-        *SMALL[:3],
-        framework,
-        *SMALL[4:],
-        "--device-kind=cpu",
-        "--engine",
-        engine,
-        *(f"--variant={one}" for one in variants),
-    ]
-    # MXNet and JAX take their engine when a process imports them.
-    done = (program if framework == "torch" else run)(*given, "--json", "-")
+    given = ("--device-kind=cpu", "--engine", engine, *(f"--variant={one}" for one in variants))
+    done = program(*SMALL[:3], "torch", *SMALL[4:], *given, "--json", "-")
     assert done.returncode in MEASURED, done.stderr
     described = json.loads(done.stdout)["backend"]
-    assert (described["name"], described["engine"], described["variants"]) == (framework, engine, variants)
+    assert (described["name"], described["engine"], described["variants"]) == ("torch", engine, variants)
     assert f", {engine} engine{' with ' if variants else ''}{''.join(variants)}, cpu:1" in done.stderr
 
 
@@ -152,6 +139,13 @@ def test_list_help_and_version(program: RunProgram) -> None:
     listing = program("list").stdout
     for name in ("async", "parallel", "overlap", "data-parallel", "allreduce", "mxnet", "numpy", "torch"):
         assert name in listing
+
+
+@pytest.mark.parametrize("devices", ["2", "cpu:3,cpu:1"])
+def test_numpy_conforms_to_itself(program: RunProgram, devices: str) -> None:
+    done = program("conformance", "--backend", "numpy", "--programs", "5", "--devices", devices)
+    assert (done.returncode, done.stdout.startswith("numpy: 5 programs, ")) == (0, True)
+    assert done.stdout.endswith("all equal to NumPy's\n")
 
 
 # The program, which says when its framework is there.

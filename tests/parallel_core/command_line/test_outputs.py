@@ -113,4 +113,5 @@ def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProg
     before = content(folder)
     assert program("trace", "trace.json", "--json", "-", "--html", "/dev/null").returncode == 0
     assert program("trace", "trace.json", "--html", "-").stdout.lower().startswith("<!doctype html>")
+    assert Path("/dev/null").is_char_device()
     assert content(folder) == before

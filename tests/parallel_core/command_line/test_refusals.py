@@ -1,11 +1,14 @@
-"""Invalid input is one line that says what is wrong, status 2, and no file."""
+"""Invalid input is one line that says what is wrong or what was meant, status 2, and no file."""
 
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import backends
+from parallel_core.experiments import EXPERIMENTS
 from tests.conftest import RunProgram
 
 PARALLEL = "run parallel --backend numpy --size 64 --rounds 5"
@@ -14,11 +17,10 @@ SUM = "run allreduce --backend numpy"
 SIDE_BY_SIDE = "run parallel --backend mxnet,torch"
 CONFORMANCE = "conformance --backend numpy"
 LONG = "x" * 300
+HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
 REFUSED = (
-    ("nonsense", "unknown command 'nonsense' (known: compare, "),
     ("run nonsense --backend numpy", "unknown experiment 'nonsense' (known: async, barriers, "),
-    ("run parallel", "Missing option '--backend'"),
     ("run parallel --backend nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
     (f"{PARALLEL} --engine async", "numpy is the synchronous reference and has no async engine"),
     (f"{PARALLEL} --variant bulk-on", "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
@@ -31,11 +33,15 @@ REFUSED = (
         "run parallel --backend mxnet --engine sync --variant bulk-on",
         "mxnet's sync engine queues nothing, and so has no variants of queueing: use --engine async",
     ),
+    ("run parallel --backend torch --engine sync --variant tf32", "so always computes in float32: use --engine async"),
+    (f"{PARALLEL} --workers 2", "numpy's sync engine has no queue for 2 workers to serve: use --workers 1"),
     (f"{PARALLEL} --devices 0", "Invalid value for '--devices': 0 is not in the range 1<=x<=256"),
     (f"{PARALLEL} --devices 1", "the experiment 'parallel' compares devices: it needs at least 2"),
     (f"{PARALLEL} --devices two", "Invalid value for '--devices'"),
     (f"{PARALLEL} --device-kind gpu", "numpy finds 0 GPUs"),
     (f"{PARALLEL} --json /nowhere/result.json", "cannot write to /nowhere/result.json: No such file or directory"),
+    (f"{PARALLEL} --json .", "cannot write to .: is a directory"),
+    (f"{PARALLEL} --json /dev/null/x", "cannot write to /dev/null/x: Not a directory"),
     (f"{TRAIN} --batch-size 0", "Invalid value for '--batch-size'"),
     (f"{TRAIN} --lr fast", "'fast' is not a positive number"),
     (f"{TRAIN} --lr nan", "'nan' is not a positive number"),
@@ -56,7 +62,6 @@ REFUSED = (
     ("run overlap --backend numpy --guess 1.4", "guess a number between -1 and 1"),
     (f"{PARALLEL} --guess nan", "a guess of parallel_speedup is a number, and not nan"),
     # Traces, before anything is run.
-    (f"{PARALLEL} --trace t.json --json t.json", "two files would be written to"),
     (f"{PARALLEL} --trace t.json", "numpy has no profiler"),
     (f"{PARALLEL} --timeline t.svg", "numpy has no profiler"),
     ("run parallel --backend torch --trace -", "--trace needs a file"),
@@ -129,3 +134,37 @@ def test_a_bad_request_is_refused_in_one_line(
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == [loop]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("rn", "run"),
+        ("run barrier", "barriers"),
+        ("run parallel --backend mxet", "mxnet"),
+        ("lab strt", "start"),
+        ("launch -- run data-paralel", "data-parallel"),
+    ],
+)
+def test_a_misspelt_name_gets_the_nearest_one_and_no_list(program: RunProgram, words: str, meant: str) -> None:
+    done = program(*words.split())
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.split()[-1] == f"{meant}?"
+    assert {*done.stderr.replace("'", " ").replace("?", "").split()} & {*EXPERIMENTS} <= {meant}
+
+
+def test_a_name_that_is_like_none_gets_all_that_a_user_can_call(program: RunProgram) -> None:
+    done = program("nonsense")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    known = done.stderr.partition("unknown command 'nonsense' (known: ")[2].removesuffix(")\n").split(", ")
+    assert {"run", "compare", "list"} < {*known}
+    assert "measure" not in known
+
+
+@pytest.mark.parametrize("words", ["run barriers", "launch --processes 2 -- run data-parallel"])
+def test_a_missing_backend_is_chosen_among_those_installed(program: RunProgram, words: str) -> None:
+    done = program(*words.split())
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    named = {*done.stderr.rpartition(": ")[2].strip().split(", ")}
+    # NumPy has no processes.
+    assert named == (HERE if words.startswith("run") else HERE - {"numpy"})

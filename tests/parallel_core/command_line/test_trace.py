@@ -4,7 +4,6 @@ import gzip
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +17,6 @@ from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import pack_trace, write_trace_file
 from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
 from tests.parallel_core.trace_analysis.test_ranks import GPUS, PROCESSES
-from tests.parallel_core.trace_analysis.test_trace_files import MXNET, TORCH
 from tests.parallel_core.trace_analysis.traces import FOLDER
 
 OURS = Timeline(
@@ -77,13 +75,6 @@ def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(tmp_path
         (one.queue, one.busy_share) for one in by_profile.queues
     ]
     assert document["interference"] == []
-
-
-@pytest.mark.parametrize("document", [TORCH, MXNET], ids=["torch", "mxnet"])
-def test_a_profiler_s_own_trace_is_shown(tmp_path: Path, document: dict[str, Any]) -> None:
-    path = tmp_path / "anything"
-    path.write_text(json.dumps(document))
-    assert shown(path).exit_code == 0
 
 
 def test_a_file_that_was_cut_off_is_shown_with_a_note_and_one_that_is_no_trace_refused(tmp_path: Path) -> None:

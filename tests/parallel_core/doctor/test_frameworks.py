@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from parallel_core.doctor.frameworks import (
     try_backend,
 )
 from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, cause, found
-from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, HIDDEN, MakeStub, make_plug_in
+from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, MakeStub, make_plug_in
 
 DEADLINE = 60.0
 
@@ -57,14 +56,6 @@ def test_a_framework_that_fails_is_explained(
     assert [(one.name, one.state) for one in findings] == [(framework, "broken"), ("frameworks", "broken")]
     assert all(said in cause(findings[0]) for said in causes)
     assert command in str(found(findings)[framework][1])
-
-
-def test_a_failure_of_the_real_mxnet_is_explained(require: Callable[[str], None], make_stub: MakeStub) -> None:
-    require("mxnet")
-    # As in Python 3.12.
-    make_stub("sitecustomize", HIDDEN.format(names=["distutils"]))
-    finding = examine("mxnet")
-    assert (finding.state, "which Python 3.12 removed" in cause(finding)) == ("broken", True)
 
 
 def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,12 +103,6 @@ def test_a_plug_in_s_failure_is_explained_as_it_declares(
     make_plug_in(make_stub, module, code)
     finding = examine("own")
     assert (finding.state, finding.diagnosis) == (state, diagnosis)
-
-
-def test_the_engines_of_a_real_framework_work(require: Callable[[str], None]) -> None:
-    require("torch")
-    finding = examine("torch")
-    assert (finding.state, finding.figures["engines"]) == ("fine", ["async", "sync"])
 
 
 MODERN = {"avx2", "fma"}

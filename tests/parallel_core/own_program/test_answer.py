@@ -1,4 +1,4 @@
-"""The answer: what is decided of real traces, of each thing that can bound a step, and that noise leaves it open."""
+"""The answer: what is decided of each thing that can bound a step, and that noise leaves it open."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +9,12 @@ import pytest
 
 from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, analyse, answer
 from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import QueueShare, StepFigures, step_figures
+from parallel_core.own_program.step_figures import QueueShare, StepFigures
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.device_figures.parts import Parts
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
-from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
 
 TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
 
@@ -44,16 +43,6 @@ def made(
 
 def decided(found: Answer) -> tuple[str, str]:
     return found.bound, found.first
-
-
-@pytest.mark.parametrize(
-    ("name", "overlap"), [("ddp-buckets", INCONCLUSIVE), ("ddp-one-bucket", "none"), ("ddp-no-sync", "no-exchange")]
-)
-def test_whether_the_exchange_of_a_real_program_is_hidden(name: str, overlap: str) -> None:
-    found = answer([step_figures(recorded(name), RECORDED_STEPS)])
-    # Two steps are few.
-    assert found.overlap in (overlap, INCONCLUSIVE)
-    assert found.bound == "computation"
 
 
 def test_a_program_that_computes_and_hides_its_exchange() -> None:

@@ -69,17 +69,6 @@ def test_shares_of_a_step_with_all_parts() -> None:
     assert found.early_exchanges == 1, "the next operator after it is of the backward pass"
 
 
-def test_a_cpu_s_copies_are_its_work() -> None:
-    spans = (
-        Span("copy", "copy", "cpu", "thread", 0, 30, None, "aten::copy_"),
-        Span("all_reduce", "exchange", "cpu", "gloo", 20, 40, None, "gloo:all_reduce"),
-    )
-    found = step_figures(Timeline("torch", spans), 1)
-    assert found.compute_share == pytest.approx(0.75)
-    assert found.hidden_copy_share is None
-    assert found.hidden_exchange_share == pytest.approx(0.5)
-
-
 def test_a_step_in_which_the_recording_ended_is_cut() -> None:
     spans = tuple(span("matmul", "compute", "stream 7", start, start + 5) for start in (0, 10, 20))
     steps = tuple(Window(f"ProfilerStep#{start}", start, start + 10) for start in (0, 10, 20))

@@ -168,3 +168,4 @@ def test_a_cpu_s_copies_are_work_in_all_figures() -> None:
     found = made_of(*queue_of([(0, 3)], "copy", "cpu"), *queue_of([(2, 4)], "exchange", "cpu", "gloo"))
     assert found.compute_seconds == found.parts.compute_seconds == 3
     assert found.hidden_share == found.parts.hidden_exchange_share == 0.5
+    assert found.parts.hidden_copy_share is None

@@ -18,7 +18,7 @@ from parallel_core.system.errors import MeasurementError
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.profiling_run import MAX_PROFILED_CASES, profile
 from parallel_core.training.dataset import synthetic
-from tests.backends.profiling.tracks import overlapping
+from tests.backends.profiling.work import overlapping
 from tests.parallel_core.experiments.small import small
 
 ON_SYNC = ("overlap", "data-parallel")

@@ -54,8 +54,6 @@ def event(category: str) -> str:
 
 NO_TIMELINES: dict[str, tuple[str | None, str]] = {
     "missing": (None, "No such file"),
-    "empty": ("", "it holds no events"),
-    "prose": ("Traceback:\n", "it is no JSON"),
     "a result": ('{"schema": 1}', "it holds no events"),
     "another program's": (f"[{event('b')}]", "none of the profilers known here wrote it (known for jax, mxnet, torch)"),
     "nothing that ran": (f'{{"schemaVersion": 1, "traceEvents": [{event("Trace")}]}}', "nothing that ran"),

@@ -2,11 +2,9 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
-from backends.profiling.chrome_trace.reading import read_trace
 from tests.backends.profiling.events import Event, Read, complete, one, spans
 
 BROKEN: list[tuple[str, Event | list[Event], str]] = [
@@ -119,8 +117,3 @@ def test_what_is_no_trace_is_refused_in_one_line(read: Read, content: bytes, tol
         read(content)
     assert "\n" not in str(raised.value)
     assert "trace.json" in str(raised.value)
-
-
-def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_trace(tmp_path / "none.json")

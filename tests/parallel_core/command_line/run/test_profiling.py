@@ -9,23 +9,22 @@ from pathlib import Path
 import pytest
 
 from backends import Backend
-from backends.host import core_numbers
 from parallel_core.measurement.result import Result
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.conftest import MEASURED, RunProgram
 from tests.parallel_core.command_line.test_command_line import run
 
 SMALL = ["run", "parallel", "--device-kind", "cpu", "--size", "64", "--rounds", "2"]
-BEYOND = str(len(core_numbers()) + 2)
-"""More devices than MXNet's profiler has rows for."""
 
 
 def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
-    framework_name: str, tmp_path: Path, require: Callable[[str], None]
+    framework_name: str, tmp_path: Path, require: Callable[[str], None], program: RunProgram
 ) -> None:
     require(framework_name)
     trace, picture = tmp_path / "trace.json.gz", tmp_path / "timeline.svg"
-    done = run(*SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture))
+    # MXNet and JAX take their settings when a process imports them.
+    started = program if framework_name == "torch" else run
+    done = started(*SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture))
     assert done.returncode in MEASURED, done.stderr
     for text in ("parallel_speedup", "Recorded by the profiler", "Under the profiler it took"):
         assert text in done.stdout, text
@@ -61,14 +60,6 @@ def test_everything_is_timed_and_written_before_the_profiler_runs(
     done = program(*SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json"))
     assert len(written) == 1, done.stderr
     assert json.loads(path.read_text()) == written[0]
-
-
-def test_a_profiler_that_cannot_run_is_one_line_and_status_2(tmp_path: Path, require: Callable[[str], None]) -> None:
-    require("mxnet")
-    done = run(*SMALL, "--backend", "mxnet", "--devices", BEYOND, "--trace", str(tmp_path / "t.json"))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "mxnet's profiler would abort at cpu:" in done.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(program: RunProgram, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_job_listens_on_loopback_alone_and_leaves_when_its_launcher_is_killed(
         wait_until(lambda: not job.processes(), ENDING_SECONDS)
 
 
-# The same code compares what ranks join with, and their data (`rank/test_shared_inputs.py`), on every framework.
+# The same code compares what ranks join with, and their data (`rank/test_rank.py`), on every framework.
 @pytest.mark.parametrize(
     ("fault", "backend", "words"),
     [

@@ -1,4 +1,4 @@
-"""Processes of MXNet that users start by hand train, and end when a part dies; ranks on one host share its GPUs."""
+"""Processes of MXNet that users start by hand train, and end when a part dies."""
 
 import json
 import os
@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.process_groups import Rendezvous
 from backends.process_groups.addresses import free_port
-from parallel_core.jobs.rank.joining import share_gpus
 from tests.parallel_core.jobs.ranks import wait_until
 from tests.parallel_core.training.test_steps import numpy_losses
 
@@ -135,32 +133,3 @@ def test_a_server_of_another_framework_s_is_refused_in_one_line(tmp_path: Path) 
     (said,) = (tmp_path / "log").read_text().splitlines()
     assert said.startswith("parallel-core: ")
     assert "DMLC_ROLE=server makes this a process of MXNet's, and the backend is torch" in said
-
-
-def rendezvous_of(local_rank: int, local_size: int) -> Rendezvous:
-    return Rendezvous(local_rank, local_size, local_rank, local_size, "127.0.0.1", 29500, 30.0)
-
-
-@pytest.mark.parametrize(
-    ("given", "devices", "shares"),
-    [
-        (None, 1, ["0", "1", "2"]),
-        (None, 2, ["0,1", "2,3", "4,5"]),
-        ("7,5,3", 1, ["7", "5", "3"]),
-        # Too few for all: a rank without a GPU finds none, and the ranks disagree on the kind of device.
-        ("4", 1, ["4", "", ""]),
-        ("", 1, ["", "", ""]),
-        # One that is alone on its host sees all.
-        (None, 1, [None]),
-    ],
-)
-def test_each_rank_sees_its_share(
-    given: str | None, devices: int, shares: list[str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for rank, share in enumerate(shares):
-        if given is None:
-            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        else:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-        share_gpus(rendezvous_of(rank, len(shares)), devices)
-        assert os.environ.get("CUDA_VISIBLE_DEVICES") == share

@@ -1,14 +1,16 @@
 """The translated pages: each says its language, leads to the others, and has fonts for its characters."""
 
 import os
+import re
+import subprocess
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import LANGUAGES, Page, read
-from tests.docs.translations.fonts import characters, declared, installed
 from tests.tree import tracked
 
 pytestmark = pytest.mark.long
@@ -75,8 +77,40 @@ def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
     assert "../reference/index.html" in read(built / "index.html").links
 
 
+GENERIC = ("sans-serif", "monospace")
+"""What fontconfig takes a font for, of those that this machine has."""
+
+
+def declared(styles: str, language: str, variable: str) -> list[str]:
+    """Return the families that a variable of a page's style names for a language, as its own rule or else for all."""
+    own = re.findall(rf"html:lang\({language}\)[^{{]*\{{[^}}]*?{variable}:([^;]*);", styles)
+    stacks = own or re.findall(rf"{variable}:([^;]*);", styles)
+    if not stacks:
+        raise ValueError(f"no style sheet declares {variable}")
+    return [family.strip().strip("\"'") for family in stacks[0].split(",")]
+
+
+@cache
+def characters(family: str) -> frozenset[int]:
+    """Return the characters of an installed family; a generic one is what fontconfig takes for it in no language."""
+    if family in GENERIC:
+        family = ask("fc-match", "--format=%{family[0]}", family)
+    ranges = ask("fc-list", "--format=%{charset}\n", f":family={family}").split()
+    return frozenset(code for part in ranges for code in codes(part))
+
+
+def codes(part: str) -> range:
+    """Read one range of a character set as fontconfig prints it: a hexadecimal number, or two with a hyphen."""
+    first, _, last = part.partition("-")
+    return range(int(first, 16), int(last or first, 16) + 1)
+
+
+def ask(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: str) -> None:
-    if not installed(FONTS[language]):
+    if not ask("fc-list", f":family={FONTS[language]}"):
         assert not os.environ.get("CI"), f"{FONTS[language]} is not installed"
         pytest.skip(f"{FONTS[language]} is not installed: apt-get install fonts-noto-cjk fonts-dejavu-core")
     styles = "\n".join((built / "_static" / name).read_text() for name in ("languages.css", "styles/furo.css"))
