@@ -36,7 +36,7 @@ from parallel_core.measurement.confidence_intervals import (
     verdict_on,
 )
 from parallel_core.system.formatting import percent
-from parallel_core.system.machine_watch import WORTH_SAYING
+from parallel_core.system.machine import WORTH_SAYING
 
 __all__ = ["PARTS", "TimeDifference", "account_of", "systematic_errors", "time_difference"]
 

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
+from parallel_core.doctor import Finding
 from parallel_core.doctor.examination import Examination
-from parallel_core.doctor.finding import Finding
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
 from parallel_core.terminal.layout import show_sentence
 

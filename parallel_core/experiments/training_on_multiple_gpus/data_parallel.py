@@ -36,7 +36,7 @@ from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
 )
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.system.machine_watch import sample_machine, watched
+from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset

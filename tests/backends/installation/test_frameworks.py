@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.commands import install_command, separate_environment
-from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
+from backends.installation.frameworks import (
+    Diagnosis,
+    diagnose,
+    diagnose_absence,
+    install_command,
+    installation_of,
+    separate_environment,
+)
 from tests.conftest import RunPython
 
 NUMPY = "pip install 'numpy<1.24'"
@@ -30,7 +36,7 @@ except backends.BackendError as error:
 
 
 FIRST_OPERATOR = """
-from backends.installation.cuda_libraries import load_cuda_libraries
+from backends.mxnet.installation import load_cuda_libraries
 load_cuda_libraries()
 import mxnet
 mxnet.nd.ones(1)

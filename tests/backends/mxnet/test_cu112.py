@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.commands import install_command
-from backends.installation.cuda_libraries import MXNET_CUDA_PACKAGE, WHEELS
-from backends.installation.frameworks import diagnose
+from backends.installation.frameworks import diagnose, install_command
+from backends.mxnet.installation import MXNET_CUDA_PACKAGE, WHEELS
 from tests.conftest import RunPython
 
 pytestmark = pytest.mark.slow
@@ -28,7 +27,7 @@ print(backend.to_numpy(backend.launch(backend.ops.matmul, x, x)).sum())
 # As if the wheels were not installed.
 WITHOUT_WHEELS = """
 from importlib import metadata
-import backends, backends.installation.cuda_libraries as libraries
+import backends, backends.mxnet.installation as libraries
 
 def without_wheels(name, find=metadata.distribution):
     if name.startswith("nvidia-"):

@@ -7,7 +7,7 @@ import pytest
 from backends import BackendError, Device
 from backends.mxnet import profiler
 from backends.mxnet.profiler import refuse_rowless, timeline_of
-from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.slices import Slice, Trace
 
 
 def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.commands import install_command
-from backends.installation.frameworks import Diagnosis
+from backends.installation.frameworks import Diagnosis, install_command
 from backends.installation.kernels import Kernels, Product
 from backends.installation.probe import Probe
-from parallel_core.doctor.finding import Finding
+from parallel_core.doctor import Finding
 from parallel_core.doctor.frameworks import (
     Attempt,
     examine_comparing,

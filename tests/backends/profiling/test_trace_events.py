@@ -1,0 +1,126 @@
+"""Of a damaged trace what is whole is read, and what was left out is told; what is no trace is refused."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from backends.profiling.chrome_trace import read_trace
+from tests.backends.profiling.events import Event, Read, complete, one, spans
+
+BROKEN: list[tuple[str, Event | list[Event], str]] = [
+    ("a duration below zero", complete(duration=-1), "impossible times"),
+    ("no duration", {"ph": "X", "name": "bad", "ts": 3}, "impossible times"),
+    ("a time that is no number", complete(start=math.nan), "impossible times"),
+    ("an endless duration", complete(duration=math.inf), "impossible times"),
+    ("an absurd time", complete(start=1e300), "impossible times"),
+    ("a text for a time", complete(start="soon"), "impossible times"),  # type: ignore[arg-type]
+    ("null for a time", complete(start=None), "impossible times"),  # type: ignore[arg-type]
+    ("a list for a name", complete(name=["x"]), "could not be read"),  # type: ignore[arg-type]
+    ("an object for a phase", {"ph": {}, "ts": 1, "dur": 1}, "could not be read"),
+    ("no object", 7, "could not be read"),  # type: ignore[list-item]
+    ("a begin", one("B", "bad", 1), "began and never ended"),
+    ("an end", one("E", "bad", 1), "ended without a beginning"),
+    ("an asynchronous begin", one("b", "bad", 1, id=1), "began and never ended"),
+    ("an asynchronous end", one("e", "bad", 1, id=1), "ended without a beginning"),
+    ("an end before its begin", [one("B", "bad", 5), one("E", "bad", 3)], "impossible times"),
+    ("an end of another name", [one("B", "bad", 5), one("E", "other", 9)], "began and never ended"),
+]
+
+
+@pytest.mark.parametrize(("broken", "told"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+@pytest.mark.parametrize("blocks", ["in one block", "in many"])
+def test_what_cannot_be_used_is_left_out_and_told(
+    read: Read, broken: Event | list[Event], told: str, blocks: str, request: pytest.FixtureRequest
+) -> None:
+    if blocks == "in many":
+        request.getfixturevalue("small_blocks")
+    good = [complete(str(number), 10 + number) for number in range(20)]
+    bad = broken if isinstance(broken, list) else [broken]
+    for events in ([*bad, *good], [*good[:10], *bad, *good[10:]], [*good, *bad]):
+        found = read(events)
+        assert [found.name for found in found.slices] == [str(number) for number in range(20)]
+        assert any(told in problem for problem in found.problems), found.problems
+
+
+def test_an_end_too_many_closes_nothing_else(read: Read) -> None:
+    found = read([one("B", "outer", 0), one("B", "op", 1), one("E", "op", 2), one("E", "op", 3), one("E", "outer", 5)])
+    assert spans(found) == [("outer", 0, 5), ("op", 1, 2)]
+    assert found.problems == ("1 event ended without a beginning, left out: the first is 'op'.",)
+
+
+def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
+    found = read(
+        [one("B", "outer", 0), one("B", "lost", 1), one("E", "outer", 5), one("B", "op", 6), one("E", "op", 7)]
+    )
+    assert spans(found) == [("outer", 0, 5), ("op", 6, 7)]
+    assert found.problems == ("1 event began and never ended, left out: the first is 'lost'.",)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"ph": "X", "name": "a "quoted" name", "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "open, "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "x" "ts": 1}',
+        '{"ph": "X", "name": "x", "args": [}',
+        '{"ph": "X", "ts": 0123, "dur": 4}',
+        '{"ph": "X", "name": "\\ud800", "ts": 1, "dur": 1}',
+        "[" * 3000 + "{}",
+    ],
+)
+def test_an_event_that_is_no_json_costs_none_but_itself(read: Read, damaged: str) -> None:
+    good = [json.dumps(complete(str(number), number)) for number in range(30)]
+    found = read(f'{{"traceEvents": [{", ".join([*good[:15], damaged, *good[15:]])}], "last": 1}}')
+    names = [found.name for found in found.slices]
+    assert names == [str(number) for number in range(30)]
+    assert any("could not be read" in problem for problem in found.problems)
+    assert found.properties == {"last": 1}
+
+
+def test_arguments_may_hold_what_json_does_not_know(read: Read) -> None:
+    text = '[{"ph":"X","name":"op","ts":1,"dur":2,"args":{"rate":NaN,"limit":Infinity,"stream":7}}]'
+    (found,) = read(text).slices
+    assert found.args["stream"] == 7
+
+
+def test_bytes_that_are_no_text_do_not_matter(read: Read) -> None:
+    (found,) = read(b'\xef\xbb\xbf[{"ph":"X","name":"\xff\xfe","ts":1,"dur":2}]').slices
+    assert found.name == "\N{REPLACEMENT CHARACTER}" * 2
+
+
+@pytest.mark.parametrize("beginning", ['{"traceEvents": [{}', '{"traceEvents": [{}, {"ph": "X', '[{}, {"ph": "X"'])
+def test_what_ends_too_early_was_cut_off(read: Read, beginning: str) -> None:
+    found = read(beginning.replace("{}", json.dumps(complete())))
+    assert spans(found) == [("op", 0, 5)]
+    assert found.problems == ("The file ends before its events do: it was cut off.",)
+
+
+NO_TRACES = {
+    "empty": (b"", "no events"),
+    "no events": (b'{"traceEvents": []}', "no events"),
+    "events without slices": (b'[{"ph": "C", "name": "memory", "ts": 1}]', "no events"),
+    "another object": (b'{"schema": 1, "experiment": "overlap"}', "no events"),
+    "no list": (b'{"traceEvents": {"a": 1}}', "no events"),
+    "a number": (b"42", "no JSON"),
+    "garbage": (bytes(range(256)) * 100, "no JSON"),
+    "garbage in braces": (b"{" + bytes(range(256)) * 100, "no events"),
+    "compressed garbage": (b"\x1f\x8b" + bytes(range(256)), "compressed data are damaged"),
+    "depth": (b"[" * 100_000, "no events"),
+    "depth of objects": (b'{"a":' * 100_000, "no events"),
+}
+
+
+@pytest.mark.parametrize(("content", "told"), NO_TRACES.values(), ids=NO_TRACES)
+def test_what_is_no_trace_is_refused_in_one_line(read: Read, content: bytes, told: str) -> None:
+    with pytest.raises(ValueError, match=told) as raised:
+        read(content)
+    assert "\n" not in str(raised.value)
+    assert "trace.json" in str(raised.value)
+
+
+def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_trace(tmp_path / "none.json")
