@@ -12,8 +12,7 @@ import click
 
 from backends import BackendError, ComputationError
 from parallel_core.command_line import cli
-from parallel_core.jobs.rank.ending import leave
-from parallel_core.jobs.rank.joining import in_a_job
+from parallel_core.jobs.rank import in_a_job, leave
 from parallel_core.system.errors import DISTURBED, DisturbedError, MeasurementError, RequestError
 from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 

@@ -17,7 +17,7 @@ from tests.tree import tracked
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
 IMPORTING_A_FRAMEWORK = OPS | {
     *(f"backends.jax.{name}" for name in ("arguments", "compiling", "steps")),
-    *("backends.mxnet.memory", "backends.mxnet.sharded_sum"),
+    "backends.mxnet.engine",
 }
 MODULES = sorted(
     module.name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.cuda_libraries import WHEELS
+from backends.mxnet.installation import WHEELS
 from parallel_core.comparison.storage import RUNS
 
 

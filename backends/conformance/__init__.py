@@ -13,7 +13,6 @@ What depends on the timing may need several runs to show itself. A seed and a nu
 from backends.conformance.drawing import draw_program
 from backends.conformance.programs import Program
 from backends.conformance.running import Finding
-from backends.conformance.searching import Conformance, Found, Limits, search
-from backends.conformance.worker import Loader
+from backends.conformance.searching import Conformance, Found, Limits, Loader, search
 
 __all__ = ["Conformance", "Finding", "Found", "Limits", "Loader", "Program", "draw_program", "search"]

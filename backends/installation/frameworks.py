@@ -1,17 +1,30 @@
-"""What a framework says about its installation: it declares an `Installation`, and imports nothing for it.
+"""What a framework says about its installation, the commands that install it, and its import.
 
-A backend without one is tried with its own first engine, and its failures are shown as they are.
+It declares an `Installation`, and imports nothing for it. A backend without one is tried with its own first engine, and
+its failures are shown as they are. A framework is imported under the environment variables that it reads once, then; if
+it is already imported with other settings, it is refused.
 """
 
+import importlib
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from types import ModuleType
 
 from backends.errors import BackendError
-from backends.installation.commands import install_command, separate_environment
+from backends.protocol import FrameworkSettings
 from backends.registry import installed_version, offered
+from backends.registry.loading import SETUP
+
+ROOT = SETUP.parent
+"""The checkout, if that is what runs."""
+_imported_with: dict[str, FrameworkSettings] = {}
 
 
 @dataclass(frozen=True)
@@ -163,3 +176,77 @@ def failure_of(framework: str, error: BaseException) -> Diagnosis:
         return error.diagnosis
     text = f"{type(error).__name__}: {error}"
     return diagnose(framework, text) or Diagnosis(" ".join(text.split()))
+
+
+def install_command(extra: str, options: str = "", root: Path = ROOT) -> str:
+    """Return the command that installs an extra; a checkout's path works there, although no index has the package."""
+    source = f"-e {quote(f'{root}[{extra}]')}" if (root / SETUP.name).is_file() else f"'parallel-core[{extra}]'"
+    return " ".join(filter(None, ("pip install", options, source)))
+
+
+def separate_environment(
+    framework: str, suffix: str = "alone", python: str = "python3", root: Path = ROOT
+) -> tuple[str, str]:
+    """Return a separate environment's folder and the command that makes it, if need be the one of the Makefile."""
+    makefile, folder = root / "Makefile", f".venv-{framework}"
+    if (root / SETUP.name).is_file() and makefile.is_file() and f":= {folder}\n" in makefile.read_text():
+        return f"{root}/{folder}", f"make -C {quote(str(root))} {folder}/ready"
+    folder = f"{framework}-{suffix}"
+    return folder, f"{python} -m venv {folder} && {folder}/bin/{install_command(framework, root=root)}"
+
+
+def import_framework(
+    name: str,
+    settings: FrameworkSettings,
+    *,
+    requirement: str,
+    prepare: Callable[[], None] = lambda: None,
+    read_once: Collection[str] = (),
+) -> ModuleType:
+    """Import a framework under the environment it needs.
+
+    `settings` are the variables that it reads at import. `requirement` names what it needs, for the error message.
+    `prepare` is called just before, under these settings; those that are `read_once` are as before afterwards. Raises
+    BackendError if the framework is absent, broken, or already imported with other settings; InstallationError if it is
+    known what to do.
+    """
+    if sys.modules.get(name) is not None:
+        current = _imported_with.get(name, os.environ)
+        for variable, wanted in settings.items():
+            if current.get(variable) != wanted:
+                raise BackendError(
+                    f"{name} is already imported with {variable}={current.get(variable) or 'unset'}, and this backend "
+                    f"needs {wanted or 'unset'}: start a fresh process, and load the backend before importing {name}"
+                )
+        return sys.modules[name]
+    before = {variable: os.environ.get(variable) for variable in settings}
+    _apply(settings)
+    try:
+        declared = installation_of(name)
+        for wrong in filter(None, (*declared.harmful_variables(os.environ).values(), declared.installed())):
+            raise InstallationError(wrong)
+        prepare()
+        # A framework's own deprecated imports do not concern its users.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            module = importlib.import_module(name)
+    except Exception as error:
+        _apply(before)
+        if isinstance(error, InstallationError):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        absent = isinstance(error, ModuleNotFoundError) and error.name == name
+        if diagnosis := diagnose_absence(name) if absent else diagnose(name, reason):
+            raise InstallationError(diagnosis) from error
+        raise BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}") from error
+    _apply({variable: before[variable] for variable in read_once})
+    _imported_with[name] = dict(settings)
+    return module
+
+
+def _apply(settings: FrameworkSettings) -> None:
+    for variable, value in settings.items():
+        if value is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = value

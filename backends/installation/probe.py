@@ -1,23 +1,35 @@
-"""Try a framework in a separate process: `python -m backends.installation.probe mxnet async` prints one line of JSON.
+"""Try a framework in a separate process, which may block, or die of it.
 
-Importing a framework may abort, block, or change how many threads another one takes. Such a process, under a deadline,
-finds out whether it works.
+`python -m backends.installation.probe mxnet async` prints one line of JSON. Importing a framework may abort, block, or
+change how many threads another one takes. Such a process, under a deadline, finds out whether it works.
+
+Whether it can compute on a GPU shows only if it does. A framework's binary holds machine code for some GPUs only, and
+it may find a GPU without holding code for it: MXNet 1.9.1 has none for compute capability 9.0 and later, and fails at
+the first operator.
 """
 
 import os
+import signal
+import subprocess
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 
-import msgspec
 import numpy as np
 
-from backends.errors import BackendError
+from backends.errors import BackendError, ComputationError
 from backends.installation.frameworks import Diagnosis, Gpus, failure_of, installation_of
 from backends.installation.kernels import Kernels, Product, kernels_of, product_of
 from backends.registry import load
 
 DEFAULT_ENGINE = "default"
 """Stands for a backend's own default engine."""
+MAX_GPU_SECONDS = 120.0
+"""Importing a framework with its CUDA libraries from a cold disk takes most of it."""
+NO_CODE = ("no kernel image is available", "invalid device function")
+"""CUDA's messages, in lower case, for a binary that has no machine code for a GPU."""
+
+_probing_gpu = False
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,54 @@ def probe(framework: str, engine: str) -> Probe:
         return Probe(framework, engine, failure=failure_of(framework, error), imported=imported)
 
 
+@cache
+def reason_against(framework: str, index: int) -> str:
+    """Return why a framework cannot compute on a GPU, empty if it can; starts a process, once for each GPU.
+
+    Within such a process it is always empty.
+    """
+    if _probing_gpu:
+        return ""
+    code = f"from backends.installation.probe import compute_on_gpu; compute_on_gpu({framework!r}, {index})"
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=MAX_GPU_SECONDS, check=False, errors="replace"
+        )
+    except subprocess.TimeoutExpired:
+        return f"a sum of two numbers took more than {MAX_GPU_SECONDS:.0f} s there"
+    return reason_of_failure(done.returncode, done.stderr)
+
+
+def reason_of_failure(status: int, errors: str) -> str:
+    """Return why a probe failed, empty if it did not."""
+    if status < 0:
+        return f"the process died of {signal.Signals(-status).name}"
+    if status and any(words in errors.lower() for words in NO_CODE):
+        return f"its binary holds no code for this GPU: {NO_CODE[0]}"
+    return [f"exit status {status}", *filter(None, map(str.strip, errors.splitlines()))][-1] if status else ""
+
+
+def compute_on_gpu(framework: str, index: int) -> None:
+    """Add two numbers with a framework on a GPU; exit with the reason if that fails."""
+    global _probing_gpu
+    _probing_gpu = True
+    try:
+        backend = load(framework, [f"gpu:{index}"], "gpu")
+        (device,) = backend.devices
+        one = backend.asarray(np.ones(1, dtype=np.float32), device)
+        two = backend.to_numpy(backend.launch(backend.ops.add, one, one))
+    except (BackendError, ComputationError) as error:
+        sys.exit(" ".join(str(error).split()))
+    if two[0] != 2:
+        sys.exit(f"1 + 1 gave {two[0]} there")
+
+
 def main() -> None:
     """Print the probe that the arguments name, framework and engine, as the last line of standard output."""
+    # A machine that is lent for its GPU lacks it, and asks only for a sum there.
+    import msgspec
+
     line = msgspec.json.encode(probe(*sys.argv[1:]))
     # What frameworks print while they are imported may lack a line break at its end.
     sys.stdout.buffer.write(b"\n" + line + b"\n")

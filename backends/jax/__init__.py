@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from backends.installation.commands import install_command, separate_environment
-from backends.installation.frameworks import Diagnosis, Installation, takes
+from backends.installation.frameworks import Diagnosis, Installation, install_command, separate_environment, takes
 from backends.registry import Offer, installed_version
 from backends.registry.variants import Variant
 

@@ -19,7 +19,7 @@ from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
 from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
-from backends.installation.importing import import_framework
+from backends.installation.frameworks import import_framework
 from backends.jax import STEP_COMPILED
 from backends.jax.kernels import device_with_pool
 from backends.jax.process_group import by_another_rank

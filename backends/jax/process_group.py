@@ -25,8 +25,7 @@ from backends.errors import BackendError, ComputationError, message_of
 from backends.jax.kernels import pool_of
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups.addresses import interface_towards
-from backends.process_groups.agreement import agree_on_exchange
-from backends.process_groups.group import Group, GroupError
+from backends.process_groups.group import Group, GroupError, agree_on_exchange
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
 

@@ -20,8 +20,8 @@ from typing import Any
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.host import release_freed_memory
-from backends.profiling.chrome_trace.slices import Slices, Trace, TraceThread
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb
+from backends.profiling.slices import Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
     count_unlinked,

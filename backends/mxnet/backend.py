@@ -44,10 +44,10 @@ class MXNetBackend(BaseBackend):
 
     def __init__(self, setup: Setup, scheduler: str, cores: Sequence[set[int]], contexts: Mapping[Device, Any]) -> None:
         super().__init__(setup, scheduler, cores)
-        from backends.mxnet import memory, sharded_sum
+        from backends.mxnet.engine import check_apart, sum_in_shards
 
         self._mx, self._array, self._contexts = setup.framework, setup.framework.nd.NDArray, contexts
-        self._sharded_sum, self._check_apart = sharded_sum, memory.check_apart
+        self._sum_shards, self._check_apart = sum_in_shards, check_apart
         self._on_gpus = HOST in contexts
         # Functions and not methods: a backend that referred to itself would outlive its last user.
         overwrite = _overwrite_anywhere if self._on_gpus else _overwrite
@@ -178,7 +178,7 @@ class MXNetBackend(BaseBackend):
 
     def _sum_in_shards(self, *xs: Array) -> tuple[Array, ...]:
         in_order = tuple(tree_map(self._in_plain_order, x) for x in xs)
-        self._sharded_sum.sum_in_shards(list(zip(*map(tree_leaves, in_order), strict=True)))
+        self._sum_shards(list(zip(*map(tree_leaves, in_order), strict=True)))
         return in_order
 
     def _in_plain_order(self, x: Array) -> Array:

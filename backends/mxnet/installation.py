@@ -1,17 +1,28 @@
-"""How MXNet is installed, and what goes wrong with it."""
+"""How MXNet is installed, what goes wrong with it, and the CUDA 11 libraries for its CUDA build.
 
+They come from their wheels, or from the system if there are none. MXNet's library names what it needs
+(`libcudart.so.11.0`) and leaves it to the system's loader to find it, which does not look into wheels. It takes a
+library of that name that is already in the process.
+"""
+
+import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import NamedTuple
 
-from backends.installation.commands import install_command
-from backends.installation.cuda_libraries import (
-    CPU_ENVIRONMENT,
-    DRIVER,
-    MXNET_CUDA_PACKAGE,
-    diagnose_driver,
-    diagnose_missing_libraries,
+from backends.installation.frameworks import (
+    Diagnosis,
+    Gpu,
+    Gpus,
+    Installation,
+    InstallationError,
+    KnownFailures,
+    failure_of,
+    install_command,
+    separate_environment,
 )
-from backends.installation.frameworks import Diagnosis, Gpu, Gpus, Installation, KnownFailures, failure_of
 
 ENGINES = ("ThreadedEnginePerDevice", "ThreadedEngine", "NaiveEngine")
 """What MXNET_ENGINE_TYPE may be (MXNet, "Environment Variables")."""
@@ -34,6 +45,63 @@ SET_BY_US = {
     "MXNET_USE_FUSION": "whether a unit's operations on a GPU are made one",
 }
 """parallel-core sets these itself before it imports MXNet: a value in the environment changes other programs only."""
+
+MXNET_CPU_PACKAGE, MXNET_CUDA_PACKAGE = "mxnet", "mxnet-cu112"
+"""The distributions of MXNet's builds."""
+DRIVER = "libcuda.so.1"
+"""The NVIDIA driver's library. No wheel holds it."""
+_, CPU_ENVIRONMENT = separate_environment("mxnet", "on-cpu", "python3.11")
+"""The command that makes an environment for MXNet's CPU build."""
+INSTALL = install_command(MXNET_CUDA_PACKAGE)
+ABSENT = re.compile(r"(\S+): cannot open shared object file: No such file")
+
+
+class Wheel(NamedTuple):
+    """A distribution and the libraries in it that MXNet needs."""
+
+    name: str
+    version: str
+    sonames: tuple[str, ...]
+
+    @property
+    def requirement(self) -> str:
+        """The distribution with its version, as in the extra of setup.cfg."""
+        return self.name + self.version
+
+    @property
+    def reinstall(self) -> str:
+        """The command that writes its files again."""
+        return f"pip install --force-reinstall --no-deps '{self.requirement}'"
+
+
+# In the order of loading: each needs only those before it.
+WHEELS = (
+    Wheel("nvidia-cuda-runtime-cu11", "==11.8.89", ("libcudart.so.11.0",)),
+    Wheel("nvidia-cuda-nvrtc-cu11", "==11.8.89", ("libnvrtc.so.11.2",)),
+    Wheel("nvidia-cublas-cu11", "==11.11.3.6", ("libcublasLt.so.11", "libcublas.so.11")),
+    Wheel("nvidia-cusolver-cu11", "==11.4.1.48", ("libcusolver.so.11",)),
+    Wheel("nvidia-cufft-cu11", "==10.9.0.58", ("libcufft.so.10",)),
+    Wheel("nvidia-curand-cu11", "==10.3.0.86", ("libcurand.so.10",)),
+    Wheel("nvidia-nvtx-cu11", "==11.8.86", ("libnvToolsExt.so.1",)),
+    Wheel("nvidia-nccl-cu11", "==2.21.5", ("libnccl.so.2",)),
+    # cuDNN 9 has another soname.
+    Wheel("nvidia-cudnn-cu11", "<9", ("libcudnn.so.8",)),
+)
+
+
+def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
+    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any of them."""
+    needed = [f"{soname} ({wheel.requirement})" for soname in sonames for wheel in WHEELS if soname in wheel.sonames]
+    return Diagnosis(f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", INSTALL) if needed else None
+
+
+def diagnose_driver(reason: str = "not found") -> Diagnosis:
+    """Return what to do if the NVIDIA driver's library cannot be loaded."""
+    return Diagnosis(
+        f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {MXNET_CUDA_PACKAGE} needs it: install the "
+        "driver, or use MXNet's CPU build in another environment",
+        CPU_ENVIRONMENT,
+    )
 
 
 def _unknown_engine(name: str) -> Diagnosis:
@@ -125,5 +193,70 @@ INSTALLATION = Installation(
     },
     prefixes=("MXNET_",),
     gpus=_gpus,
-    cuda_build=f"pip uninstall --yes mxnet && {install_command(MXNET_CUDA_PACKAGE)}",
+    cuda_build=f"pip uninstall --yes mxnet && {INSTALL}",
 )
+
+
+def load_cuda_libraries() -> None:
+    """Load what MXNet's CUDA build is linked against; do nothing if that build is not installed.
+
+    A library comes from its wheel if that is installed, and else from the system's loader. Raises InstallationError if
+    the driver is missing, if libraries are missing, damaged or overwritten by those of another CUDA, and if MXNet's
+    CPU build is installed too.
+    """
+    if _installed_distribution(MXNET_CUDA_PACKAGE) is None:
+        return
+    if _installed_distribution(MXNET_CPU_PACKAGE):
+        cause = f"{MXNET_CPU_PACKAGE} and {MXNET_CUDA_PACKAGE} are both installed, and overwrite each other's files"
+        raise _error(cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}")
+    try:
+        ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
+    except OSError as error:
+        reason = "not found" if ABSENT.search(str(error)) else str(error)
+        raise InstallationError(diagnose_driver(reason)) from error
+    absent: dict[str, None] = {}
+    for wheel in WHEELS:
+        for soname in wheel.sonames:
+            try:
+                # Local: its functions must not replace those of another CUDA.
+                ctypes.CDLL(_path(wheel, soname) or soname, ctypes.RTLD_LOCAL)
+            except OSError as error:
+                missing = ABSENT.search(str(error))
+                if missing is None:
+                    raise _error(f"{soname} cannot be loaded ({error})", wheel.reinstall) from error
+                absent[missing[1]] = None
+    if diagnosis := diagnose_missing_libraries([*absent]):
+        raise InstallationError(diagnosis)
+
+
+def _path(wheel: Wheel, soname: str) -> str | None:
+    """Find a library in its wheel, unchanged since it was installed; None if the wheel is not installed or lacks it."""
+    installed = _installed_distribution(wheel.name)
+    for file in (installed and installed.files) or ():
+        if file.name == soname:
+            path = Path(str(file.locate()))
+            # A wheel's list of its files holds their sizes; two builds of a library differ in theirs.
+            if not path.exists() or file.size not in (None, path.stat().st_size):
+                raise _overwritten(wheel, str(file))
+            return str(path)
+    return None
+
+
+def _overwritten(wheel: Wheel, file: str) -> InstallationError:
+    owners = {one.name for one in distributions() if any(str(other) == file for other in one.files or ())}
+    names = " ".join(sorted(owners - {wheel.name}))
+    if not names:
+        return _error(f"{file} is not as {wheel.name} installed it", wheel.reinstall)
+    return _error(
+        f"{file} of {wheel.name} was overwritten by {names}: {MXNET_CUDA_PACKAGE} and a CUDA build of another "
+        "framework need an environment each",
+        f"pip uninstall --yes {names} && {wheel.reinstall}",
+    )
+
+
+def _error(cause: str, command: str) -> InstallationError:
+    return InstallationError(Diagnosis(cause, command))
+
+
+def _installed_distribution(name: str) -> Distribution | None:
+    return next(iter(distributions(name=name)), None)

@@ -76,7 +76,7 @@ def one_thread(backend: Backend, x: Array) -> Iterator[None]:
     """Limit OpenMP, whom OpenBLAS and oneDNN ask for the number of threads, in each worker of the device of `x`."""
     limit: Callable[[int], None] = limit_openmp_threads
     if backend.engine == "async":
-        from backends.mxnet.sharded_sum import limit_threads
+        from backends.mxnet.engine import limit_threads
 
         limit = partial(limit_threads, x.ctx, backend.workers_per_device)
     limit(1)

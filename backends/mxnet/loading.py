@@ -8,13 +8,13 @@ from typing import Any
 
 from backends.devices import HOST, Device, Wanted, choose_devices, cpu_devices
 from backends.host import check_workers, cores_of, limit_openmp_threads, on_cores, threads_for
-from backends.installation.cuda_libraries import load_cuda_libraries
-from backends.installation.gpu_probe import reason_against
-from backends.installation.importing import import_framework
+from backends.installation.frameworks import import_framework
 from backends.installation.kernels import CORE_TYPE
+from backends.installation.probe import reason_against
+from backends.mxnet import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
 from backends.mxnet.backend import MXNetBackend, end_all
+from backends.mxnet.installation import load_cuda_libraries
 from backends.mxnet.kernels import core_type_to_set
-from backends.mxnet.variants import BLAS_AS_SHIPPED, BULK_ON, TEMPORARY_SPACE_LOW
 from backends.protocol import Engine, Setup
 from backends.registry.variants import check_device_kinds, choose_variants
 
@@ -96,7 +96,7 @@ def _start_workers(
     """Start each CPU device's workers; return its cores, which differ if its workers were running already."""
     import mxnet as mx
 
-    from backends.mxnet.sharded_sum import limit_threads
+    from backends.mxnet.engine import limit_threads
 
     # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
     # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.

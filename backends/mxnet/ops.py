@@ -13,7 +13,7 @@ from mxnet import autograd, npx
 from mxnet import np as mnp
 
 from backends.arrays import check_equal, check_lengths, check_shapes, tree_leaves, tree_map
-from backends.mxnet.memory import check_apart, dimensions_of
+from backends.mxnet.engine import check_apart, dimensions_of
 
 Array: TypeAlias = mnp.ndarray
 

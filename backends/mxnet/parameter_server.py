@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from backends.errors import BackendError
-from backends.installation.cuda_libraries import load_cuda_libraries
+from backends.mxnet.installation import load_cuda_libraries
 
 NO_PORT = "bind failed"
 ESTABLISHED = 1

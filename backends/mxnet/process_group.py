@@ -13,9 +13,7 @@ import numpy as np
 
 from backends.arrays import tree_leaves, tree_map
 from backends.errors import BackendError
-from backends.process_groups.agreement import agree_on_exchange
-from backends.process_groups.group import Group
-from backends.process_groups.messages import gather
+from backends.process_groups.group import Group, agree_on_exchange, gather
 from backends.process_groups.rendezvous import Rendezvous
 from backends.protocol import Array, Backend
 

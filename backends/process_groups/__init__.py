@@ -4,11 +4,8 @@
 >>> backend = join(backends.load("torch", devices=1), where)
 """
 
-from backends.process_groups.agreement import DisagreementError, agree
-from backends.process_groups.group import Group, GroupError
-from backends.process_groups.grouped_backend import GroupedBackend
-from backends.process_groups.joining import check_group, join
-from backends.process_groups.messages import barrier, broadcast, gather
+from backends.process_groups.group import DisagreementError, Group, GroupError, agree, barrier, broadcast, gather
+from backends.process_groups.grouped_backend import GroupedBackend, check_group, join
 from backends.process_groups.rendezvous import Rendezvous, rendezvous
 
 __all__ = [

@@ -1,17 +1,33 @@
-"""The seam between processes: what a framework's own engine must do for a group of them, and nothing else.
+"""The seam between processes: what a framework's own engine must do for a group of them, and what is made of that.
 
-All processes of a group join it, and then call the same functions in the same order. Everything else, such as a barrier
-or a gather, is composed of the sum (`messages.py`).
+All processes of a group join it, and then call the same functions in the same order. A barrier, a broadcast and a
+gather are composed of the sum, which every engine has: a byte travels as a float32, which holds it exactly, and the
+processes that send nothing add zeros. That takes four times the bytes, of messages that are short and few.
+
+Ranks that do different things are found before they exchange anything: gloo would end the process, MXNet hang.
 """
 
-from typing import Protocol
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from backends.errors import ComputationError
 from backends.protocol import Array
 
-__all__ = ["Group", "GroupError"]
+__all__ = [
+    *("COMPARED_EXCHANGES", "DisagreementError", "Group", "GroupError", "agree", "agree_on_exchange"),
+    *("barrier", "broadcast", "differences", "gather"),
+]
+
+SumOnHost: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Sums a float32 array over all processes, and blocks."""
+COMPARED_EXCHANGES = 8
+"""How many of the first exchanges are compared by shape: after so many a program repeats itself."""
+DIGEST = 16
+"""Bytes of a digest that are compared: enough that no two differing ones ever coincide."""
 
 
 class GroupError(ComputationError):
@@ -45,3 +61,90 @@ class Group(Protocol):
 
     def close(self) -> None:
         """Leave the group in good order, together with all other processes."""
+
+
+class DisagreementError(ComputationError):
+    """The processes were started differently."""
+
+
+def barrier(group: Group) -> None:
+    """Block until all processes are here."""
+    group.sum_on_host(np.zeros(1, dtype=np.float32))
+
+
+def broadcast(group: Group, content: bytes) -> bytes:
+    """Give rank 0's bytes to every process; what the other processes pass is ignored."""
+    mine = np.frombuffer(content if group.rank == 0 else b"", np.uint8)
+    # A float32 is exact up to 2**24 only.
+    high, low = group.sum_on_host(np.array(divmod(mine.size, 2**16), dtype=np.float32))
+    return _sum_bytes(group.sum_on_host, mine, 0, int(high) * 2**16 + int(low))
+
+
+def gather(group: Group, content: bytes) -> tuple[bytes, ...]:
+    """Give every process what each of them passes, by rank."""
+    return _gather_by(group.sum_on_host, group.rank, group.size, content)
+
+
+def agree(group: Group, statement: Mapping[str, object]) -> None:
+    """Compare the statements of all processes; raises DisagreementError, in every process, if they differ.
+
+    The values must be fit for JSON. Blocks until all processes call it.
+    """
+    texts = gather(group, json.dumps(statement, default=str).encode())
+    different = differences([json.loads(text) for text in texts])
+    if different:
+        raise DisagreementError(f"the ranks disagree on {different}: start all of them alike")
+
+
+def agree_on_exchange(
+    sum_on_host: SumOnHost, rank: int, hosts: Sequence[str], number: int, arrays: Sequence[Array]
+) -> None:
+    """Compare the shapes and dtypes of one of the first exchanges, about to begin; raises DisagreementError.
+
+    Costs one sum of a few bytes if they agree.
+    """
+    if number > COMPARED_EXCHANGES:
+        return
+    shapes = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}" for x in arrays)
+    digest = np.frombuffer(hashlib.sha256(shapes.encode()).digest()[:DIGEST], np.uint8).astype(np.float32)
+    own = np.zeros((len(hosts), DIGEST), dtype=np.float32)
+    own[rank] = digest
+    if np.array_equal(sum_on_host(own), np.broadcast_to(digest, own.shape)):
+        return
+    texts = _gather_by(sum_on_host, rank, len(hosts), shapes.encode())
+    different = differences([{f"what exchange {number} sums": text.decode()} for text in texts])
+    raise DisagreementError(f"the ranks disagree on {different}: start all of them alike")
+
+
+def differences(statements: Sequence[Mapping[str, object]]) -> str:
+    """Return how the ranks' statements differ, in words; an empty string if they do not."""
+    names = dict.fromkeys(name for statement in statements for name in statement)
+    parts = []
+    for name in names:
+        ranks: dict[str, list[int]] = {}
+        for rank, statement in enumerate(statements):
+            ranks.setdefault(str(statement.get(name, "unknown")), []).append(rank)
+        if len(ranks) > 1:
+            parts.append(f"{name} ({'; '.join(f'{value} on {_ranks(who)}' for value, who in ranks.items())})")
+    return ", ".join(parts)
+
+
+def _gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> tuple[bytes, ...]:
+    """Gather by a sum, without a group."""
+    lengths = np.zeros(size, dtype=np.float32)
+    lengths[rank] = len(content)
+    ends = np.cumsum(sum_on_host(lengths).astype(np.int64))
+    starts = ends - np.diff(ends, prepend=0)
+    joined = _sum_bytes(sum_on_host, np.frombuffer(content, np.uint8), int(starts[rank]), int(ends[-1]))
+    return tuple(joined[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _sum_bytes(sum_on_host: SumOnHost, mine: np.ndarray, start: int, length: int) -> bytes:
+    # Lengths are rounded up, because an engine may need to prepare each new one.
+    numbers = np.zeros(1 << max(4, (length - 1).bit_length()), dtype=np.float32)
+    numbers[start : start + mine.size] = mine
+    return sum_on_host(numbers)[:length].astype(np.uint8).tobytes()
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

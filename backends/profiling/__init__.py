@@ -1,9 +1,13 @@
 """The frameworks' own profilers: how they are run, and their traces in one form for all frameworks."""
 
-from backends.profiling.chrome_trace.reading import read_trace
-from backends.profiling.chrome_trace.slices import Trace
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from backends.errors import BackendError
+from backends.profiling.chrome_trace import read_trace
 from backends.profiling.marks import Mark, case_text
-from backends.profiling.profilers import check_profiler, run_profiler, timeline_from
+from backends.profiling.slices import Trace
 from backends.profiling.timeline import (
     HOST_DEVICE,
     HostCalls,
@@ -15,11 +19,14 @@ from backends.profiling.timeline import (
     in_seconds,
     queue_order,
 )
+from backends.protocol import Backend
+from backends.registry import offered
 
 __all__ = [
     "HOST_DEVICE",
     "HostCalls",
     "Mark",
+    "Profiler",
     "Span",
     "SpanKind",
     "Spans",
@@ -34,3 +41,52 @@ __all__ = [
     "run_profiler",
     "timeline_from",
 ]
+
+
+class Profiler(Protocol):
+    """The functions of a profiler's module."""
+
+    def check(self, backend: Backend) -> None:
+        """Raise BackendError, in one line, if the profiler cannot be run on this backend's devices."""
+
+    def profile(self, backend: Backend, path: Path) -> AbstractContextManager[Mark]:
+        """Run the profiler, which writes its trace to `path` when the context ends; the context gives a `Mark`."""
+
+    def is_from(self, trace: Trace) -> bool:
+        """Return whether this profiler wrote a trace. Neither this nor reading one may need the framework."""
+
+    def timeline_of(self, trace: Trace) -> Timeline:
+        """Read a trace that this profiler wrote."""
+
+
+def check_profiler(backend: Backend) -> None:
+    """Raise BackendError, in one line, if a backend has no profiler, or none for its devices."""
+    _load(backend.name).check(backend)
+
+
+def run_profiler(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
+    """Run the framework's own profiler, which writes its trace to `path` when the context ends.
+
+    Within it every verb of `backend` leaves a mark; the context gives a `Mark` for marks of the caller's own. One at a
+    time: frameworks have one profiler in a process. Raises BackendError if there is none, or none for these devices.
+    """
+    check_profiler(backend)
+    return _load(backend.name).profile(backend, path)
+
+
+def timeline_from(trace: Trace) -> Timeline:
+    """Read a trace that one of the profilers wrote. Raises ValueError, in one line, for any other."""
+    known = offered("profiler")
+    for profiler in (load() for load in known.values()):
+        if profiler.is_from(trace):
+            timeline: Timeline = profiler.timeline_of(trace)
+            return timeline
+    raise ValueError(f"none of the profilers known here wrote it (known for {', '.join(known)})")
+
+
+def _load(name: str) -> Profiler:
+    known = offered("profiler")
+    if name not in known:
+        raise BackendError(f"{name} has no profiler (profilers are known for {', '.join(known)})")
+    profiler: Profiler = known[name]()
+    return profiler

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from backends.profiling.chrome_trace.slices import Slice, Slices, Trace
+from backends.profiling.slices import Slice, Slices, Trace
 from backends.profiling.timeline import KINDS, Timeline
 
 JOB = "distributedInfo"

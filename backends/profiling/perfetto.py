@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 import numpy as np
 
-from backends.profiling.chrome_trace.slices import Slices, Trace, coded, recoded
+from backends.profiling.slices import Slices, Trace, coded, recoded
 from backends.profiling.timeline import KINDS, UNKNOWN, Queue, Span, Spans, Timeline, Window, queue_order
 
 OWN_KEY = "parallel_core"

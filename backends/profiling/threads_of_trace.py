@@ -8,8 +8,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from backends.profiling.chrome_trace.slices import Slice, Slices, TraceThread, recoded
 from backends.profiling.marks import parse_case, parse_verb
+from backends.profiling.slices import Slice, Slices, TraceThread, recoded
 from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, Queue, Span, SpanKind, Spans, Timeline, Window
 
 UNLINKED = (

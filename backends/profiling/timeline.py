@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 
-from backends.profiling.chrome_trace.slices import Columns, coded
+from backends.profiling.slices import Columns, coded
 
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""

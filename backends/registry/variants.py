@@ -14,7 +14,7 @@ from typing import get_args
 
 from backends.devices import Device, DeviceKind
 from backends.errors import BackendError
-from backends.registry.entry_points import offered
+from backends.registry.loading import offered
 
 ANY_KIND: tuple[DeviceKind, ...] = get_args(DeviceKind)
 

@@ -1,9 +1,21 @@
-"""PyTorch: one class for each way of scheduling."""
+"""PyTorch: one class for each way of scheduling. Importing this module does not import torch."""
 
+import warnings
 from collections.abc import Collection
+from dataclasses import replace
 
 from backends.devices import DeviceKind
+from backends.installation.frameworks import (
+    Diagnosis,
+    Gpu,
+    Gpus,
+    Installation,
+    diagnose,
+    failure_of,
+    separate_environment,
+)
 from backends.registry import Offer
+from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, MATRIX_PRECISION, Variant
 
 
 def class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
@@ -19,9 +31,116 @@ OFFER = Offer(
     title="PyTorch",
     backend="backends.torch.backend:load",
     class_path=class_path,
-    variants="backends.torch.variants:VARIANTS",
-    installation="backends.torch.installation:INSTALLATION",
+    variants="backends.torch:VARIANTS",
+    installation="backends.torch:INSTALLATION",
     kernels="backends.torch.kernels",
     profiler="backends.torch.profiler",
     group="backends.torch.process_group:join_torch",
+)
+
+TF32 = Variant(
+    "tf32",
+    MATRIX_PRECISION,
+    "Matrix multiplications and convolutions round operands to TensorFloat-32, with 10 bits of mantissa, not 23, if "
+    "the GPU has matrix units for it: look for shorter multiplications, and for checks that miss NumPy's numbers.",
+    kinds=("gpu",),
+    elsewhere="only PyTorch on GPUs has a switch for it",
+    not_on_sync="is the reference for numbers, and so always computes in float32",
+)
+GRAPH_REPLAY = Variant(
+    "graph-replay",
+    "issue of kernels",
+    "The kernels of a backward pass with its forward pass, and those of an update, are recorded when they are "
+    "launched for the third time, and from then on issued as a CUDA graph each: look for small batches that take less "
+    "time, and no gaps between their kernels.",
+    kinds=("gpu",),
+    elsewhere="only PyTorch can record what a function issues to a GPU",
+)
+VARIANTS: tuple[Variant, ...] = (
+    COPY_ON_OWN_QUEUE,
+    COPY_ON_COMPUTE_QUEUE,
+    replace(
+        TF32,
+        name="tf32-off",
+        meaning="Matrix multiplications and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
+        default=True,
+    ),
+    TF32,
+    replace(
+        GRAPH_REPLAY,
+        name="kernel-by-kernel",
+        meaning="The host issues every kernel by itself: look for gaps between kernels that take less time than that.",
+        default=True,
+    ),
+    GRAPH_REPLAY,
+)
+
+_, TORCH_ENVIRONMENT = separate_environment("torch")
+CUDA_11_TORCH = "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
+CUDA_12_TORCH = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
+
+KNOWN_FAILURES = {
+    r"driver on your system is too old \(found version 11\d{3}\)": Diagnosis(
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11", CUDA_11_TORCH
+    ),
+    r"driver on your system is too old \(found version 12\d{3}\)": Diagnosis(
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12", CUDA_12_TORCH
+    ),
+    r"driver on your system is too old|driver version is insufficient": Diagnosis(
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or stay on the CPU",
+        "parallel-core run parallel --backend torch --device-kind cpu",
+    ),
+    r"no kernel image is available": Diagnosis(
+        "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of compute "
+        "capability 5.0 to 9.0",
+        CUDA_12_TORCH,
+    ),
+    r"undefined symbol: nccl": Diagnosis(
+        "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite each other, so "
+        "mxnet-cu112 and a CUDA build of PyTorch need an environment each",
+        TORCH_ENVIRONMENT,
+    ),
+}
+
+NO_GPU = ("Found no NVIDIA driver", "no CUDA-capable device is detected", "No CUDA GPUs are available")
+"""Messages of PyTorch's CUDA builds on a machine without a GPU, which are no failure."""
+
+
+def _gpus() -> Gpus:
+    import torch
+
+    if torch.version.cuda is None:
+        return Gpus()
+    built_for = f"CUDA {torch.version.cuda}"
+    with warnings.catch_warnings(record=True) as messages:
+        warnings.simplefilter("always")
+        usable = torch.cuda.is_available()
+    text = " ".join(" ".join(str(warning.message).split()) for warning in messages)
+    if not usable:
+        silent = not text or any(phrase in text for phrase in NO_GPU)
+        return Gpus(built_for, failure=None if silent else diagnose("torch", text) or Diagnosis(text))
+    devices = tuple(_gpu(index) for index in range(torch.cuda.device_count()))
+    try:
+        torch.empty(1024, pin_memory=True)
+    except RuntimeError as error:
+        return Gpus(built_for, devices, page_locked=failure_of("torch", error))
+    return Gpus(built_for, devices)
+
+
+def _gpu(index: int) -> Gpu:
+    import torch
+
+    it = torch.cuda.get_device_properties(index)
+    others = (other for other in range(torch.cuda.device_count()) if other != index)
+    peers = tuple(other for other in others if torch.cuda.can_device_access_peer(index, other))
+    return Gpu(index, it.name, it.total_memory, f"{it.major}.{it.minor}", peers)
+
+
+INSTALLATION = Installation(
+    module="torch",
+    distributions="torch",
+    engines=("async", "sync"),
+    known_failures=KNOWN_FAILURES,
+    gpus=_gpus,
+    cuda_build=CUDA_12_TORCH,
 )

@@ -16,14 +16,13 @@ from typing import Any, NoReturn, TypeVar, final
 from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
-from backends.installation.gpu_probe import reason_against
-from backends.installation.importing import import_framework
+from backends.installation.frameworks import import_framework
+from backends.installation.probe import reason_against
 from backends.protocol import Array, Backend, BaseBackend, Engine, FrameworkSettings, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
-from backends.torch import class_path
+from backends.torch import TF32, class_path
 from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.worker import WorkerStream
-from backends.torch.variants import TF32
 
 Value = TypeVar("Value")
 

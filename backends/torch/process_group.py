@@ -19,8 +19,7 @@ import numpy as np
 from backends.arrays import tree_leaves
 from backends.errors import BackendError
 from backends.process_groups.addresses import interface_towards, listen_at
-from backends.process_groups.agreement import agree_on_exchange
-from backends.process_groups.group import Group, GroupError
+from backends.process_groups.group import Group, GroupError, agree_on_exchange
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
 from backends.torch.cuda.streams import CudaStream, MemoryReaders

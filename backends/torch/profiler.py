@@ -17,9 +17,9 @@ from typing import Any
 
 from backends.devices import Device
 from backends.errors import BackendError
-from backends.profiling.chrome_trace.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.kernel_names import short_names
 from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
+from backends.profiling.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
     count_unlinked,
@@ -36,7 +36,7 @@ from backends.profiling.threads_of_trace import (
 from backends.profiling.timeline import Queue, Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.protocol import Array
 from backends.torch.backend import TorchBackend
-from backends.torch.kineto.device_spans import (
+from backends.torch.kineto_devices import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,
     ON_DEVICE,
@@ -48,8 +48,7 @@ from backends.torch.kineto.device_spans import (
     left_out,
     waits_left_out,
 )
-from backends.torch.kineto.gloo import exchanges, without_exchanges
-from backends.torch.kineto.host_calls import host_calls
+from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
 from backends.torch.program_hooks import starting_a_profiler
 from backends.torch.streams.future import Announcing, futures_in
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.installation.cuda_libraries import load_cuda_libraries
+from backends.mxnet.installation import load_cuda_libraries
 from benchmarks.workers.answer import compose, set_environment
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import without_garbage_collection

@@ -5,7 +5,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from backends.installation.cuda_libraries import load_cuda_libraries
+from backends.mxnet.installation import load_cuda_libraries
 from benchmarks.harness.side_by_side import turns
 from benchmarks.workers.answer import compose, set_environment
 from parallel_core.training.batches import Settings, batches

@@ -11,8 +11,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from parallel_core.command_line import options
+from parallel_core.doctor import Finding
 from parallel_core.doctor.examination import Examination, examine
-from parallel_core.doctor.finding import Finding
 from parallel_core.system import files
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
 from parallel_core.terminal.layout import show_sentence

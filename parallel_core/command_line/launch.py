@@ -16,7 +16,7 @@ from parallel_core.command_line import options
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import ADDRESS, Job
 from parallel_core.jobs.launcher import launch_job
-from parallel_core.jobs.rank.joining import on_several_processes
+from parallel_core.jobs.rank import on_several_processes
 from parallel_core.system.errors import RequestError
 
 __all__ = ["launch"]

@@ -26,7 +26,7 @@ from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, percent
-from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
+from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.timeline import show_prices

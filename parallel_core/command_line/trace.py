@@ -19,7 +19,7 @@ from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
-from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
+from parallel_core.trace_analysis.devices import KERNEL_DELAY
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace, begins_later, files_of, read_ranks, side_by_side
 

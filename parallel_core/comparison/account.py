@@ -37,7 +37,7 @@ from parallel_core.measurement.confidence_intervals import (
     with_seconds,
 )
 from parallel_core.system.formatting import percent, seconds
-from parallel_core.system.machine_watch import WORTH_SAYING
+from parallel_core.system.machine import WORTH_SAYING
 
 PARTS: Mapping[str, str] = {
     "operations": "operations",

@@ -27,9 +27,8 @@ from typing import Any
 import backends
 from backends.host import processor_flags
 from backends.installation.frameworks import Diagnosis
-from backends.registry.entry_points import package_version
-from parallel_core.doctor import frameworks, gpus, host, python
-from parallel_core.doctor.finding import Finding
+from backends.registry import package_version
+from parallel_core.doctor import Finding, frameworks, gpus, host
 
 DOCTOR_SCHEMA = 1
 
@@ -79,7 +78,7 @@ def examine(deadline: float) -> Examination:
     return Examination(
         {
             section: tuple(
-                replace(finding, diagnosis=finding.diagnosis and python.for_this_python(finding.diagnosis))
+                replace(finding, diagnosis=finding.diagnosis and host.for_this_python(finding.diagnosis))
                 for finding in findings
             )
             for section, findings in _sections(deadline)
@@ -89,13 +88,13 @@ def examine(deadline: float) -> Examination:
 
 def _sections(deadline: float) -> Iterator[tuple[str, Iterable[Finding]]]:
     attempts = [frameworks.try_backend(name, deadline) for name in backends.names()]
-    yield "Python", python.examine_python()
-    yield "parallel-core", python.examine_packages()
+    yield "Python", host.examine_python()
+    yield "parallel-core", host.examine_packages()
     yield "Frameworks", frameworks.examine_frameworks(attempts)
     yield "Kernels", frameworks.examine_kernels(attempts, os.environ, processor_flags())
     seen = gpus.examine_gpus(gpus.ask_driver(), attempts, os.environ)
     yield "Devices", (host.examine_cores(), host.examine_load(), host.examine_memory(), *seen)
-    yield "Settings", python.examine_settings(os.environ, attempts)
+    yield "Settings", host.examine_settings(os.environ, attempts)
     yield "Transfers", gpus.examine_transfers(attempts)
     yield "Data", (host.examine_data(),)
     yield "Caches", host.examine_caches(os.environ)

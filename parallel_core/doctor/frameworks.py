@@ -15,12 +15,18 @@ from pathlib import Path
 
 import msgspec
 
-from backends.installation.commands import install_command
-from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of, is_installed
+from backends.installation.frameworks import (
+    Diagnosis,
+    diagnose,
+    diagnose_absence,
+    install_command,
+    installation_of,
+    is_installed,
+)
 from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
 from parallel_core.comparison.environments import CHECKOUT, python_with
-from parallel_core.doctor.finding import Finding
+from parallel_core.doctor import Finding
 from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise
 

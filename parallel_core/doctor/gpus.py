@@ -10,8 +10,8 @@ from itertools import permutations
 from humanize import naturalsize
 
 from backends.installation.frameworks import Diagnosis, Gpu, Gpus, diagnose, installation_of
-from backends.installation.gpu_probe import reason_against
-from parallel_core.doctor.finding import Finding
+from backends.installation.probe import reason_against
+from parallel_core.doctor import Finding
 from parallel_core.doctor.frameworks import Attempt
 
 NVIDIA_SMI_SECONDS = 10.0

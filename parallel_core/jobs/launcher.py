@@ -1,24 +1,31 @@
-"""Launch a job: start its processes, show what rank 0 shows, say in one line why it failed, leave nothing behind."""
+"""Launch a job: start its processes, show what rank 0 shows, say in one line why it failed, leave nothing behind.
+
+The user sees rank 0's progress and output, and of other ranks nothing unless they are the cause.
+"""
 
 import asyncio
-import contextlib
+import os
 import shutil
 import signal
 import sys
 from collections import defaultdict
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import BinaryIO
+
+from rich.console import Console
+from rich.text import Text
 
 from backends.process_groups.addresses import free_port
-from parallel_core.jobs.display import Display
-from parallel_core.jobs.job import ADDRESS, Job, processes_of
+from parallel_core.jobs.job import ADDRESS, Job, News, Printed, Progress, TrainedEpoch, Training, processes_of
 from parallel_core.jobs.processes import running
-from parallel_core.jobs.reports import News, Printed
 from parallel_core.jobs.watch import Conclusion, Watch
 from parallel_core.system.errors import RequestError
 from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.console import terminal_console
+from parallel_core.terminal.progress import TrainingProgress, training_progress
 
-__all__ = ["launch_job"]
+__all__ = ["Display", "launch_job"]
 
 SHOWN = "rank 0"
 """The rank whose output the user sees."""
@@ -26,6 +33,66 @@ STACKS_SECONDS = 3.0
 QUIET_SECONDS = 0.3
 MIN_LOOK = 0.05
 WORDS_LINES, STACK_LINES = 20, 200
+
+
+class Display:
+    """Rank 0's standard output goes to `output` as it is, all else to the console on standard error."""
+
+    def __init__(self, console: Console, output: BinaryIO, errors: BinaryIO) -> None:
+        self.has_output = False
+        """Whether rank 0 has written to standard output."""
+        self._console, self._output, self._errors = console, output, errors
+        self._bar: TrainingProgress | None = None
+        self._shown, self._line = ExitStack(), b""
+
+    def show(self, news: News) -> None:
+        """Show what rank 0 wrote, or reports of its training."""
+        match news:
+            case Printed(data, error=True) if self._bar is None:
+                self._write(data)
+            case Printed(data, error=True):
+                # Only whole lines go above the bar.
+                *lines, self._line = (self._line + data).split(b"\n")
+                for line in lines:
+                    self._console.print(Text.from_ansi(line.decode(errors="replace")), soft_wrap=True)
+            case Printed(data):
+                # The result follows the training, and a bar would be drawn over it.
+                self.close()
+                self.has_output = True
+                try:
+                    self._output.write(data)
+                    self._output.flush()
+                except BrokenPipeError:
+                    # Nobody reads on (`launch … | head`): the job still ends in good order, and so does Python.
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), self._output.fileno())
+            # Without a terminal a bar would leave an empty line behind.
+            case Training(epochs=epochs, images=images) if self._console.is_terminal:
+                self.close()
+                self._bar = self._shown.enter_context(training_progress(self._console, epochs, images))
+            case Progress(epoch=epoch, images=images) if self._bar and images:
+                self._bar.on_batch(epoch, images)
+            case TrainedEpoch(line=line):
+                self._console.print(line, markup=False, soft_wrap=True)
+
+    def say(self, line: str) -> None:
+        """Show one line about the job."""
+        self.close()
+        self._write(f"parallel-core: {' '.join(line.split())}\n".encode())
+
+    def show_words(self, heading: str, words: str, max_lines: int) -> None:
+        """Show the last lines that a process wrote, under a heading."""
+        self.close()
+        self._write("\n".join([f"── {heading} ──", *words.rstrip().splitlines()[-max_lines:], ""]).encode())
+
+    def close(self) -> None:
+        """Remove the progress bar."""
+        self._shown.close()
+        self._write(self._line)
+        self._bar, self._line = None, b""
+
+    def _write(self, data: bytes) -> None:
+        self._errors.write(data)
+        self._errors.flush()
 
 
 def launch_job(job: Job, restarts: int = 0) -> int:
@@ -85,7 +152,7 @@ async def _run_once(job: Job, display: Display) -> tuple[Conclusion, Watch]:
         changed.set()
 
     async def news_within(seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             # wait_for() may lose an interruption that comes together with news (Python 3.11).
             async with asyncio.timeout(seconds):
                 await changed.wait()

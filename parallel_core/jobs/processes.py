@@ -15,8 +15,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from parallel_core.jobs.job import Process, is_rank
-from parallel_core.jobs.reports import REPORTS_VARIABLE, Ended, News, Printed, decode_report
+from parallel_core.jobs.job import REPORTS_VARIABLE, Ended, News, Printed, Process, decode_report, is_rank
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.subprocesses import kill_group
 

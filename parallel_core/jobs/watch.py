@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from signal import SIGKILL
 from typing import final
 
-from parallel_core.jobs.job import is_rank
-from parallel_core.jobs.reports import Arrived, Ended, Failed, News, Printed, Progress
+from parallel_core.jobs.job import Arrived, Ended, Failed, News, Printed, Progress, is_rank
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.subprocesses import signal_name
 

@@ -19,7 +19,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.labs import programs
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.system.errors import MeasurementError, RequestError
-from parallel_core.system.machine_watch import usable_cores
+from parallel_core.system.machine import usable_cores
 from parallel_core.system.subprocesses import supervise
 
 FOLDER = Path(__file__).parent

@@ -13,8 +13,7 @@ from backends import Backend
 from backends.installation.kernels import kernels_of, product_of
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.task_graph import Task
-from parallel_core.system.machine import describe_machine
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch, describe_machine
 
 Timing: TypeAlias = tuple[float, float]
 """Seconds until control returned, and until all was done."""

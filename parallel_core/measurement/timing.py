@@ -16,7 +16,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.result import Timing as Timing
 from parallel_core.system.formatting import seconds
-from parallel_core.system.machine_watch import MachineWatch, joined_watches, sample_machine, watched
+from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 
 MOST_ROUNDS = 4
 """By what factor rounds are increased on a disturbed machine, at most: three of four moments may be loud."""

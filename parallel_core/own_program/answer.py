@@ -20,7 +20,7 @@ from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
-from parallel_core.trace_analysis.device_figures.parts import (
+from parallel_core.trace_analysis.parts import (
     PARTS,
     Parts,
     StepAccount,

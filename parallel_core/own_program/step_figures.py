@@ -9,10 +9,10 @@ import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
-from parallel_core.trace_analysis.device_figures.interference import Price, interference
-from parallel_core.trace_analysis.device_figures.parts import Parts
-from parallel_core.trace_analysis.device_figures.steps import first_steps
 from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.interference import Price, interference
+from parallel_core.trace_analysis.parts import Parts
+from parallel_core.trace_analysis.steps import first_steps
 
 __all__ = ["QueueShare", "StepFigures", "step_figures"]
 

@@ -10,10 +10,10 @@ from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
 from parallel_core.terminal.layout import show_sentence, show_table, table_of
-from parallel_core.trace_analysis.clock_agreement import DISPATCH, SECONDS, Agreement
 from parallel_core.trace_analysis.critical_path import PathCauses
-from parallel_core.trace_analysis.device_figures.interference import Beside, Price
 from parallel_core.trace_analysis.figures import CaseFigures
+from parallel_core.trace_analysis.interference import Beside, Price
+from parallel_core.trace_analysis.profiling_run import DISPATCH, SECONDS, Agreement
 
 BESIDE: Mapping[Beside, str] = {
     "anything": "beside other operations",

@@ -10,9 +10,9 @@ from rich.table import Table
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_table, table_of
-from parallel_core.trace_analysis.device_figures.steps import StepsFigures
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
+from parallel_core.trace_analysis.steps import StepsFigures
 
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""

@@ -24,21 +24,19 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.critical_path import PathSummary, path_summary
-from parallel_core.trace_analysis.device_figures.devices import (
+from parallel_core.trace_analysis.devices import (
+    KERNEL_DELAY,
     DeviceFigures,
     OperationFigures,
-    device_figures,
-    operations_by_name,
-)
-from parallel_core.trace_analysis.device_figures.parts import Parts, parts_of, times_by_kind
-from parallel_core.trace_analysis.device_figures.queues import (
-    KERNEL_DELAY,
     QueueIdleness,
     QueueLength,
+    device_figures,
+    operations_by_name,
     queue_idleness,
     queue_lengths,
 )
-from parallel_core.trace_analysis.device_figures.steps import AnnotationFigures, StepsFigures, annotations, steps
+from parallel_core.trace_analysis.parts import Parts, parts_of, times_by_kind
+from parallel_core.trace_analysis.steps import AnnotationFigures, StepsFigures, annotations, steps
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,13 @@
-"""Repeat a result's cases once under the framework's own profiler, after everything that is reported was timed."""
+"""Repeat a result's cases once under the framework's own profiler, after everything that is reported was timed.
 
-from collections.abc import Mapping, Sequence
+What its trace adds to the result is whether trace and clock agree within the noise, and how efficient it was. The
+clock's figures come from timed repetitions without a profiler; the trace's come from one repetition under it. The noise
+of a quantity that is computed from several cases' times is propagated from theirs: each time is changed by its noise,
+one at a time, and the changes are added as squares, as independent errors are.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -9,16 +16,36 @@ from tempfile import TemporaryDirectory
 from backends import Backend
 from backends.profiling import Timeline, case_text, run_profiler
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.metrics import Formula, Times
 from parallel_core.experiments.works import BESIDE
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import without_garbage_collection
+from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import MeasurementError
-from parallel_core.system.formatting import engine_in_words
+from parallel_core.system.formatting import engine_in_words, figure, percent, seconds
+from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 MAX_PROFILED_CASES = 8
 """If a result has more, only the cases that a comparison shows, and their parts, are repeated."""
+
+SECONDS, DISPATCH = "seconds", "dispatch_fraction"
+COMPARED: Mapping[tuple[str, str], str] = {
+    ("run and copy together", "overlap_efficiency"): "hidden_of_shorter",
+    ("together the book's way", "book_overlap_efficiency"): "hidden_of_shorter",
+    # A device with several workers counts once, in isolation as together.
+    ("on all together", "parallel_speedup"): "devices_at_once",
+}
+"""By case and metric, the figure of the case that says the same by the trace."""
+CAUSES: Mapping[str, str] = {
+    SECONDS: "Calls take longer under the profiler; a trace lacks what Python did before its first call and after its "
+    "last, and may be incomplete.",
+    DISPATCH: "Launching takes longer under the profiler; Python was busy before its first call or after its last.",
+}
+"""By quantity, what may make trace and clock differ."""
+CAUSE = "Operations that slow each other down overlap and save no time; time that single parts were idle is saved."
+"""The same, of metrics."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +56,36 @@ class Profile:
     seconds: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """One quantity of one case, by trace and by clock. They may differ by `noise`, in the same unit, by chance."""
+
+    case: str
+    quantity: str
+    by_trace: float
+    by_clock: float
+    noise: float
+
+    @property
+    def agree(self) -> bool:
+        """Whether the two differ by no more than the noise."""
+        return abs(self.by_trace - self.by_clock) <= self.noise
+
+    @property
+    def too_noisy(self) -> bool:
+        """Whether the noise is as large as the time itself, or as any share: then nothing can disagree."""
+        whole = 0.0 if self.quantity == SECONDS else 1.0
+        return self.noise >= max(abs(self.by_trace), abs(self.by_clock), whole)
+
+    @property
+    def sentence(self) -> str:
+        """What is said if the two do not agree."""
+        write = seconds if self.quantity == SECONDS else figure
+        trace, clock, noise = map(write, (self.by_trace, self.by_clock, self.noise))
+        apart = f"{self.quantity} {trace} by the trace, {clock} by the clock, more apart than the noise (± {noise})."
+        return f"{apart} {CAUSES.get(self.quantity, CAUSE)}"
+
+
 def profile(backend: Backend, result: Result) -> Profile:
     """Repeat cases of a result that `backend` gave in this process, within `measurement.repeatable`.
 
@@ -37,7 +94,7 @@ def profile(backend: Backend, result: Result) -> Profile:
     cases, notes = _cases_to_repeat(result)
     if not cases:
         raise MeasurementError(f"no case of this result of {result.experiment} can be repeated under a profiler")
-    seconds = {}
+    taken = {}
     # Bound before the profiler marks the verbs: these waits are no part of a case.
     wait_unmarked = backend.waitall
     with TemporaryDirectory(prefix="parallel-core-") as folder:
@@ -50,20 +107,68 @@ def profile(backend: Backend, result: Result) -> Profile:
                 case.again()
                 wait_unmarked()
                 with mark(case_text(case.name)):
-                    _, seconds[case.name] = case.again()
+                    _, taken[case.name] = case.again()
                     wait_unmarked()
         tell("reading what was recorded", len(cases) / (len(cases) + 1))
         timeline = read_timeline(path)
     source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
     timed = {case.name: case.again_seconds for case in cases}
     whole = replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed, experiment=result.experiment)
-    return Profile(whole, seconds)
+    return Profile(whole, taken)
 
 
 def seconds_unprofiled(result: Result) -> float:
     """Return how long the cases that are profiled take without a profiler: each is repeated twice."""
     cases, _ = _cases_to_repeat(result)
     return sum(2 * case.repeats * median(case.seconds) for case in cases)
+
+
+def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreement, ...]:
+    """Compare the clock's figures with the trace's: the experiment's own first, then each case's time and dispatch.
+
+    Cases that only one side has are left out; so is the dispatch of cases that run several times within one timing,
+    because control returns several times in them.
+    """
+    traced = {one.case: one for one in figures if one.seconds > 0}
+    cases = {case.name: case for case in result.cases}
+    both = [(case, traced[name]) for name, case in cases.items() if name in traced]
+    own = [one for case, found in both for one in _of_metrics(case, found, result, cases)]
+    return (*own, *(one for case, found in both for one in _of_case(case, found)))
+
+
+def overhead(result: Result, profiled: Mapping[str, float]) -> str:
+    """Say how long profiled repetitions took beside the medians without, both by the clock."""
+    ratios = [profiled[case.name] / (case.median * case.share) for case in result.cases if case.name in profiled]
+    of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
+    return f"Under the profiler it took {median(ratios):.2f} × its time without ({of})."
+
+
+def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
+    """Return the noise of what a formula gives of cases' times; the noise of each time is a share of it."""
+
+    def changed(case: str, factor: float) -> float:
+        # A case's own parts are all the rest.
+        cases = {name: Case(name, (), (), parts=tuple(times)[:-1]) for name in times}
+        return float(formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases)))
+
+    return math.hypot(*((changed(case, 1 + noise) - changed(case, 1 - noise)) / 2 for case, noise in noises.items()))
+
+
+def about_efficiency(case: CaseFigures) -> str:
+    """Say how many devices worked at once, what was hidden, and when nothing ran; empty if nothing was recorded.
+
+    Of a case that the profiler slowed down only that is said.
+    """
+    if case.devices_at_once is None:
+        return ""
+    if case.slowed_in_words:
+        return f"The trace of “{case.case}” says nothing of its efficiency; it was {case.slowed_in_words}."
+    share = case.hidden_of_shorter
+    hidden = "" if share is None else f", {percent(share)} of the shorter of computing and communicating was hidden"
+    return (
+        f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} devices worked at the "
+        f"same time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the time."
+    )
 
 
 def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
@@ -76,3 +181,31 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     shown |= {part for case in repeatable if case.name in shown for part in case.parts}
     some = [case for case in repeatable if case.name in shown] or repeatable[-MAX_PROFILED_CASES:]
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
+
+
+def _of_metrics(case: Case, traced: CaseFigures, result: Result, cases: Mapping[str, Case]) -> Iterator[Agreement]:
+    used = (*case.parts, case.name)
+    for (name, metric), figure_name in COMPARED.items():
+        if name != case.name or metric not in result.metrics or not all(part in cases for part in used):
+            continue
+        by_trace, by_clock = getattr(traced, figure_name), result.metrics[metric]
+        formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
+        if by_trace is not None and math.isfinite(by_clock) and formula is not None:
+            # The noise may reach the whole median, and a time of 0 has no speedup.
+            noises = {part: min(_noise(cases[part]), 0.99) for part in used}
+            noise = propagated(formula, {part: cases[part].median for part in used}, noises)
+            yield Agreement(name, metric, by_trace, by_clock, noise)
+
+
+def _of_case(case: Case, traced: CaseFigures) -> Iterator[Agreement]:
+    by_trace, by_clock = traced.dispatch_fraction, case.median * case.share
+    yield Agreement(case.name, SECONDS, traced.seconds / case.repeats, by_clock, _noise(case) * by_clock)
+    if by_trace is not None and case.repeats == 1 and len(case.dispatch_seconds) == len(case.seconds):
+        shares = [sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)]
+        # Both are shares of the same time, and so is the noise.
+        noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
+        yield Agreement(case.name, DISPATCH, by_trace, case.dispatch_median / case.median, noise)
+
+
+def _noise(case: Case) -> float:
+    return max(case.spread, MIN_NOISE)

@@ -19,10 +19,10 @@ from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import RequestError
 from parallel_core.system.files import write_whole
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.device_figures.interference import Price, interference
-from parallel_core.trace_analysis.device_figures.queues import KERNEL_DELAY
-from parallel_core.trace_analysis.device_figures.steps import first_steps, only_step
+from parallel_core.trace_analysis.devices import KERNEL_DELAY
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
+from parallel_core.trace_analysis.interference import Price, interference
+from parallel_core.trace_analysis.steps import first_steps, only_step
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)

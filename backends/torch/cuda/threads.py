@@ -15,6 +15,7 @@ from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
+from backends.torch import GRAPH_REPLAY
 from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.cuda.copies import CudaCopies, CudaLoads
 from backends.torch.cuda.graphs import CudaGraphs
@@ -22,7 +23,6 @@ from backends.torch.cuda.streams import CudaStream, MemoryReaders
 from backends.torch.streams.future import Failure, Future, device_of, futures_in, resolve
 from backends.torch.streams.worker import WorkerStream, first_error
 from backends.torch.tensors import add_into, clone, detached_copy, overwrite, tensor
-from backends.torch.variants import GRAPH_REPLAY
 
 
 @final

@@ -4,25 +4,31 @@
 """
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
+from typing import Any, get_args
 
 import click
 
+import backends
+from backends import Engine
+from backends.devices import DeviceKind
+from backends.errors import unknown
+from backends.installation.frameworks import is_installed
+from backends.registry.variants import frameworks
 from parallel_core.command_line import options
 from parallel_core.command_line.commands import BackendName, Commands
-from parallel_core.command_line.run.chosen import chosen_for
 from parallel_core.command_line.run.one_backend import run_on_one_backend
 from parallel_core.command_line.run.resources import parameter_options, resource_options
 from parallel_core.command_line.run.side_by_side import run_side_by_side
+from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
 from parallel_core.measurement.fresh_process import Measured
-from parallel_core.system.errors import MeasurementError
+from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.explanation import show_explanation, show_variants
+from parallel_core.terminal.explanation import Chosen, show_explanation, show_variants
 
 GIVEN = "parallel_core.given"
 """Under which a command's context keeps the options that are given."""
@@ -169,3 +175,28 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         ),
         *([WORK] if experiment.calibrated else []),
     ]
+
+
+def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
+    """Return what `--explain` explains an experiment for: what is given, or what is installed and there.
+
+    `given` are options as they are written. Raises RequestError for a backend, a kind of devices or an engine that is
+    not known.
+    """
+    named = tuple(name.strip() for name in given.get("backend", "").split(",") if name.strip())
+    kind, engine = given.get("device_kind", "auto"), given.get("engine")
+    known = (
+        *(("backend", name, backends.names()) for name in named),
+        ("device kind", kind, ("auto", *get_args(DeviceKind))),
+        ("engine", engine, (None, *get_args(Engine))),
+    )
+    for what, value, values in known:
+        if value not in values:
+            raise RequestError(unknown(what, value, filter(None, values)))
+    kinds = _kinds_there() if kind == "auto" else (kind,)
+    return Chosen(experiment.settings, named or tuple(filter(is_installed, frameworks())), kinds, engine)
+
+
+def _kinds_there() -> tuple[DeviceKind, ...]:
+    cards = ask_driver()
+    return ("cpu", "gpu") if isinstance(cards, tuple) and cards else ("cpu",)

@@ -18,7 +18,7 @@ from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.declaration import shown_case
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
-from parallel_core.jobs.rank.joining import check_job, described, joined, share_gpus
+from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import repeatable
@@ -31,10 +31,15 @@ from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show, show_answer
 from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.clock_agreement import about_efficiency, agreements, overhead
-from parallel_core.trace_analysis.device_figures.interference import interference
 from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.profiling_run import profile, seconds_unprofiled
+from parallel_core.trace_analysis.interference import interference
+from parallel_core.trace_analysis.profiling_run import (
+    about_efficiency,
+    agreements,
+    overhead,
+    profile,
+    seconds_unprofiled,
+)
 from parallel_core.trace_analysis.trace_files import write_trace_file
 
 

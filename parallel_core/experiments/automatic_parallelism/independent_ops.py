@@ -40,7 +40,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 from parallel_core.system.errors import RequestError
-from parallel_core.system.machine_watch import joined_watches
+from parallel_core.system.machine import joined_watches
 
 TIMINGS = 20
 """How many times the time of all multiplications fits into a round's share of the budget, with other processes."""

@@ -36,7 +36,7 @@ from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Ex
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import Timing, measure
-from parallel_core.system.machine_watch import usable_cores
+from parallel_core.system.machine import usable_cores
 
 BOTH_WAYS, TOGETHER = "copies both ways", "all at once"
 LEAST = 0.01

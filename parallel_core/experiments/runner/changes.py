@@ -7,7 +7,7 @@ from backends.registry.variants import Variant, found_on
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
-from parallel_core.system.machine_watch import usable_cores
+from parallel_core.system.machine import usable_cores
 
 UNEQUAL = 2
 """How many times as long as the shorter part the longer one takes when they are unequal."""

@@ -13,7 +13,7 @@ from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT,
 from parallel_core.measurement.result import Answer, Result, describe_backend
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
-from parallel_core.system.machine_watch import joined_watches
+from parallel_core.system.machine import joined_watches
 
 IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."

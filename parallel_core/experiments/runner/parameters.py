@@ -7,7 +7,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.system.machine_watch import MachineWatch, sample_machine, watched
+from parallel_core.system.machine import MachineWatch, sample_machine, watched
 
 MOST = 1_000_000
 """The largest number that an option takes unless it says otherwise."""

@@ -29,7 +29,7 @@ from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.system.machine_watch import sample_machine, watched
+from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
 from parallel_core.training.dataset import Dataset

@@ -49,7 +49,7 @@ from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 from parallel_core.system.errors import MeasurementError
-from parallel_core.system.machine_watch import sample_machine, watched
+from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import NotFiniteError, OnBatch, evaluate, ignore, train

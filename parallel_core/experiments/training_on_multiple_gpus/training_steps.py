@@ -23,7 +23,7 @@ from parallel_core.experiments.works import BESIDE, doublings
 from parallel_core.measurement.progress import part
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import if_repeatable, interleave, measure
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.commands import install_command, separate_environment
+from backends.installation.frameworks import install_command, separate_environment
 from tests.tree import ROOT
 
 

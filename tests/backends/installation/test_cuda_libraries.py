@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.commands import install_command
-from backends.installation.cuda_libraries import CPU_ENVIRONMENT, WHEELS, Wheel
+from backends.installation.frameworks import install_command
+from backends.mxnet.installation import CPU_ENVIRONMENT, WHEELS, Wheel
 from tests.backends.installation.compiler import compile_library
 from tests.conftest import RunPython
 
@@ -20,10 +20,10 @@ REINSTALL = "pip install --force-reinstall --no-deps 'nvidia-nccl-cu11==2.21.5'"
 # MXNet's Python package is as good as this one line.
 IMPORT = "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_name('libmxnet.so')))\n"
 
-LIBRARIES = "backends.installation.cuda_libraries.load_cuda_libraries()"
+LIBRARIES = "backends.mxnet.installation.load_cuda_libraries()"
 LOAD = """
 import sys
-import backends, backends.installation.cuda_libraries, backends.mxnet.loading
+import backends, backends.mxnet.installation, backends.mxnet.loading
 sys.path[:] = [{site!r}, *(one for one in sys.path if not one.endswith('-packages'))]
 try:
     {what}

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.installation.commands import install_command, separate_environment
-from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of
+from backends.installation.frameworks import (
+    Diagnosis,
+    diagnose,
+    diagnose_absence,
+    install_command,
+    installation_of,
+    separate_environment,
+)
 
 NUMPY = "pip install 'numpy<1.24'"
 _, PYTHON_3_11 = separate_environment("mxnet", "on-cpu", "python3.11")

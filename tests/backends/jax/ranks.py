@@ -13,7 +13,7 @@ from backends import BackendError, Device
 from backends.jax.meeting import Meeting
 from backends.process_groups import Group, GroupedBackend, join, rendezvous
 from backends.process_groups.addresses import free_port
-from backends.process_groups.agreement import COMPARED_EXCHANGES
+from backends.process_groups.group import COMPARED_EXCHANGES
 
 __all__ = ["end", "start"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.cuda_libraries import MXNET_CUDA_PACKAGE, WHEELS
 from backends.installation.frameworks import diagnose
+from backends.mxnet.installation import MXNET_CUDA_PACKAGE, WHEELS
 from tests.conftest import RunPython
 
 pytestmark = pytest.mark.slow

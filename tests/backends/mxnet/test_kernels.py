@@ -26,7 +26,7 @@ from backends.mxnet.kernels import one_thread
 backend = backends.load("mxnet", 1, "cpu", "async", threads_per_device=2, variants={variants})
 
 import mxnet
-from backends.mxnet.sharded_sum import push
+from backends.mxnet.engine import push
 from threadpoolctl import threadpool_info
 
 def threads_of_worker():

@@ -14,7 +14,7 @@ from backends import Array, BackendError, Device
 from backends.mxnet import profiler
 from backends.mxnet.profiler import timeline_of
 from backends.profiling import check_profiler
-from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.slices import Slice, Trace
 from tests.backends.profiling.work import see
 from tests.conftest import THREADS
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.profiling import Trace, read_trace
-from backends.profiling.chrome_trace import trace_events
+from backends.profiling import Trace, read_trace, trace_events
 from tests.backends.profiling.events import Event, Read
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from backends.profiling import HOST_DEVICE, Span, Timeline
-from backends.profiling.chrome_trace.slices import Slice, Trace
 from backends.profiling.collectives import (
     Collective,
     check_one_rank,
@@ -17,6 +16,7 @@ from backends.profiling.collectives import (
     job_of,
     with_communication,
 )
+from backends.profiling.slices import Slice, Trace
 from tests.backends.profiling.events import Read, complete
 
 # As PyTorch 2.4 writes it.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
-from backends.profiling.chrome_trace.reading import read_trace
+from backends.profiling.chrome_trace import read_trace
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from backends.profiling.threads_of_trace import count_unlinked
 from parallel_core.system.errors import RequestError

@@ -14,7 +14,7 @@ import pytest
 import backends
 from backends import BackendError
 from backends.host import blas_libraries
-from backends.installation import importing
+from backends.installation import frameworks
 from backends.installation.frameworks import diagnose_absence
 from backends.mxnet.installation import UNSET_ROLE
 from backends.registry import class_of, named, offered, title, variants
@@ -97,7 +97,7 @@ def test_a_framework_that_breaks_at_import_is_said_with_its_reason_and_leaves_no
 @pytest.mark.usefixtures("unasked")
 def test_a_framework_imported_with_other_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mxnet", ModuleType("mxnet"))
-    monkeypatch.delitem(importing._imported_with, "mxnet", raising=False)
+    monkeypatch.delitem(frameworks._imported_with, "mxnet", raising=False)
     monkeypatch.delenv("MXNET_ENGINE_TYPE", raising=False)
     with pytest.raises(BackendError, match="imported with MXNET_ENGINE_TYPE=unset, and this backend needs NaiveEngine"):
         backends.load("mxnet", engine="sync")

@@ -11,7 +11,7 @@ import pytest
 
 import backends
 from backends import Array, Backend
-from backends.profiling.chrome_trace.slices import Slice, Trace
+from backends.profiling.slices import Slice, Trace
 from backends.torch.profiler import timeline_of
 from backends.torch.program_hooks import TorchProfiler
 from tests.backends.profiling.work import matrix, named, overlapping, see

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from parallel_core.experiments.runner import conclusions
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from tests.conftest import MEASURED, RunProgram
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]

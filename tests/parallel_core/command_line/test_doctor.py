@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from backends.installation.commands import install_command
-from backends.installation.frameworks import Diagnosis
+from backends.installation.frameworks import Diagnosis, install_command
 from parallel_core.command_line.doctor import show_examination
+from parallel_core.doctor import Finding
 from parallel_core.doctor.examination import Examination
-from parallel_core.doctor.finding import Finding
 from tests.conftest import FRAMEWORKS, RunProgram
 from tests.parallel_core.doctor.stub_frameworks import HIDDEN, MakeStub, make_plug_in
 

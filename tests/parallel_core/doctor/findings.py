@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from backends.installation.probe import Probe
-from parallel_core.doctor.finding import Finding
+from parallel_core.doctor import Finding
 from parallel_core.doctor.frameworks import Attempt
 
 MXNET = Attempt("mxnet", (("mxnet", "1.9.1"),), (Probe("mxnet", "async", "1.9.1"), Probe("mxnet", "sync", "1.9.1")))

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.commands import install_command
-from backends.installation.frameworks import Diagnosis
+from backends.installation.frameworks import Diagnosis, install_command
 from backends.installation.kernels import Kernels, Product
 from backends.installation.probe import Probe
-from parallel_core.doctor.finding import Finding
+from parallel_core.doctor import Finding
 from parallel_core.doctor.frameworks import (
     Attempt,
     examine_comparing,
@@ -18,8 +17,8 @@ from parallel_core.doctor.frameworks import (
     examine_kernels,
     try_backend,
 )
-from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, cause, found
 from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, MakeStub, make_plug_in
+from tests.parallel_core.doctors import FINE, MXNET, TORCH, cause, found
 
 DEADLINE = 60.0
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from backends.installation.commands import install_command
-from backends.installation.frameworks import Diagnosis, Gpu, Gpus
+from backends.installation.frameworks import Diagnosis, Gpu, Gpus, install_command
 from backends.installation.probe import Probe
-from backends.torch.installation import CUDA_12_TORCH
+from backends.torch import CUDA_12_TORCH
+from parallel_core.doctor import Finding
 from parallel_core.doctor import gpus as doctor_gpus
-from parallel_core.doctor.finding import Finding
 from parallel_core.doctor.frameworks import Attempt
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
-from tests.parallel_core.doctor.findings import FINE, Found, cause, found
+from tests.parallel_core.doctors import FINE, Found, cause, found
 
 CARD = Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", driver="550.54")
 HOPPER = Gpu(0, "NVIDIA H100", 80 * 2**30, "9.0", driver="550.54")

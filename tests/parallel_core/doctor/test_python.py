@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.installation.frameworks import Diagnosis
-from backends.registry import entry_points
-from parallel_core.doctor import python
-from parallel_core.doctor.python import examine_settings
-from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, found
+from backends.registry import loading
+from parallel_core.doctor import host
+from parallel_core.doctor.host import examine_settings
+from tests.parallel_core.doctors import FINE, MXNET, TORCH, found
 
 
 @pytest.mark.parametrize(
@@ -23,32 +23,32 @@ from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, found
 def test_packages_are_compared_with_what_is_required(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], required: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr(python, "requirements", lambda: lines)
+    monkeypatch.setattr(host, "requirements", lambda: lines)
     expected = {"parallel-core": FINE, "required packages": required}
-    assert found(python.examine_packages()) == expected
+    assert found(host.examine_packages()) == expected
 
 
 def test_a_checkout_that_is_not_installed_says_what_it_requires(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_points, "installed_version", lambda _: None)
-    assert any(line.startswith("click>=") for line in entry_points.requirements())
-    assert found(python.examine_packages()) == {"parallel-core": FINE, "required packages": FINE}
+    monkeypatch.setattr(loading, "installed_version", lambda _: None)
+    assert any(line.startswith("click>=") for line in loading.requirements())
+    assert found(host.examine_packages()) == {"parallel-core": FINE, "required packages": FINE}
 
 
 def test_commands_are_for_this_python_if_the_shell_s_pip_is_another_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "my python"
-    monkeypatch.setattr(python.sys, "executable", str(own))
+    monkeypatch.setattr(host.sys, "executable", str(own))
     monkeypatch.setenv("PATH", "")
     bare_pip = Diagnosis("a cause", "pip uninstall --yes mxnet && pip install numpy")
     command = f"'{own}' -m pip uninstall --yes mxnet && '{own}' -m pip install numpy"
-    assert python.for_this_python(bare_pip).command == command
+    assert host.for_this_python(bare_pip).command == command
     other = Diagnosis("a cause", "elsewhere/bin/pip install numpy")
-    assert python.for_this_python(other) == other
+    assert host.for_this_python(other) == other
     # A pip beside the Python that runs is its own.
     (tmp_path / "pip").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert python.for_this_python(bare_pip) == bare_pip
+    assert host.for_this_python(bare_pip) == bare_pip
 
 
 SERVER = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"

@@ -14,13 +14,13 @@ from parallel_core.command_line.run import measure
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.measurement.fresh_process import measured_in, measuring_command
 from parallel_core.measurement.result import Result
-from parallel_core.system import machine_watch
+from parallel_core.system import machine
 
 
 @pytest.fixture(autouse=True)
 def _unwatched_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be known of other work, as on a system that does not count it."""
-    monkeypatch.setattr(machine_watch, "STATISTICS", Path("/nowhere"))
+    monkeypatch.setattr(machine, "STATISTICS", Path("/nowhere"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from backends.registry.variants import all_variants, found_on, in_words
 from parallel_core import RequestError, explain
 from parallel_core.command_line import cli
-from parallel_core.command_line.run import chosen
+from parallel_core.command_line import run as command
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
@@ -82,13 +82,13 @@ def test_only_variants_that_apply_are_listed_and_the_others_counted(
 
 def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == "torch" or None)
-    monkeypatch.setattr(chosen, "ask_driver", tuple)
-    assert chosen.chosen_for(EXPERIMENTS["overlap"], {}) == Chosen(OF_COPIES, ("torch",), ("cpu",))
-    monkeypatch.setattr(chosen, "ask_driver", lambda: ("a card",))
-    assert chosen.chosen_for(EXPERIMENTS["graph"], {}).kinds == ("cpu", "gpu")
+    monkeypatch.setattr(command, "ask_driver", tuple)
+    assert command.chosen_for(EXPERIMENTS["overlap"], {}) == Chosen(OF_COPIES, ("torch",), ("cpu",))
+    monkeypatch.setattr(command, "ask_driver", lambda: ("a card",))
+    assert command.chosen_for(EXPERIMENTS["graph"], {}).kinds == ("cpu", "gpu")
     # A driver that does not answer gives no GPU.
-    monkeypatch.setattr(chosen, "ask_driver", lambda: "broken")
-    assert chosen.chosen_for(EXPERIMENTS["graph"], {}).kinds == ("cpu",)
+    monkeypatch.setattr(command, "ask_driver", lambda: "broken")
+    assert command.chosen_for(EXPERIMENTS["graph"], {}).kinds == ("cpu",)
 
 
 @pytest.mark.parametrize(

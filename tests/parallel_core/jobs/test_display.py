@@ -6,8 +6,8 @@ import os
 import pytest
 from rich.console import Console
 
-from parallel_core.jobs.display import Display
-from parallel_core.jobs.reports import News, Printed, Progress, TrainedEpoch, Training
+from parallel_core.jobs.job import News, Printed, Progress, TrainedEpoch, Training
+from parallel_core.jobs.launcher import Display
 
 BEGIN = (Training(2, 100), Progress(1, 1, 1, 40))
 SHOW_CURSOR = "\x1b[?25h"

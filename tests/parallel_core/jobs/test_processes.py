@@ -4,9 +4,8 @@ import asyncio
 import sys
 from time import sleep
 
-from parallel_core.jobs.job import Process
+from parallel_core.jobs.job import Ended, News, Printed, Process, Progress
 from parallel_core.jobs.processes import running
-from parallel_core.jobs.reports import Ended, News, Printed, Progress
 
 
 def news_of(code: str, pause: float = 0.0) -> list[News]:

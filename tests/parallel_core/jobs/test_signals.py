@@ -39,7 +39,7 @@ def test_a_signal_to_the_launcher_ends_all_and_is_reported_in_one_line(
 
 
 STOPPED = """
-from parallel_core.jobs.rank.ending import leave_with_starter
+from parallel_core.jobs.rank import leave_with_starter
 leave_with_starter(); note(os.getpid()); os.kill(os.getpid(), signal.SIGSTOP)
 """
 

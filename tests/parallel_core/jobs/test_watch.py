@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core.jobs.reports import Arrived, Ended, Failed, News, Printed, Progress
+from parallel_core.jobs.job import Arrived, Ended, Failed, News, Printed, Progress
 from parallel_core.jobs.watch import LATE_NEWS_SECONDS, Conclusion, Watch
 
 TIMEOUT = 10.0

@@ -14,7 +14,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.labs import grading
 from parallel_core.labs.grading import ENGINE, LABS, Outcome, drawn, graded
 from parallel_core.labs.programs import __file__ as programs
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_command_line import run
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial

@@ -11,7 +11,7 @@ from backends import Backend, ComputationError
 from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Benchmark, interleave, measure
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 
 
 def test_rounds_go_back_and_forth_and_warm_ups_are_kept_apart() -> None:

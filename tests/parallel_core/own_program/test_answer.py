@@ -12,9 +12,9 @@ from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import QueueShare, StepFigures
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.device_figures.parts import Parts
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
+from parallel_core.trace_analysis.parts import Parts
 
 TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
 

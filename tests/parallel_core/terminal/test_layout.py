@@ -18,8 +18,8 @@ from parallel_core.command_line.doctor import show_examination
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import read_comparison
+from parallel_core.doctor import Finding
 from parallel_core.doctor.examination import Examination
-from parallel_core.doctor.finding import Finding
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.terminal.comparison import NARROW, WIDE, show_comparison, show_difference
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD

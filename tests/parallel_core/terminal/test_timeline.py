@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.terminal.timeline import show_agreements, show_figures
-from parallel_core.trace_analysis.clock_agreement import DISPATCH, Agreement
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.profiling_run import DISPATCH, Agreement
 from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
 from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of

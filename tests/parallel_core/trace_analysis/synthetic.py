@@ -10,13 +10,13 @@ from functools import cache, partial
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
-from backends.profiling.chrome_trace.slices import coded
+from backends.profiling.slices import coded
 from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, QueueWait
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
-from parallel_core.trace_analysis.clock_agreement import Agreement, agreements
 from parallel_core.trace_analysis.figures import CaseFigures, timeline_figures
+from parallel_core.trace_analysis.profiling_run import Agreement, agreements
 from tests.backends.profiling.events import ns
 from tests.parallel_core.comparison import made_up as comparisons
 

@@ -13,7 +13,9 @@ from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula
 from parallel_core.measurement.verdicts import MIN_NOISE
-from parallel_core.trace_analysis.clock_agreement import (
+from parallel_core.trace_analysis.figures import timeline_figures
+from parallel_core.trace_analysis.lanes import overlap_phrases
+from parallel_core.trace_analysis.profiling_run import (
     CAUSES,
     COMPARED,
     DISPATCH,
@@ -24,8 +26,6 @@ from parallel_core.trace_analysis.clock_agreement import (
     overhead,
     propagated,
 )
-from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.lanes import overlap_phrases
 from tests.parallel_core.comparison import made_up as comparisons
 from tests.parallel_core.trace_analysis.synthetic import (
     JOINT,

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.addresses import local_address
-from backends.process_groups.agreement import COMPARED_EXCHANGES
+from backends.process_groups.group import COMPARED_EXCHANGES
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native

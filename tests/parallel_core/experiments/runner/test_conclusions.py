@@ -11,7 +11,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Answer, Case, Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
 HALF = Metric(

@@ -12,7 +12,7 @@ from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.experiments.runner.metrics import Metric
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.report.plots.synthetic_results import TIMED
 
 ANY = (-math.inf, math.inf)

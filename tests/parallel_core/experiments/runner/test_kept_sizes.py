@@ -21,7 +21,7 @@ from parallel_core.experiments.runner.kept_sizes import keep_sizes, kept_sizes, 
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.errors import MeasurementError
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.experiments.small import small
 
 

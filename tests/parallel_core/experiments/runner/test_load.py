@@ -14,7 +14,7 @@ from parallel_core.experiments.runner.metrics import Metric, ratio
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import times_as_long
-from parallel_core.system.machine_watch import MachineWatch
+from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.experiments.runner.test_metrics import on
 
 QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)

@@ -22,7 +22,7 @@ import numpy as np
 
 import parallel_core.__main__
 from backends import Array, Backend, Device
-from backends.process_groups import GroupedBackend, joining
+from backends.process_groups import GroupedBackend, grouped_backend
 from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.jobs.job import Job
 from parallel_core.training import step as training_step
@@ -98,7 +98,7 @@ def synthetic_images() -> Dataset:
 
 def is_of_another_version(_: int) -> None:
     strike()
-    joining.package_version = lambda: "0.0.9"
+    grouped_backend.package_version = lambda: "0.0.9"
 
 
 def fails_on_a_device(number: int) -> None:

@@ -1,0 +1,150 @@
+"""What ran on accelerators in a trace of Kineto's, PyTorch's tracing library: where, and which call launched it.
+
+In 2021 Kineto's categories had other names, and steps stood among the operators: both are put in the words of today.
+What its plug-ins add keeps its name; what no reader here knows is counted, so that nothing is left out in silence.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from backends.profiling.collectives import is_communication
+from backends.profiling.kernel_names import short_names
+from backends.profiling.slices import Slices, Trace, TraceThread, coded, recoded
+from backends.profiling.timeline import KINDS, UNKNOWN, SpanKind, Spans
+
+OPERATORS, MARKS = "cpu_op", "user_annotation"
+STEP = "ProfilerStep#"
+ANNOTATIONS_ON_DEVICE = "gpu_user_annotation"
+"""From the first to the last operation that an annotation launched, as Kineto reckons it."""
+COPIES, MTIA = "gpu_memcpy", "mtia_ccp_events"
+ON_DEVICE = {"kernel", COPIES, "gpu_memset", MTIA, "hpu_op"}
+"""Work on accelerators: CUDA's, HIP's and XPU's have the same names, Meta's MTIA and Habana's HPU their own."""
+WITHOUT_WORK = {
+    ANNOTATIONS_ON_DEVICE,
+    "Trace",
+    "collective_comm",
+    "cpu_instant_event",
+    "cuda_event",
+    "cuda_sync",
+    "overhead",
+    "python_function",
+    "xpu_sync",
+}
+"""What else Kineto writes of the host, of events and of itself."""
+SINCE_2021 = {
+    "Kernel": "kernel",
+    "Memcpy": COPIES,
+    "Memset": "gpu_memset",
+    "Operator": OPERATORS,
+    "Runtime": "cuda_runtime",
+}
+
+
+def is_launch(category: str) -> bool:
+    """Return whether calls of a category launch work: the runtime's and the driver's, of any accelerator."""
+    return category.endswith(("_runtime", "_driver"))
+
+
+def in_words_of_today(slices: Slices) -> Slices:
+    """Return the same slices with the categories of today; steps are marks, also if they stand among operators."""
+    categories, category_of = recoded(slices.categories, slices.category_of, lambda name: SINCE_2021.get(name, name))
+    if OPERATORS in categories:
+        is_step = slices.has_name({name for name in slices.names if name.startswith(STEP)})
+        is_step &= category_of == categories.index(OPERATORS)
+        if is_step.any():
+            categories = (*categories, MARKS)
+            category_of = np.where(is_step, len(categories) - 1, category_of)
+    return replace(slices, categories=categories, category_of=category_of)
+
+
+def left_out(slices: Slices) -> Iterator[str]:
+    """Yield a note for each category that no reader here knows."""
+    for category, count in slices.counts().items():
+        if category and category not in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS} and not is_launch(category):
+            events = f"{count:,} events" if count > 1 else "1 event"
+            yield f"{events} of the category {category!r}, which is not known here, left out."
+
+
+ACCELERATORS = {MTIA: "mtia", "hpu_op": "hpu"}
+"""By category; CUDA's and HIP's are called GPUs."""
+LABEL = re.compile(r"\s*(MTIA|XPU|HPU|NPU|MLU|MUSA)\b", re.IGNORECASE)
+"""How a process that stands for another accelerator is called."""
+WAITS = re.compile(r"event_(?:wait|record)")
+"""What MTIA's queues do to wait for each other."""
+COPYING = re.compile(r"dma_|memcpy")
+
+
+def device_spans(slices: Slices, trace: Trace) -> Spans:
+    """Return the operations of a trace's devices; `slices` are all of the trace, with the categories of today."""
+    work = slices.select(slices.has_category(*ON_DEVICE) & ~_waits(slices))
+    if not work:
+        return Spans.of(())
+    launches = slices.select(slices.has_category(*filter(is_launch, slices.categories)))
+    # A number that is used again is the later call's.
+    starts: dict[int | str | None, int] = {
+        number: start
+        for (number,), start in zip(launches.arguments("correlation"), launches.starts.tolist(), strict=True)
+        if isinstance(number, int | str)
+    }
+    arguments = work.arguments("device", "stream", "correlation")
+    numbers = (number if isinstance(number, int | str) else None for _, _, number in arguments)
+    launched = np.array(
+        [starts.get(number, UNKNOWN) if number is not None else UNKNOWN for number in numbers], np.int64
+    )
+    queue = device_queue(slices, trace)
+    named = zip(arguments, work.category_of.tolist(), work.row_of.tolist(), strict=True)
+    queues, queue_of = coded(
+        queue(device, stream, work.categories[category], work.rows[row]) for (device, stream, _), category, row in named
+    )
+    operators, operator_of = recoded(work.names, work.name_of, str)
+    short = short_names(operators)
+    names, name_of = recoded(operators, operator_of, short.__getitem__)
+    kinds = _kinds(work)
+    return Spans(names, operators, queues, name_of, operator_of, queue_of, kinds, work.starts, work.ends, launched)
+
+
+def device_queue(slices: Slices, trace: Trace) -> Callable[[object, object, str, TraceThread], tuple[str, str]]:
+    """Return the function that names a queue by the arguments `device` and `stream`, the category and the row.
+
+    Where an argument is None, the row says which: its process is the device, its thread the stream.
+    """
+    usual = "xpu" if any(category.startswith("xpu_") for category in slices.categories) else "gpu"
+
+    def queue(device: object, stream: object, category: str, row: TraceThread) -> tuple[str, str]:
+        process, thread = row
+        label = LABEL.match(trace.processes.get(process, ""))
+        accelerator = label[1].lower() if label else ACCELERATORS.get(category, usual)
+        name = trace.threads.get(row, "").strip().lower() if stream is None else ""
+        if not name:
+            name = str(thread if stream is None else stream)
+            name = name if name.startswith("stream ") else f"stream {name}"
+        return f"{accelerator}:{process if device is None else device}", name
+
+    return queue
+
+
+def waits_left_out(slices: Slices) -> Iterator[str]:
+    """Yield a note if a device's queue holds what is no work."""
+    if count := int(_waits(slices).sum()):
+        yield f"{count:,} of MTIA's events record or await an event, which is no work, left out."
+
+
+def _waits(slices: Slices) -> np.ndarray:
+    return slices.has_category(MTIA) & slices.has_name({name for name in slices.names if WAITS.match(name)})
+
+
+def _kinds(work: Slices) -> np.ndarray:
+    by_name: Mapping[bool, np.ndarray] = {
+        mtia: np.array([KINDS.index(_kind(name, mtia)) for name in work.names], np.int8) for mtia in (False, True)
+    }
+    kinds = np.where(work.has_category(MTIA), by_name[True][work.name_of], by_name[False][work.name_of])
+    return np.where(work.has_category(COPIES), np.int8(KINDS.index("copy")), kinds)
+
+
+def _kind(name: str, on_mtia: bool) -> SpanKind:
+    if on_mtia and COPYING.match(name):
+        return "copy"
+    return "exchange" if is_communication(name) else "compute"

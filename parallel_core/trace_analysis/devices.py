@@ -1,0 +1,240 @@
+"""Each device and its queues: its time, divided, its collectives under its computation, and its operations by name.
+
+The definitions are those of Holistic Trace Analysis (github.com/facebookresearch/HolisticTraceAnalysis,
+get_temporal_breakdown and get_comm_comp_overlap). It counts kernels of NCCL and RCCL as communication, copies and fills
+of memory as neither communication nor computation, and every other kernel as computation. The intervals of each class
+are united per device. It rounds times to microseconds and leaves out the last ProfilerStep as it comes; here all
+operations count, in nanoseconds. `CaseFigures.hidden_share` differs: copies are communication there, and all devices
+are one.
+
+What a queue waited for, of two operations that follow each other on it with a gap between them
+(get_idle_time_breakdown):
+
+- host wait: the second was launched after the first had ended, so the host did not launch fast enough;
+- kernel wait: it was launched before, and the gap is shorter than a threshold: what a device itself takes;
+- other wait: it was launched before, and the gap is longer: it waited for an event, of another queue say.
+
+The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its times are whole microseconds. HTA reckons a
+gap from the operation before, even if an earlier one ended later; here it begins when all before it had ended. An
+operation without a known launch cannot have waited for the host, there and here.
+
+How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start shorter, and of changes
+at the same time launches come first. Holistic Trace Analysis (get_queue_length_summary) describes the lengths after
+each change, whatever time they lasted; the mean over time stands beside that one here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
+from backends.profiling.timeline import KINDS
+from parallel_core.trace_analysis.case_spans import CaseSpans, intersection, total_length
+
+FILLS = ("Memset", "hipMemset")
+"""How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
+KERNEL_DELAY = 30_000
+"""Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's `consecutive_kernel_delay`."""
+
+
+class Work(NamedTuple):
+    """What some operations did together, in nanoseconds."""
+
+    whole: int
+    """From the first one's start to the last one's end; 0 without operations, as all that follows."""
+    busy: int
+    """How long at least one of them ran; `compute` and `collective` likewise, of kernels and of collectives."""
+    compute: int
+    collective: int
+    hidden: int
+    """How long both ran."""
+
+
+@dataclass(frozen=True)
+class DeviceFigures:
+    """One device: its time from its first operation to the end of its last one, divided, and its collectives."""
+
+    device: str
+    operations: int
+    seconds: float
+    """The sum of the idle, compute and non-compute seconds."""
+    idle_seconds: float
+    """How long no operation ran."""
+    compute_seconds: float
+    """How long at least one kernel ran that is no collective, no copy and no fill of memory."""
+    non_compute_seconds: float
+    """How long only other devices ran."""
+    collective_seconds: float
+    """How long at least one kernel of a communication library ran."""
+    hidden_collective_seconds: float
+    """How much of that lay under the compute seconds."""
+    hidden_collective_share: float | None
+    """The same as a share of the collective seconds; None without collectives."""
+
+
+@dataclass(frozen=True)
+class OperationFigures:
+    """All operations of one name and kind, on all devices."""
+
+    name: str
+    kind: SpanKind
+    operations: int
+    seconds: float
+    """The sum of their durations, also where they ran at the same time."""
+    mean_seconds: float
+    longest_seconds: float
+    share: float
+    """Of the sum over all names."""
+
+
+@dataclass(frozen=True)
+class QueueIdleness:
+    """The gaps of one queue of a device by what it waited for: their seconds, which add up, and their numbers."""
+
+    device: str
+    queue: str
+    idle_seconds: float
+    host_wait_seconds: float
+    kernel_wait_seconds: float
+    other_wait_seconds: float
+    host_waits: int
+    kernel_waits: int
+    other_waits: int
+
+
+@dataclass(frozen=True)
+class QueueLength:
+    """One queue of a device, from its first launch to the start of its last operation."""
+
+    device: str
+    queue: str
+    operations: int
+    """Those whose launch is known; each is two changes of the length."""
+    mean_length: float
+    """Over time; 0 if no time passed."""
+    mean_length_at_changes: float
+    longest: int
+
+
+def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
+    """Compute the figures of every device of a case, by name; the host is none."""
+    devices = [device for device, _ in case.spans.queues]
+    masks = kernels(case)
+    return tuple(
+        _figures(device, len(own), work_of(case, own, *masks))
+        for device in sorted({*devices} - {HOST_DEVICE}, key=lambda device: queue_order(device, ""))
+        if len(own := np.flatnonzero(case.operations & (case.device_of == devices.index(device))))
+    )
+
+
+def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
+    """Return the masks of a case's spans that compute, not those that fill memory with a value, and of collectives."""
+    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)[case.spans.operator_of]
+    return case.of_kind("compute") & ~fills, case.of_kind("exchange")
+
+
+def work_of(case: CaseSpans, own: np.ndarray, compute: np.ndarray, collective: np.ndarray) -> Work:
+    """Add up what the operations at some places did, by the masks that `kernels` returns."""
+    computing, exchanging = case.covered(own[compute[own]]), case.covered(own[collective[own]])
+    return Work(
+        int(np.ptp(case.intervals(own))) if len(own) else 0,
+        total_length(case.covered(own)),
+        total_length(computing),
+        total_length(exchanging),
+        total_length(intersection(exchanging, computing)),
+    )
+
+
+def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
+    """Add up the operations of a case by name, those that took the most time first; by name where they took as long."""
+    own = case.operations
+    lengths = case.lengths[own]
+    named = case.spans.name_of[own].astype(np.int64) * len(KINDS) + case.spans.kinds[own]
+    groups, group_of, counts = np.unique(named, return_inverse=True, return_counts=True)
+    sums, longest = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
+    # Sums of integers are exact, those of weights in `bincount` are not.
+    np.add.at(sums, group_of, lengths)
+    np.maximum.at(longest, group_of, lengths)
+    whole = int(sums.sum())
+    names = [case.spans.names[group // len(KINDS)] for group in groups.tolist()]
+    kinds = [KINDS[group % len(KINDS)] for group in groups.tolist()]
+    rows = zip(names, kinds, counts.tolist(), sums.tolist(), longest.tolist(), strict=True)
+    ordered = sorted(rows, key=lambda row: (-row[3], row[0]))
+    return tuple(
+        OperationFigures(
+            name, kind, count, in_seconds(taken), in_seconds(taken) / count, in_seconds(most), taken / whole
+        )
+        for name, kind, count, taken, most in ordered
+        if taken
+    )
+
+
+def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[QueueIdleness, ...]:
+    """Divide the gaps of every device's queue of a case, by name; `kernel_delay` is in nanoseconds."""
+    return tuple(_idleness(case, device, queue, own, kernel_delay) for device, queue, own in _by_name(case))
+
+
+def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
+    """Compute the length of every device's queue of a case, by name; queues without known launches are left out."""
+    known = case.operations & case.linked
+    return tuple(
+        _length(device, queue, case.spans.launched[linked], case.spans.starts[linked])
+        for device, queue, own in _by_name(case)
+        if np.any(linked := own & known)
+    )
+
+
+def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
+    return DeviceFigures(
+        device=device,
+        operations=operations,
+        seconds=in_seconds(work.whole),
+        idle_seconds=in_seconds(work.whole - work.busy),
+        compute_seconds=in_seconds(work.compute),
+        non_compute_seconds=in_seconds(work.busy - work.compute),
+        collective_seconds=in_seconds(work.collective),
+        hidden_collective_seconds=in_seconds(work.hidden),
+        hidden_collective_share=work.hidden / work.collective if work.collective else None,
+    )
+
+
+def _by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Give the devices' queues by name, and which spans are theirs."""
+    queues = case.spans.queues
+    for device, queue in sorted(queues, key=lambda queue: queue_order(*queue)):
+        if device != HOST_DEVICE:
+            yield device, queue, case.spans.queue_of == queues.index((device, queue))
+
+
+def _idleness(case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_delay: int) -> QueueIdleness:
+    starts, ends = case.intervals(own).T
+    launched, ended = case.spans.launched[own][1:], np.maximum.accumulate(ends)[:-1]
+    idle = starts[1:] - ended
+    gap = idle > 0
+    # What was never seen to be launched has the smallest number there is.
+    host = gap & (launched > ended)
+    kernel = gap & ~host & (idle < kernel_delay)
+    kinds = (gap, host, kernel, gap & ~host & ~kernel)
+    whole, *seconds = (in_seconds(idle[kind].sum()) for kind in kinds)
+    _, *counts = (int(kind.sum()) for kind in kinds)
+    return QueueIdleness(device, queue, whole, seconds[0], seconds[1], seconds[2], counts[0], counts[1], counts[2])
+
+
+def _length(device: str, queue: str, launched: np.ndarray, starts: np.ndarray) -> QueueLength:
+    times = np.concatenate((launched, starts))
+    changes = np.repeat(np.array([1, -1]), len(starts))
+    order = np.argsort(times, kind="stable")
+    times, lengths = times[order], np.cumsum(changes[order])
+    lasted = np.diff(times)
+    whole = int(lasted.sum())
+    return QueueLength(
+        device=device,
+        queue=queue,
+        operations=len(starts),
+        # Times of a day in nanoseconds, times lengths of thousands, still fit in 64 bits.
+        mean_length=int((lasted * lengths[:-1]).sum()) / whole if whole else 0.0,
+        mean_length_at_changes=int(lengths.sum()) / len(lengths),
+        longest=int(lengths.max()),
+    )

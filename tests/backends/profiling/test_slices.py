@@ -1,0 +1,286 @@
+"""Chrome traces are read whatever their form and their clock, compressed, cut anywhere, and in little memory."""
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.profiling import trace_events
+from backends.profiling.chrome_trace import read_trace
+from backends.profiling.slices import Trace
+from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
+
+A, B = json.dumps(complete("a")), json.dumps(complete("b", 9))
+LIST = f"[{A}, {B}]"
+ENDED = '\n], "displayTimeUnit": "ms"\n}\n'
+FORMS: dict[str, str | bytes] = {
+    "an object": f'{{"schemaVersion": 1, "traceEvents": {LIST}, "traceName": "mine"}}',
+    "indented": json.dumps({"traceEvents": json.loads(LIST)}, indent=2),
+    "compressed": gzip.compress(LIST.encode()),
+    "compressed in two parts": gzip.compress(LIST[:50].encode()) + gzip.compress(LIST[50:].encode()),
+    "compressed, and cut off behind all events": gzip.compress(LIST.encode())[:-8],
+    "compressed, and damaged behind them": gzip.compress(LIST.encode()) + b"garbage",
+    # A second mx.profiler.dump() appends a comma, the events and the end of an object that has no beginning.
+    "added to": f'{{"traceEvents": [{A}{ENDED},\n{B}{ENDED}',
+    "what was added": f",\n{A}, {B}{ENDED}",
+    "two lists": f"[{A}]\n[{B}]",
+    **{f"a list that ends in {end!r}": f"[{A}, {B}{end}" for end in ("", "]", ",", ",]", ", \n]\n\n")},
+}
+
+
+@pytest.mark.parametrize("content", FORMS.values(), ids=FORMS)
+def test_a_trace_is_read_in_whatever_form(read: Read, content: str | bytes) -> None:
+    found = read(content)
+    assert (spans(found), found.problems) == ([("a", 0, 5), ("b", 9, 14)], ())
+    if content is FORMS["an object"]:
+        assert found.properties == {"schemaVersion": 1, "traceName": "mine"}
+
+
+def test_begins_and_ends_are_matched_by_row_and_asynchronous_ones_by_category_identity_and_name(read: Read) -> None:
+    keys: list[tuple[str, Event]] = [
+        *(("BE", row) for row in ({"pid": 1}, {"pid": 2}, {"tid": 3})),
+        *(("be", key) for key in ({"id": 1}, {"id": "0x2", "tid": 4}, {"id": 1, "cat": "other"})),
+        *(("be", {"id2": {"local": number}}) for number in ("0x1", "0x2")),
+    ]
+    begins = [one(phases[0], "op", time, **key) for time, (phases, key) in enumerate(keys)]
+    ends = [one(phases[1], "op", 10 + 2 * time, **key) for time, (phases, key) in enumerate(keys)]
+    found = read([*begins, *ends])
+    assert spans(found) == [("op", time, 10 + 2 * time) for time in range(len(keys))]
+    assert found.slices[4].thread == 4
+
+
+def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
+    def name(what: str, name: object, **row: int) -> Event:
+        return {"ph": "M", "name": what, **row, "args": {"name": name}}
+
+    found = read(
+        [
+            name("process_name", "cpu/0", pid=0),
+            name("process_name", "cpu/1", pid=1),
+            name("process_name", "cpu/1", pid=1),
+            name("thread_name", "worker", pid=1, tid=HASH),
+            name("thread_name", 7, pid=1, tid=HASH),
+            complete(pid="Spans", tid=2**64 + 5),
+        ]
+    )
+    assert (found.slices[0].process, found.slices[0].thread) == ("Spans", 2**64 + 5)
+    assert found.processes == {0: "cpu/0", 1: "cpu/1"}
+    assert found.threads == {(1, HASH): "worker"}
+
+
+def test_other_phases_are_no_slices(read: Read) -> None:
+    others = [{"ph": phase, "name": "x", "ts": 1, "pid": 1, "tid": 1, "id": 1.5, "s": "g"} for phase in "CisftnNOD"]
+    found = read([*others, complete(), {"name": "no phase"}])
+    assert spans(found) == [("op", 0, 5)]
+    assert found.problems == ()
+
+
+def test_arguments_are_a_mapping(read: Read) -> None:
+    given = {"External id": 5, "stream": 7, "name": "é", "Input Dims": [[1, 2], []], "inner": {"x": None}}
+    with_arguments, without, no_mapping = read(
+        [
+            complete(cat="kernel", args=given),
+            complete(cat="kernel", start=1),
+            complete(cat="kernel", start=2, args="none"),
+        ]
+    ).slices
+    assert dict(with_arguments.args) == given
+    assert with_arguments.args.get("device") is None
+    assert dict(without.args) == dict(no_mapping.args) == {}
+
+
+# Times
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), min_size=1, max_size=8), st.integers(0, 10))
+def test_times_since_1970_keep_their_nanoseconds(
+    tmp_path: Path, nanoseconds: list[tuple[int, int]], offset: int
+) -> None:
+    epoch = EPOCH * 1000 + offset
+    # Written digit by digit: a float would not hold them.
+    events = ", ".join(
+        f'{{"ph": "X", "name": "{place}", "ts": {(epoch + start) // 1000}.{(epoch + start) % 1000:03}, '
+        f'"dur": {length // 1000}.{length % 1000:03}}}'
+        for place, (start, length) in enumerate(nanoseconds)
+    )
+    path = tmp_path / "trace.json"
+    path.write_text(f"[{events}]")
+    earliest = min(start for start, _ in nanoseconds)
+    for found in read_trace(path).slices:
+        start, length = nanoseconds[int(found.name)]
+        assert (found.start, found.end) == (start - earliest, start - earliest + length)
+
+
+def test_slices_are_in_the_order_of_their_start_and_of_the_file(read: Read) -> None:
+    starts = {"late": 9, "first": 1, "second": 1}
+    slices = [complete(name, start, cat="kernel", args={"name": name}) for name, start in starts.items()]
+    found = read([*slices, one("i", "mark", 0)])
+    assert [found.name for found in found.slices] == ["first", "second", "late"]
+    assert [found.args["name"] for found in found.slices] == ["first", "second", "late"]
+    assert found.slices[0].start == 0
+
+
+rows = st.sampled_from([1, 2, HASH, "Spans"])
+names = st.sampled_from(["op", "copy", 'a "name"', "}, {", "é\\", ""])
+arguments = st.dictionaries(
+    names, st.integers() | st.lists(st.fixed_dictionaries({"a": names}), max_size=3), max_size=2
+)
+
+
+@st.composite
+def event_lists(draw: st.DrawFn) -> list[Event]:
+    base = draw(st.sampled_from([0, EPOCH, EPOCH / 1000]))
+    events = []
+    for place in range(draw(st.integers(1, 10))):
+        phase = draw(st.sampled_from(["X", "X", "B", "E", "b", "e", "C", "M"]))
+        time = base + place * 10 + draw(st.integers(0, 5))
+        event = one(phase, draw(names), time, pid=draw(rows), tid=draw(rows), id=draw(rows), args=draw(arguments))
+        events.append({**event, "dur": draw(st.floats(0, 100))} if phase == "X" else event)
+    return [complete("the earliest", base), *events]
+
+
+def in_an_object(events: list[Event]) -> Event:
+    return {"number": 1234567, "devices": [{"a": 1}], "traceEvents": events, "last": {"b": "}, {"}}
+
+
+documents = st.builds(
+    lambda events, form, indent: json.dumps(form(events), indent=indent, ensure_ascii=False).encode(),
+    event_lists(),
+    st.sampled_from([list, in_an_object]),
+    st.sampled_from([None, 1]),
+)
+
+
+def comparable(trace: Trace) -> list[tuple[object, ...]]:
+    return [(*found[:-1], dict(found.args)) for found in trace.slices]
+
+
+@given(documents, st.booleans(), st.data())
+def test_a_file_that_was_cut_anywhere_gives_some_of_its_slices(
+    tmp_path: Path, document: bytes, compressed: bool, data: st.DataObject
+) -> None:
+    path = tmp_path / "trace.json"
+    content = gzip.compress(document) if compressed else document
+    path.write_bytes(content)
+    whole = comparable(read_trace(path))
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    try:
+        found = comparable(read_trace(path))
+    except ValueError:
+        return
+    left = iter(whole)
+    assert all(any(one == other for other in left) for one in found)
+
+
+@given(document=documents, block=st.integers(1, 300), largest=st.integers(1, 500), compressed=st.booleans())
+def test_blocks_do_not_matter(tmp_path: Path, document: bytes, block: int, largest: int, compressed: bool) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(gzip.compress(document) if compressed else document)
+    expected = read_trace(path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(trace_events, "BLOCK_BYTES", block)
+        patched.setattr(trace_events, "MAX_EVENT_CHARACTERS", 10_000 + largest)
+        found = read_trace(path)
+    assert comparable(found) == comparable(expected)
+    assert (found.problems, found.properties) == (expected.problems, expected.properties)
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([b"", b"{", b"[", b'{"traceEvents":[', b'[{"ph":"X","ts":1,"dur":1},', b"\x1f\x8b"]),
+)
+def test_no_bytes_are_more_than_refused(tmp_path: Path, garbage: bytes, beginning: bytes) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(beginning + garbage)
+    with suppress(ValueError):
+        read_trace(path)
+
+
+@given(st.data())
+def test_nested_begins_and_ends_are_complete_events_in_other_words(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "trace.json"
+    expected: list[tuple[str, int, int]] = []
+    open_since: list[int] = []
+    events: list[Event] = []
+    begin = data.draw(st.sampled_from([0, EPOCH]))
+    for time in range(begin, begin + data.draw(st.integers(2, 20))):
+        if open_since and data.draw(st.booleans()):
+            start = open_since.pop()
+            events.append(one("E", data.draw(st.sampled_from([str(start), ""])), time))
+            expected.append((str(start), start, time))
+        else:
+            open_since.append(time)
+            events.append(one("B", str(time), time))
+    path.write_text(json.dumps(events))
+    try:
+        found = read_trace(path)
+    except ValueError:
+        assert not expected
+        return
+    first = min(start for _, start, _ in expected)
+    assert sorted(spans(found)) == sorted((name, start - first, end - first) for name, start, end in expected)
+    assert len(found.problems) == bool(open_since)
+
+
+# Size
+
+
+def torch_events(count: int) -> Iterator[Event]:
+    """What PyTorch's profiler writes on a CPU: events that follow each other on three threads."""
+    for number in range(count):
+        args = {"External id": number, "Record function id": 0, "Ev Idx": number}
+        yield complete(f"aten::operator_{number % 50}", EPOCH + 7 * number, tid=869 + number % 3, args=args)
+
+
+def gpu_events(count: int) -> Iterator[Event]:
+    """Operators, the calls in them, kernels and flows; every twentieth kernel is NCCL's, on another stream."""
+    for number in range(1, count // 5 + 1):
+        start, ids = EPOCH + 30 * number, {"External id": number, "correlation": number}
+        name, stream = f"void kernel_{number % 50}<float, 4>(int)", 7
+        if number % 20 == 0:
+            name, stream = "ncclDevKernel_AllReduce_Sum_f32", 20
+        about = {**ids, "device": 0, "context": 1, "stream": stream, "grid": [512, 1, 1], "block": [128, 1, 1]}
+        yield complete(f"aten::operator_{number % 50}", start, 24, args=ids)
+        yield complete("cudaLaunchKernel", start + 1, 4, cat="cuda_runtime", args=ids)
+        yield one("s", "ac2g", start + 1, id=number)
+        yield complete(name, start + 12, 20, cat="kernel", pid=0, tid=stream, args=about)
+        yield one("f", "ac2g", start + 12, id=number, bp="e")
+
+
+def mxnet_events(count: int) -> Iterator[Event]:
+    """Begins and their ends on two devices."""
+    for number in range(count):
+        kind = number // 2
+        yield one("BE"[number % 2], f"operator_{kind % 50}", EPOCH + 7 * number, pid=1 + kind % 2)
+
+
+@pytest.mark.parametrize(
+    ("events", "slices", "last", "start"),
+    [
+        (torch_events, 50_000, "aten::operator_49", 7 * 49_999),
+        (mxnet_events, 25_000, "operator_49", 7 * 49_998),
+        (gpu_events, 30_000, "ncclDevKernel_AllReduce_Sum_f32", 30 * 9_999 + 12),
+    ],
+)
+def test_a_long_file_is_read_in_little_memory(
+    tmp_path: Path, events: Callable[[int], Iterator[Event]], slices: int, last: str, start: int
+) -> None:
+    path = tmp_path / "trace.json"
+    lines = ",\n".join(map(json.dumps, events(50_000)))
+    path.write_text(f'{{"traceEvents": [\n{lines}{ENDED}')
+    tracemalloc.start()
+    try:
+        trace = read_trace(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    found = trace.slices[-1]
+    assert (len(trace.slices), found.name, found.start // 1000, trace.problems) == (slices, last, start, ())
+    # In objects, the events would take as much again.
+    assert peak < 15e6

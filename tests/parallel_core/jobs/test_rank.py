@@ -1,0 +1,74 @@
+"""What ranks have beside their training: shares of a host's GPUs, progress that is told, and the same data in all."""
+
+import os
+
+import numpy as np
+import pytest
+
+import backends
+from backends.process_groups import DisagreementError, Group, GroupedBackend, Rendezvous
+from parallel_core.command_line.run.resources import agree_on_data, progress_of
+from parallel_core.jobs.rank import share_gpus
+from parallel_core.training.dataset import synthetic
+from tests.backends.process_groups.threads import together
+
+
+def rendezvous_of(local_rank: int, local_size: int) -> Rendezvous:
+    return Rendezvous(local_rank, local_size, local_rank, local_size, "127.0.0.1", 29500, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "devices", "shares"),
+    [
+        (None, 1, ["0", "1", "2"]),
+        (None, 2, ["0,1", "2,3", "4,5"]),
+        ("7,5,3", 1, ["7", "5", "3"]),
+        # Too few for all: a rank without a GPU finds none, and the ranks disagree on the kind of device.
+        ("4", 1, ["4", "", ""]),
+        ("", 1, ["", "", ""]),
+        # One that is alone on its host sees all.
+        (None, 1, [None]),
+    ],
+)
+def test_each_rank_sees_its_share(
+    given: str | None, devices: int, shares: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that what is set below is taken back.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for rank, share in enumerate(shares):
+        if given is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        share_gpus(rendezvous_of(rank, len(shares)), devices)
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == share
+
+
+def test_the_ranks_data_are_compared_by_number_and_content() -> None:
+    def program(group: Group) -> str:
+        data = synthetic("a test needs no more", train=100 if group.rank else 200, test=50)
+        with pytest.raises(DisagreementError) as raised:
+            agree_on_data(group, data)
+        return str(raised.value)
+
+    for message in together(2, program):
+        assert "the number of training images (200 on rank 0; 100 on rank 1)" in message
+        assert "the checksum of the training images" in message
+        assert "test images" not in message
+
+
+def test_every_batch_is_progress_and_an_exchange_keeps_its_number() -> None:
+    """A batch without an exchange is progress of a rank that no launcher watches."""
+
+    def program(group: Group) -> list[int]:
+        told: list[int] = []
+        backend = GroupedBackend(backends.load("numpy", 1), group, [1, 1], told.append)
+        with progress_of(backend, 1, 8) as progress:
+            progress.on_batch(1, 4)
+            for _ in range(2):
+                backend.allreduce([backend.asarray(np.ones(2, np.float32), device) for device in backend.devices])
+            # As of an evaluation.
+            progress.on_batch(1, 0)
+        return told
+
+    assert together(2, program) == [[0, 1, 2, 2]] * 2

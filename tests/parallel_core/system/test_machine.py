@@ -1,0 +1,94 @@
+"""What others take of the cores is what the cores worked, less what this process did."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parallel_core.system import machine
+from parallel_core.system.machine import MachineSample, MachineWatch, joined_watches, sample_machine, watched
+
+QUIET = MachineWatch(10.0, 2.0, 0.01, 0.0, 0.0, 2000.0, 2000.0)
+STAT = """cpu  999 999 999 999 999 999 999 999 0 0
+cpu0 100 20 30 400 50 6 7 8 0 0
+cpu1 1 2 3 4 5 6 7 8 0 0
+cpu10 1000 0 0 0 0 0 0 500 0 0
+intr 1 2 3
+"""
+FILES = {"STATISTICS": "stat", "PRESSURE": "pressure", "PROCESSORS": "cpuinfo"}
+
+
+@pytest.fixture(autouse=True)
+def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "core_numbers", lambda: [0, 1])
+    monkeypatch.setattr(machine, "available_cores", lambda: 2)
+    monkeypatch.setattr(machine, "processor_quota", lambda: None)
+
+
+def test_only_the_cores_of_this_process_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stat").write_text(STAT)
+    (tmp_path / "pressure").write_text("some avg10=9 avg60=8 avg300=7 total=2500000\nfull avg10=0 total=0\n")
+    (tmp_path / "cpuinfo").write_text("cpu MHz\t\t: 2100.5\nmodel name : a\ncpu MHz\t\t: 3000.0\n")
+    for name, file in FILES.items():
+        monkeypatch.setattr(machine, name, tmp_path / file)
+    sample = sample_machine()
+    assert sample.worked == pytest.approx((100 + 20 + 30 + 6 + 7 + 1 + 2 + 3 + 6 + 7) / 100)
+    assert (sample.stolen, sample.waited) == (0.16, 2.5)
+    assert sample.mhz == (2100.5, 3000.0)
+
+
+def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in FILES:
+        monkeypatch.setattr(machine, name, Path("/nowhere"))
+    watch = watched(sample_machine(), sample_machine())
+    assert (watch.others_share, watch.stolen_share, watch.waiting_share, watch.fastest_mhz) == (None,) * 4
+    assert not watch.is_disturbed
+    assert watch.in_words() == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "worked", "stolen", "others", "disturbed"),
+    [
+        # Four core-seconds; what this process did itself is no disturbance.
+        (4.0, 4.0, 0.0, 0.0, False),
+        (2.0, 4.0, 0.0, 0.5, True),
+        (3.7, 4.0, 0.0, 0.075, True),
+        (3.9, 4.0, 0.0, 0.025, False),
+        (2.0, 2.0, 1.0, 0.0, True),
+        # The counts are coarse: a little less than was used is nothing.
+        (2.0, 1.9, 0.0, 0.0, False),
+    ],
+)
+def test_others_share_of_the_cores(own: float, worked: float, stolen: float, others: float, disturbed: bool) -> None:
+    before = MachineSample(10.0, 1.0, 7.0, 3.0, 5.0, (2000.0, 1000.0))
+    after = MachineSample(12.0, 1.0 + own, 7.0 + worked, 3.0 + stolen, 6.0, (1500.0, 800.0))
+    watch = watched(before, after)
+    assert watch.others_share == pytest.approx(others)
+    assert watch.stolen_share == pytest.approx(stolen / 4)
+    assert (watch.waiting_share, watch.slowest_mhz, watch.fastest_mhz) == (0.5, 1500.0, 2000.0)
+    assert watch.is_disturbed == disturbed
+    assert any(sentence.startswith("Other processes took ") for sentence in watch.in_words()) == disturbed
+    assert watch.in_words()[-1].startswith("The cores' clock ran at 1,500 to 2,000 MHz")
+
+
+def test_too_little_to_be_counted_is_no_disturbance() -> None:
+    assert not replace(QUIET, watched_seconds=0.1, others_share=0.4).is_disturbed
+    assert replace(QUIET, watched_seconds=1.0, others_share=0.4).is_disturbed
+
+
+def test_watches_are_joined_by_their_lengths() -> None:
+    loud = replace(QUIET, watched_seconds=30.0, others_share=0.41, stolen_share=None, slowest_mhz=900.0)
+    both = joined_watches((QUIET, replace(loud, repeated_rounds=2)), repeated_rounds=1)
+    assert both is not None
+    assert both.others_share == pytest.approx(0.31)
+    assert (both.watched_seconds, both.stolen_share, both.slowest_mhz, both.repeated_rounds) == (40.0, 0.0, 900.0, 3)
+    assert "Rounds repeated: 3." in both.in_words()[0]
+    assert joined_watches(()) is None
+
+
+def test_a_quota_leaves_less_than_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "processor_quota", lambda: 1.5)
+    watch = watched(sample_machine(), sample_machine())
+    assert watch.cores == 1.5
+    (told,) = replace(watch, others_share=0.0, slowest_mhz=None).in_words(threads=2)
+    assert told == "2 threads of devices share the time of 1.5 cores: not all can work at once."

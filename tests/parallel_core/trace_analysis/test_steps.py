@@ -1,0 +1,181 @@
+"""Figures by step: of a real trace, which steps are unlike the others, and what a step consists of."""
+
+from dataclasses import replace
+from statistics import median
+
+import pytest
+
+from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from parallel_core.system.errors import RequestError
+from parallel_core.trace_analysis.case_spans import CaseSpans
+from parallel_core.trace_analysis.parts import (
+    PARTS,
+    Parts,
+    StepAccount,
+    account_of,
+    over_steps,
+    share_of,
+)
+from parallel_core.trace_analysis.steps import annotations, only_step, steps
+from tests.backends.profiling.events import ns
+from tests.parallel_core.trace_analysis.synthetic import SECOND, made_case, queue_of
+from tests.parallel_core.trace_analysis.traces import case_of_trace
+
+
+def annotated(*marked: tuple[str, float, float], spans: tuple[Span, ...] = ()) -> CaseSpans:
+    windows = tuple(Window(name, ns(start), ns(end)) for name, start, end in marked)
+    return replace(made_case(*spans, *queue_of([(0, 1)], "host", "host")), annotations=windows)
+
+
+def launched(start: float, end: float, at: float) -> Span:
+    return queue_of([(start, end)])[0]._replace(launched=ns(at))
+
+
+def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
+    found = steps(case_of_trace("ddp"))
+    assert found is not None
+    counted = (
+        ("ProfilerStep#4", 324, 0.222442191, 0.20618392, 0.018756924, 0.006934688, 0.011989021, 0.000442811),
+        ("ProfilerStep#5", 194, 0.219726905, 0.208348468, 0.018449604, 0.00626356, 0.012300029, 0.000207839),
+        ("ProfilerStep#6", 324, 0.224936243, 0.209042858, 0.02962917, 0.007534773, 0.022587443, 0.000760055),
+    )
+    names = ("seconds", "device_seconds", "busy_seconds", "compute_seconds", "collective_seconds")
+    for one, (name, operations, *seconds) in zip(found.steps, counted, strict=True):
+        assert (one.name, one.operations) == (name, operations)
+        assert [getattr(one, name) for name in (*names, "hidden_collective_seconds")] == seconds
+    for typical in found.typical:
+        values = [getattr(step, typical.quantity) for step in found.steps]
+        assert typical.median_seconds == median(values)
+        assert typical.mad_seconds == pytest.approx(median(abs(value - median(values)) for value in values))
+    # NCCL waited for another rank in the last step.
+    assert ("ProfilerStep#6", "collective_seconds") in [(one.step, one.quantity) for one in found.outliers]
+    assert {one.step for one in found.outliers} == {"ProfilerStep#6"}
+
+
+def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
+    def outliers(*lengths: float) -> list[tuple[str, float | None]]:
+        marked = [(f"ProfilerStep#{place}", 100.0 * place, 100.0 * place + one) for place, one in enumerate(lengths)]
+        found = steps(annotated(*marked))
+        assert found is not None
+        return [(one.step, one.ratio) for one in found.outliers if one.quantity == "seconds"]
+
+    assert outliers(10, 10, 10, 20) == [("ProfilerStep#3", 2)]
+    assert outliers(8, 9, 10, 11, 12, 17) == []
+    assert outliers(10, 10, 10, 10.1) == []
+    assert outliers(10, 90) == []
+
+
+def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
+    marked = (("load", 0, 1), ("iteration 1", 1, 5), ("forward", 2, 3), ("iteration 2", 5, 9), ("forward", 6, 7))
+    found = steps(annotated(*marked))
+    assert found is not None
+    assert [one.name for one in found.steps] == ["iteration 1", "iteration 2"]
+    assert steps(annotated(("load", 0, 1))) is None
+    assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
+    assert steps(annotated()) is None
+
+
+def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
+    marked = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
+    one, other = annotations(annotated(*marked, spans=(launched(1, 3, at=0), launched(5, 6, at=5))))
+    assert (one.name, one.annotations, one.seconds, one.mean_seconds) == ("step", 2, 6, 3)
+    assert (one.operations, one.busy_seconds) == (2, 3)
+    assert (other.name, other.operations, other.busy_seconds) == ("forward", 1, 2)
+
+
+GPU = ("gpu:0", "stream 7")
+SPANS = (
+    Span("launch", "host", HOST_DEVICE, "Python", 5, 9),
+    Span("late", "compute", *GPU, 120, 180, 60),
+    Span("unlinked", "compute", *GPU, 150, 160),
+    Span("second", "compute", *GPU, 200, 240, 100),
+)
+
+
+def in_steps(*names: str) -> Timeline:
+    return Timeline(
+        "torch", SPANS, annotations=tuple(Window(name, 100 * n, 100 * n + 100) for n, name in enumerate(names))
+    )
+
+
+@pytest.mark.parametrize("names", [("ProfilerStep#7", "ProfilerStep#8"), ("epoch 1, step 7", "epoch 1, step 8")])
+def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
+    timeline = in_steps(*names)
+    assert [span.name for span in only_step(timeline, 7).spans] == ["launch", "late"]
+    assert [span.name for span in only_step(timeline, 8).spans] == ["unlinked", "second"]
+    assert [one.name for one in only_step(timeline, 8).annotations] == [names[1]]
+
+
+@pytest.mark.parametrize(
+    ("timeline", "problem"),
+    [
+        (in_steps("ProfilerStep#7", "ProfilerStep#8"), "no step 3, but 7 to 8"),
+        (in_steps("forward", "forward"), "no steps with numbers"),
+        (in_steps(), "no steps with numbers"),
+        (in_steps("gloo:all_reduce", "gloo:all_reduce"), "no steps with numbers"),
+    ],
+)
+def test_a_step_that_is_not_there_is_refused(timeline: Timeline, problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        only_step(timeline, 3)
+
+
+STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
+
+
+def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
+    spans = [
+        *(span._replace(launched=ns(0)) for span in queue_of([(1, 3), (3, 5)])),
+        *(span._replace(launched=ns(1)) for span in queue_of([(5, 9)])),
+        *(span._replace(launched=ns(1)) for span in queue_of([(5, 7), (9, 10)], "exchange", SECOND)),
+    ]
+    marked = tuple(Window(f"ProfilerStep#{n}", ns(n), ns(n + 1)) for n in range(2))
+    found = steps(replace(made_case(*spans), annotations=marked))
+    assert found is not None
+    assert [one.seconds for one in found.steps] == [1, 1]
+    assert [one.parts.seconds for one in found.steps] == [5, 5]
+    first, second = (one.parts for one in found.steps)
+    assert [getattr(first, part) for part in PARTS] == [4, 0, 0, 1]
+    assert [getattr(second, part) for part in PARTS] == [4, 1, 0, 0]
+    assert (second.exchange_seconds, second.hidden_exchange_share) == (3, pytest.approx(2 / 3))
+
+
+def test_a_step_that_took_no_time_is_shown_and_not_accounted_for() -> None:
+    def account(*lengths: float) -> StepAccount | None:
+        marked = [(f"ProfilerStep#{place}", 2.0 * place, 2.0 * place + one) for place, one in enumerate(lengths)]
+        found = steps(annotated(*marked))
+        assert found is not None
+        assert len(found.steps) == len(lengths)
+        return found.account
+
+    assert account(2, 0, 2) == account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2)
+    assert account(0) is None
+
+
+def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() -> None:
+    marked = tuple(Window(f"ProfilerStep#{n}", ns(n), ns(n + 1)) for n in range(2))
+    case = replace(made_case(*queue_of([(0, 1), (2, 3), (5, 20)])), annotations=marked)
+    found = steps(case)
+    assert found is not None
+    assert found.account is None
+
+
+def test_intervals_hold_the_share_and_grow_with_what_others_took() -> None:
+    account, loaded = account_of([STEP] * 5), account_of([STEP] * 5, taken=0.3)
+    assert account.seconds == 1
+    for part in PARTS:
+        quiet, wide = account.shares[part], loaded.shares[part]
+        assert quiet.estimate == wide.estimate == getattr(STEP, part)
+        assert wide.low <= quiet.low <= quiet.estimate <= quiet.high <= wide.high
+    # All that others took may have been taken of one part.
+    assert loaded.shares["compute_seconds"].low <= 0.4 / 0.7
+    assert loaded.shares["compute_seconds"].high == 1
+    assert loaded.seconds_interval is not None
+    assert loaded.seconds_interval.low < 0.7
+
+
+def test_of_a_single_step_no_interval_is_known() -> None:
+    account = account_of([STEP])
+    assert account.seconds_interval is None
+    assert {(share.low, share.high) for share in account.shares.values()} == {(0, 1)}
+    assert over_steps(share_of("idle_seconds"), [STEP]).estimate == 0.2
