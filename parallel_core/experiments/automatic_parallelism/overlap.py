@@ -75,8 +75,7 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     both = Work(lambda: run_and_copy(trial, x, products, there, buffers, copies))
     trial.time(RUN + at, run, bare=() if at else (run,))
     trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
-    bare = () if at else (run, copy)
-    trial.time(TOGETHER + at, both, parts=(RUN + at, COPY + at), bare=bare, hides=COPY + at)
+    trial.time(TOGETHER + at, both, parts=(RUN + at, COPY + at), bare=() if at else (run, copy), hides=COPY + at)
     if at:
         return
 
