@@ -3,7 +3,6 @@
 import gzip
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from backends.profiling import trace_events
 from backends.profiling.chrome_trace import read_trace
 from backends.profiling.slices import Trace
+from benchmarks.trace_reading import write_events
 from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
 
 A, B = json.dumps(complete("a")), json.dumps(complete("b", 9))
@@ -231,49 +231,18 @@ def test_nested_begins_and_ends_are_complete_events_in_other_words(tmp_path: Pat
 # Size
 
 
-def torch_events(count: int) -> Iterator[Event]:
-    """What PyTorch's profiler writes on a CPU: events that follow each other on three threads."""
-    for number in range(count):
-        args = {"External id": number, "Record function id": 0, "Ev Idx": number}
-        yield complete(f"aten::operator_{number % 50}", EPOCH + 7 * number, tid=869 + number % 3, args=args)
-
-
-def gpu_events(count: int) -> Iterator[Event]:
-    """Operators, the calls in them, kernels and flows; every twentieth kernel is NCCL's, on another stream."""
-    for number in range(1, count // 5 + 1):
-        start, ids = EPOCH + 30 * number, {"External id": number, "correlation": number}
-        name, stream = f"void kernel_{number % 50}<float, 4>(int)", 7
-        if number % 20 == 0:
-            name, stream = "ncclDevKernel_AllReduce_Sum_f32", 20
-        about = {**ids, "device": 0, "context": 1, "stream": stream, "grid": [512, 1, 1], "block": [128, 1, 1]}
-        yield complete(f"aten::operator_{number % 50}", start, 24, args=ids)
-        yield complete("cudaLaunchKernel", start + 1, 4, cat="cuda_runtime", args=ids)
-        yield one("s", "ac2g", start + 1, id=number)
-        yield complete(name, start + 12, 20, cat="kernel", pid=0, tid=stream, args=about)
-        yield one("f", "ac2g", start + 12, id=number, bp="e")
-
-
-def mxnet_events(count: int) -> Iterator[Event]:
-    """Begins and their ends on two devices."""
-    for number in range(count):
-        kind = number // 2
-        yield one("BE"[number % 2], f"operator_{kind % 50}", EPOCH + 7 * number, pid=1 + kind % 2)
-
-
 @pytest.mark.parametrize(
-    ("events", "slices", "last", "start"),
+    ("form", "slices", "last", "start"),
     [
-        (torch_events, 50_000, "aten::operator_49", 7 * 49_999),
-        (mxnet_events, 25_000, "operator_49", 7 * 49_998),
-        (gpu_events, 30_000, "ncclDevKernel_AllReduce_Sum_f32", 30 * 9_999 + 12),
+        ("torch", 50_000, "aten::operator_49", 7 * 49_999),
+        ("mxnet", 25_000, "operator_49", 7 * 49_998),
+        ("gpu", 30_000, "ncclDevKernel_AllReduce_Sum_f32", 30 * 9_999 + 12),
     ],
 )
-def test_a_long_file_is_read_in_little_memory(
-    tmp_path: Path, events: Callable[[int], Iterator[Event]], slices: int, last: str, start: int
-) -> None:
+def test_a_long_file_is_read_in_little_memory(tmp_path: Path, form: str, slices: int, last: str, start: int) -> None:
     path = tmp_path / "trace.json"
-    lines = ",\n".join(map(json.dumps, events(50_000)))
-    path.write_text(f'{{"traceEvents": [\n{lines}{ENDED}')
+    with path.open("wb") as stream:
+        write_events(stream, 50_000, form)
     tracemalloc.start()
     try:
         trace = read_trace(path)
