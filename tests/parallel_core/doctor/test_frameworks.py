@@ -18,7 +18,7 @@ from parallel_core.doctor.frameworks import (
     try_backend,
 )
 from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, MakeStub, make_plug_in
-from tests.parallel_core.doctors import FINE, MXNET, TORCH, cause, found
+from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, cause, found
 
 DEADLINE = 60.0
 

@@ -14,7 +14,7 @@ from parallel_core.doctor import Finding
 from parallel_core.doctor import gpus as doctor_gpus
 from parallel_core.doctor.frameworks import Attempt
 from parallel_core.doctor.gpus import ask_driver, examine_gpus, examine_transfers
-from tests.parallel_core.doctors import FINE, Found, cause, found
+from tests.parallel_core.doctor.findings import FINE, Found, cause, found
 
 CARD = Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", driver="550.54")
 HOPPER = Gpu(0, "NVIDIA H100", 80 * 2**30, "9.0", driver="550.54")

@@ -8,7 +8,7 @@ import pytest
 from parallel_core.doctor import host
 from parallel_core.system import machine
 from parallel_core.training import dataset
-from tests.parallel_core.doctors import FINE, cause, found
+from tests.parallel_core.doctor.findings import FINE, cause, found
 
 
 @pytest.fixture

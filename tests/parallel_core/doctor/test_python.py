@@ -10,7 +10,7 @@ from backends.installation.frameworks import Diagnosis
 from backends.registry import loading
 from parallel_core.doctor import host
 from parallel_core.doctor.host import examine_settings
-from tests.parallel_core.doctors import FINE, MXNET, TORCH, found
+from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, found
 
 
 @pytest.mark.parametrize(
