@@ -17,8 +17,8 @@ from parallel_core.doctor.frameworks import (
     examine_kernels,
     try_backend,
 )
-from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, MakeStub, make_plug_in
 from tests.parallel_core.doctor.findings import FINE, MXNET, TORCH, cause, found
+from tests.parallel_core.doctor.stub_frameworks import BLOCKS, DIES, MakeStub, make_plug_in
 
 DEADLINE = 60.0
 
