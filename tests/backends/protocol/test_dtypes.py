@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends import Backend, BackendError, ComputationError
@@ -74,6 +74,7 @@ def test_arrays_are_summed(
         assert_same(multiples, (sum(range(count + 1)) * x).astype(dtype))
 
 
+@example(dtype="int32", shape=(5,), order=np.ascontiguousarray, count=3)
 @given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders, count=st.integers(1, 3))
 def test_rows_are_divided(
     backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray], count: int
