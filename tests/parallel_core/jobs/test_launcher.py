@@ -99,6 +99,7 @@ faulthandler.disable(); print("oh no", file=sys.stderr, flush=True)
     assert "── rank 1 said last ──\noh no\nparallel-core: " in done.errors
 
 
+@pytest.mark.long
 def test_a_hang_is_reported_with_the_stacks_and_nothing_is_left(run: Run, tmp_path: Path) -> None:
     code = """
 note(os.getpid()); join(); step(1)
