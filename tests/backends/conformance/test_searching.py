@@ -69,6 +69,7 @@ def test_a_failure_that_is_lost_is_found() -> None:
     assert len(found.program.statements) <= 4
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("as_drawn")
 def test_a_hang_is_found_with_each_thread_s_stack() -> None:
     found = next(search(broken_backends.hanging, LIMITS))
