@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from backends import Array, Backend, ComputationError
+from tests.backends.protocol.arrays import assert_equal, full
 from tests.backends.protocol.test_errors import arrays_know_devices, failing
 
 SHORT, LONG = 100, 600_001
@@ -14,12 +15,7 @@ SHORT, LONG = 100, 600_001
 
 
 def ones(backend: Backend, length: int) -> list[Array]:
-    return [backend.asarray(np.ones(length, np.float32), device) for device in backend.devices]
-
-
-def fail_late(backend: Backend, x: Array) -> Array:
-    """Fail when the computation runs; a backend that computes at the call raises there."""
-    return backend.launch(failing(backend), x)
+    return [full(backend, 1, length, device=place) for place in range(len(backend.devices))]
 
 
 @pytest.mark.parametrize("length", [SHORT, LONG])
@@ -32,7 +28,7 @@ def test_every_sum_of_a_failed_array_fails(
     terms = ones(backend, length)
     device = r"cpu:\d.*" if arrays_know_devices(backend) else ""
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*{device}\w+Error"):
-        terms[broken] = fail_late(backend, terms[broken])
+        terms[broken] = backend.launch(failing(backend), terms[broken])
         sums = backend.allreduce(terms)
         if read == "all":
             backend.waitall()
@@ -47,7 +43,7 @@ def test_one_exchange_fails_if_one_of_its_arrays_has_failed(load: Callable[[int]
     backend = load(2)
     long, short = ones(backend, LONG), ones(backend, SHORT)
     with pytest.raises(ComputationError):
-        short[0] = fail_late(backend, short[0])
+        short[0] = backend.launch(failing(backend), short[0])
         sums = backend.allreduce(list(zip(long, short, strict=True)))
         backend.wait(sums[read][1])
 
@@ -57,7 +53,7 @@ def test_what_is_computed_from_a_failed_sum_fails(load: Callable[[int], Backend]
     backend = load(2)
     terms = ones(backend, length)
     with pytest.raises(ComputationError):
-        terms[1] = fail_late(backend, terms[1])
+        terms[1] = backend.launch(failing(backend), terms[1])
         total = backend.allreduce(terms)[0]
         copy = backend.copy_to(backend.launch(backend.ops.add, total, 1.0), backend.devices[1])
         updated = backend.launch(backend.ops.sgd, (copy,), (ones(backend, length)[1],), 1.0)
@@ -67,7 +63,7 @@ def test_what_is_computed_from_a_failed_sum_fails(load: Callable[[int], Backend]
 def test_a_failure_that_nobody_kept_is_told_at_the_end(load: Callable[[int], Backend]) -> None:
     backend = load(2)
     with pytest.raises(ComputationError):
-        fail_late(backend, ones(backend, SHORT)[1])
+        backend.launch(failing(backend), ones(backend, SHORT)[1])
         backend.waitall()
 
 
@@ -75,10 +71,10 @@ def test_an_unread_failure_does_not_reach_a_backend_that_is_loaded_later(load: C
     broken = load(2)
     kept = None
     with suppress(ComputationError):
-        kept = fail_late(broken, ones(broken, SHORT)[0])
+        kept = broken.launch(failing(broken), ones(broken, SHORT)[0])
     fresh = load(2)
     fresh.waitall()
-    np.testing.assert_array_equal(fresh.to_numpy(ones(fresh, 2)[0]), np.ones(2))
+    assert_equal(fresh, full(fresh, 1, 2), np.ones(2))
     # Nor is it lost.
     with pytest.raises(ComputationError):
         broken.wait(kept)
@@ -89,7 +85,7 @@ def test_a_failure_is_not_lost_if_another_backend_waits_first(load: Callable[[in
     broken, other = load(2), load(2)
     kept = None
     with suppress(ComputationError):
-        kept = fail_late(broken, ones(broken, SHORT)[0])
+        kept = broken.launch(failing(broken), ones(broken, SHORT)[0])
     with suppress(ComputationError):
         # MXNet does not say whose failure it is.
         other.waitall()

@@ -15,6 +15,7 @@ from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.loop import train
 from parallel_core.training.step import get_params
+from tests.backends.protocol.arrays import assert_equal, full, products
 
 DEVICES = pytest.mark.parametrize("devices", ["gpu:0", "cpu:1,gpu:0", "gpu:0,cpu:1", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
 FRAMEWORKS = pytest.mark.parametrize("framework", ["mxnet", "torch"])
@@ -30,50 +31,38 @@ def test_overlap_on_one_gpu_copies_to_the_host(on_gpus: OnGpus, framework: str) 
     assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency", "price_of_overlap"}
 
 
-def test_copies_on_the_compute_stream_give_the_same(on_gpus: OnGpus) -> None:
-    backend = on_gpus("torch", 1, "copy-on-compute-queue")
-    (device,) = backend.devices
-    x = np.full((2000, 2000), 1 / 2000, dtype=np.float32)
-    y = loaded = backend.asarray(x, device)
-    for _ in range(20):
-        y = backend.launch(backend.ops.matmul, y, loaded)
-    there = backend.copy_to(backend.copy_to(y, HOST), device)
-    np.testing.assert_allclose(backend.to_numpy(backend.launch(lambda z: z + z, there)), 2 * x, rtol=1e-3)
-
-
-@FRAMEWORKS
+@pytest.mark.parametrize("framework", ["mxnet", "torch", "torch copy-on-compute-queue"])
 @DEVICES
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
 def test_a_copy_to_any_device_is_read_only_when_it_is_done(
     on_gpus: OnGpus, framework: str, devices: str, into: str
 ) -> None:
-    backend = on_gpus(framework, devices)
-    x = np.full((1000, 1000), 1 / 1000, dtype=np.float32)
+    name, *variants = framework.split()
+    backend = on_gpus(name, devices, *variants)
+    # Each multiplication doubles the numbers.
+    x = np.full((1000, 1000), 2 / 1000, dtype=np.float32)
     for source in backend.devices:
         for there in (*backend.devices, HOST):
-            y = loaded = backend.asarray(x, source)
-            for _ in range(10):
-                y = backend.launch(backend.ops.matmul, y, loaded)
+            made = products(backend, backend.asarray(x, source))
             out = backend.asarray(np.zeros_like(x), there) if into == "buffer" else None
-            copy = backend.copy_to(y, there, out=out)
-            del y, loaded
-            doubled = backend.launch(lambda z: z + z, copy)
-            np.testing.assert_allclose(backend.to_numpy(doubled), 2 * x, rtol=1e-3)
-            np.testing.assert_allclose(backend.to_numpy(copy), x, rtol=1e-3)
+            copy = backend.copy_to(made, there, out=out)
+            del made
+            twice = [backend.launch(lambda z: z + z, value) for value in (copy, backend.copy_to(copy, source))]
+            for found, factor in zip((*twice, copy), (2, 2, 1), strict=True):
+                np.testing.assert_allclose(backend.to_numpy(found), factor * 2**10 * x, rtol=1e-3)
 
 
 @FRAMEWORKS
 @DEVICES
 def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, framework: str, devices: str) -> None:
     backend = on_gpus(framework, devices)
-    first, second = backend.devices[0], backend.devices[-1]
     copies = []
     for step in range(50):
-        x = backend.asarray(np.full(10**5, step, dtype=np.float32), first)
-        copies.append(backend.copy_to(backend.launch(lambda z: z + 1, x), second))
+        x = full(backend, step, 10**5)
+        copies.append(backend.copy_to(backend.launch(lambda z: z + 1, x), backend.devices[-1]))
         del x
     for step, copy in enumerate(copies):
-        np.testing.assert_array_equal(backend.to_numpy(copy), np.full(10**5, step + 1))
+        assert_equal(backend, copy, np.full(10**5, step + 1))
 
 
 @FRAMEWORKS
@@ -81,13 +70,12 @@ def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, fr
 @pytest.mark.parametrize("length", [3, 10**6])
 def test_every_device_gets_the_sum(on_gpus: OnGpus, framework: str, devices: str, length: int) -> None:
     backend = on_gpus(framework, devices)
-    terms = [np.full(length, k + 1, dtype=np.float32) for k in range(len(backend.devices))]
-    xs = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
+    xs = [full(backend, k + 1, length, device=k) for k in range(len(backend.devices))]
     for _ in range(3):
         xs = list(backend.allreduce([backend.launch(lambda z: z / 2, x) for x in xs]))
-    expected = 1.5 if len(terms) == 2 else 1 / 8
+    expected = 1.5 if len(xs) == 2 else 1 / 8
     for total in xs:
-        np.testing.assert_array_equal(backend.to_numpy(total), np.full(length, expected))
+        assert_equal(backend, total, np.full(length, expected))
 
 
 @FRAMEWORKS
