@@ -9,7 +9,7 @@ import pytest
 
 from backends.installation.frameworks import install_command
 from backends.mxnet.installation import CPU_ENVIRONMENT, WHEELS, Wheel
-from tests.backends.installation.compiler import compile_library
+from tests.backends.conftest import compile_library
 from tests.conftest import RunPython
 
 NEEDED_BY = {"libcublas.so.11": ["libcublasLt.so.11"], "libcusolver.so.11": ["libcublas.so.11", "libcublasLt.so.11"]}
@@ -22,8 +22,17 @@ IMPORT = "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_na
 
 LIBRARIES = "backends.mxnet.installation.load_cuda_libraries()"
 LOAD = """
-import sys
+import ctypes, os, sys
 import backends, backends.mxnet.installation, backends.mxnet.loading
+
+def load_known(name, *mode, load=ctypes.CDLL, **options):
+    # What this machine's own driver and libraries would answer.
+    folders = os.environ["LD_LIBRARY_PATH"].split(":")
+    if name in {hidden!r} and not any(os.path.exists(os.path.join(folder, name)) for folder in folders):
+        raise OSError(name + ": cannot open shared object file: No such file or directory")
+    return load(name, *mode, **options)
+
+ctypes.CDLL = load_known
 sys.path[:] = [{site!r}, *(one for one in sys.path if not one.endswith('-packages'))]
 try:
     {what}
@@ -73,7 +82,8 @@ def load(run_python: RunPython, driver: Path, site: Path) -> Load:
 
     def loaded(*directories: Path, what: str = LIBRARIES, then: str = "print('loaded')") -> str:
         known = ":".join(map(str, directories or (driver,)))
-        return run_python(LOAD.format(site=str(site), what=what, then=then), LD_LIBRARY_PATH=known).stdout.strip()
+        code = LOAD.format(site=str(site), what=what, then=then, hidden=["libcuda.so.1", *SONAMES])
+        return run_python(code, LD_LIBRARY_PATH=known).stdout.strip()
 
     return loaded
 
@@ -148,18 +158,18 @@ def test_an_nccl_of_another_cuda_over_ours_is_said_and_ours_over_it_is_loaded(lo
 
 
 def test_a_library_that_is_cut_off_removed_or_damaged_is_said(load: Load, site: Path) -> None:
-    size = (site / NCCL).stat().st_size
-    (site / NCCL).write_bytes(b"")
-    assert load() == f"{NCCL} is not as nvidia-nccl-cu11 installed it: {REINSTALL}"
-    (site / NCCL).unlink()
+    library, said = site / NCCL, f"{NCCL} is not as nvidia-nccl-cu11 installed it: {REINSTALL}"
+    size = library.stat().st_size
+    library.write_bytes(b"")
+    assert load() == said
+    library.unlink()
     # Later Pythons, which MXNet has no package for, list no file that is gone.
-    if sys.version_info < (3, 12):
-        assert load() == f"{NCCL} is not as nvidia-nccl-cu11 installed it: {REINSTALL}"
-    (site / NCCL).write_bytes(bytes(size))
-    said = load()
-    assert "libnccl.so.2 cannot be loaded (" in said
-    assert "invalid ELF header" in said
-    assert said.endswith(REINSTALL)
+    assert sys.version_info >= (3, 12) or load() == said
+    library.write_bytes(bytes(size))
+    damaged = load()
+    assert "libnccl.so.2 cannot be loaded (" in damaged
+    assert "invalid ELF header" in damaged
+    assert damaged.endswith(REINSTALL)
 
 
 def test_both_builds_of_mxnet_are_one_too_many(load: Load, site: Path) -> None:

@@ -1,23 +1,21 @@
-"""GPUs as a framework lists them: stand-ins for frameworks, since there is no GPU here."""
+"""GPUs as a framework lists them, by stand-ins for frameworks; whether one can compute there, by a process."""
 
+import signal
 import sys
 import warnings
 from types import SimpleNamespace
 
 import pytest
 
+from backends.installation import probe
 from backends.installation.frameworks import Gpu, Gpus, installation_of
+from backends.installation.probe import reason_against, reason_of_failure
 
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
 
 
 def fake_torch(
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    *,
-    cuda: str | None = "12.6",
-    warning: str = "",
-    lockable: bool = True,
+    monkeypatch: pytest.MonkeyPatch, count: int, *, cuda: str | None = "12.6", warning: str = "", lockable: bool = True
 ) -> None:
     """Put a torch in the real one's place that finds `count` GPUs, some reaching each other."""
 
@@ -78,3 +76,35 @@ def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool, devices: tupl
     )
     monkeypatch.setitem(sys.modules, "mxnet", module)
     assert installation_of("mxnet").gpus().devices == devices
+
+
+NO_KERNEL = "mxnet at launch: MXNetError: Check failed: e == cudaSuccess: CUDA: no kernel image is available for it"
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "reason"),
+    [
+        (0, "a warning\n", ""),
+        (1, f"{NO_KERNEL}\nlines behind", "its binary holds no code for this GPU: no kernel image is available"),
+        (1, "Traceback:\n  somewhere\nRuntimeError: no driver\n\n", "RuntimeError: no driver"),
+        (-signal.SIGSEGV, NO_KERNEL, "the process died of SIGSEGV"),
+        (3, "", "exit status 3"),
+    ],
+)
+def test_why_a_probe_failed_is_said(status: int, errors: str, reason: str) -> None:
+    assert reason_of_failure(status, errors) == reason
+
+
+def test_a_probe_finds_no_gpu_where_there_is_none() -> None:
+    # NumPy has none on any machine.
+    assert reason_against("numpy", 0).endswith("numpy finds no GPUs, and so no gpu:0")
+
+
+def test_a_probe_does_not_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_probing_gpu", True)
+    assert reason_against("no such framework", 0) == ""
+
+
+def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "MAX_GPU_SECONDS", 0.01)
+    assert "took more than" in reason_against("torch", 99)
