@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

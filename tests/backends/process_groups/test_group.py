@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.process_groups import DisagreementError, Group, agree, barrier, broadcast, gather
@@ -12,24 +12,18 @@ from backends.process_groups.group import COMPARED_EXCHANGES, agree_on_exchange,
 from tests.backends.process_groups.threads import together
 
 CONTENTS = st.lists(st.binary(max_size=300), min_size=1, max_size=4)
+LONG = np.random.default_rng(0).bytes(3 * 2**16 + 5)
 
 
+@example([LONG[: 2**16 - 1], b""])
+@example([LONG[: 2**16], b""])
+@example([LONG, b""])
 @given(CONTENTS)
-def test_all_get_what_each_one_said(contents: list[bytes]) -> None:
-    received = together(len(contents), lambda group: gather(group, contents[group.rank]))
-    assert received == [tuple(contents)] * len(contents)
+def test_all_get_what_each_one_said_and_what_rank_0_said(contents: list[bytes]) -> None:
+    def program(group: Group) -> tuple[tuple[bytes, ...], bytes]:
+        return gather(group, contents[group.rank]), broadcast(group, contents[group.rank])
 
-
-@given(CONTENTS)
-def test_all_get_what_rank_0_said(contents: list[bytes]) -> None:
-    received = together(len(contents), lambda group: broadcast(group, contents[group.rank]))
-    assert received == [contents[0]] * len(contents)
-
-
-@pytest.mark.parametrize("length", [2**16 - 1, 2**16, 3 * 2**16 + 5])
-def test_long_contents_arrive_whole(length: int) -> None:
-    content = np.random.default_rng(0).bytes(length)
-    assert together(2, lambda group: broadcast(group, content)) == [content] * 2
+    assert together(len(contents), program) == [(tuple(contents), contents[0])] * len(contents)
 
 
 def test_a_barrier_waits_for_all() -> None:
@@ -43,12 +37,9 @@ def test_a_barrier_waits_for_all() -> None:
     assert together(3, program) == [3, 3, 3]
 
 
-def test_equal_statements_agree() -> None:
-    together(3, lambda group: agree(group, {"batch_size": 256, "versions": ["1", "2"]}))
-
-
 def test_all_ranks_get_the_same_message() -> None:
     def program(group: Group) -> str:
+        agree(group, {"batch_size": 256, "versions": ["1", "2"]})
         with pytest.raises(DisagreementError) as raised:
             agree(group, {"batch_size": 128 if group.rank == 1 else 256, "seed": 0})
         return str(raised.value)

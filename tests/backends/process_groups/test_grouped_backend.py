@@ -13,6 +13,7 @@ from backends import Array, Backend, BackendError, ComputationError
 from backends.process_groups import Group, GroupedBackend, check_group
 from backends.protocol import VERBS
 from tests.backends.process_groups.threads import together
+from tests.backends.protocol.arrays import full
 from tests.backends.protocol.test_errors import arrays_know_devices
 
 
@@ -43,10 +44,7 @@ def test_every_device_of_every_rank_gets_the_sum_of_all(counts: tuple[int, ...])
     def program(group: Group) -> list[np.ndarray]:
         backend = grouped(group, counts)
         first = sum(counts[: group.rank])
-        own = [
-            backend.asarray(np.full(3, 10.0 ** (first + place), np.float32), device)
-            for place, device in enumerate(backend.devices)
-        ]
+        own = [full(backend, 10.0 ** (first + place), 3, device=place) for place in range(len(backend.devices))]
         return [backend.to_numpy(total) for total in backend.allreduce(own)]
 
     for sums in together(len(counts), program):
@@ -59,7 +57,7 @@ def test_sums_go_to_the_devices_of_their_values(backend: Backend, places: tuple[
     """Whatever their order; what is summed between processes lies on the first device."""
     summed: list[Array] = []
     group: Any = SimpleNamespace(sum=lambda x: summed.append(x) or x)
-    xs = [backend.asarray((np.full(2, place, np.float32),), backend.devices[place]) for place in places]
+    xs = [(full(backend, place, 2, device=place),) for place in places]
     totals = GroupedBackend(backend, group, (3,), lambda _: None).allreduce(xs)
     for total in totals:
         np.testing.assert_array_equal(backend.to_numpy(total)[0], np.full(2, sum(places)))
@@ -74,7 +72,7 @@ def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_be
         inner = backend.inner
         for name in {*Backend.__annotations__, *VERBS} - set(vars(GroupedBackend)):
             assert getattr(backend, name) == getattr(inner, name), name
-        x = backend.asarray(np.ones(2), backend.devices[0])
+        x = full(backend, 1, 2)
         with pytest.raises(ComputationError):
             backend.launch(backend.ops.matmul, x, x)
         with pytest.raises(ComputationError, match="refuses further work"):

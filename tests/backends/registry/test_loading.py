@@ -50,8 +50,8 @@ def test_bad_requests_are_refused(arguments: dict[str, object], message: str) ->
 
 def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], framework_name: str) -> None:
     require(framework_name)
-    with pytest.raises(BackendError, match=rf"{framework_name} finds \d+ GPUs, fewer than the 99 asked for"):
-        backends.load(framework_name, 99, "gpu", "async", 1)
+    with pytest.raises(BackendError, match=f"{framework_name} finds (no|[0-9]+) GPUs?, and so no gpu:99"):
+        backends.load(framework_name, "gpu:99", "gpu", "async", 1)
 
 
 @pytest.fixture
@@ -216,15 +216,6 @@ def test_a_plug_in_brings_variants_of_its_own(
     assert in_words("copy-on-compute-queue") == ("mine", "mxnet on CPUs", "torch")
     explained = program("run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu")
     assert "lazy-on (mine)" in [line.strip() for line in explained.stdout.splitlines()]
-
-
-def test_torch_and_mxnet_are_not_silently_the_same(require: Callable[[str], None]) -> None:
-    for name in ("torch", "mxnet"):
-        require(name)
-    loaded = [backends.load(name, 1, "cpu", "async", 1) for name in ("torch", "mxnet")]
-    modules = [backend.ops.matmul.__module__ for backend in loaded]
-    assert modules == ["backends.torch.ops", "backends.mxnet.ops"]
-    assert [backend.version for backend in loaded] == [sys.modules[name].__version__ for name in ("torch", "mxnet")]
 
 
 def threads_of(name: str) -> set[int]:
