@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from inspect import isfunction
 from pathlib import Path
 from random import Random
@@ -19,7 +20,8 @@ from backends.conformance import Conformance, Found, Limits, Program, draw_progr
 from backends.conformance.programs import Reference, Statement, reference_namespace
 from backends.conformance.running import run
 from backends.protocol import VERBS
-from tests.backends.conformance import broken_backends
+from tests.backends.conformance import defects
+from tests.backends.conformance.defects import Verb, load
 from tests.backends.registry.test_loading import plug_in
 
 programs = st.randoms(use_true_random=False).map(draw_program)
@@ -82,22 +84,28 @@ def found_of(load: Callable[[int], Backend], kind: str) -> tuple[Found, str]:
 
 def test_numpy_equals_itself_until_a_limit_is_reached() -> None:
     told: list[int] = []
-    assert not list(search(broken_backends.sound, Limits(programs=40), lambda done, _: told.append(done)))
+    assert not list(search(load, Limits(programs=40), lambda done, _: told.append(done)))
     assert told == list(range(41))
-    assert list(search(broken_backends.sound, Limits(seconds=0.1))) == []
+    assert list(search(load, Limits(seconds=0.1))) == []
 
 
 @pytest.mark.parametrize(
-    "load", [broken_backends.counting_twice, broken_backends.copying_nothing, broken_backends.dividing_from_the_end]
+    ("verb", "defect"),
+    [
+        ("allreduce", defects.count_twice),
+        ("copy_to", defects.copy_nothing),
+        ("split_and_load", defects.divide_from_the_end),
+    ],
 )
-def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[int], Backend]) -> None:
+def test_wrong_numbers_are_found_and_printed_as_a_short_program(verb: str, defect: Verb) -> None:
     """What is printed shows it, as it would to a person who pastes it into a file."""
-    found, source = found_of(load, "gives wrong numbers")
+    broken = partial(load, **{verb: defect})
+    found, source = found_of(broken, "gives wrong numbers")
     assert len(found.program.statements) <= 15
     text = found.text("make({})")
     assert f"  # {found.finding.what}\n" in text
     values = []
-    for make in (load, broken_backends.sound):
+    for make in (broken, load):
         exec(text, names := {"make": make})
         values.append(str(names[source.partition(" = ")[0].rstrip(",")]))
     assert values[0] != values[1]
@@ -105,42 +113,39 @@ def test_wrong_numbers_are_found_and_printed_as_a_short_program(load: Callable[[
 
 def test_what_writes_over_what_it_reads_is_found() -> None:
     # NumPy may refuse what is printed here: a copy to memory from which another one is read.
-    found, source = found_of(broken_backends.writing_over_what_it_reads, "gives wrong numbers")
+    found, source = found_of(partial(load, copy_to=defects.write_over_what_is_read), "gives wrong numbers")
     assert len(found.program.statements) <= 15
     assert "out=" in source
 
 
 @pytest.mark.parametrize(("error", "is_found"), [(1e-3, True), (1e-6, False)])
 def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> None:
-    off = broken_backends._with(broken_backends.sound(1), to_numpy=lambda x: x * np.float32(1 + error))
+    off = load(1, to_numpy=lambda read, x: read(x) * np.float32(1 + error))
     read = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
     assert (run(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None) == is_found
 
 
 def test_a_failure_that_is_lost_is_found() -> None:
-    found, _ = found_of(broken_backends.losing_failures, "raises no ComputationError")
+    found, _ = found_of(partial(load, launch=defects.lose_failures), "raises no ComputationError")
     assert len(found.program.statements) <= 4
 
 
 @pytest.mark.usefixtures("as_drawn")
 @pytest.mark.parametrize(
-    ("load", "what"),
-    [
-        pytest.param(broken_backends.hanging, "hangs", marks=pytest.mark.long),
-        (broken_backends.crashing, "crashes the process (SIGSEGV)"),
-    ],
+    ("sum_up", "what"),
+    [pytest.param(defects.hang, "hangs", marks=pytest.mark.long), (defects.crash, "crashes the process (SIGSEGV)")],
 )
-def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(load: Callable[[int], Backend], what: str) -> None:
-    found, source = found_of(load, "")
+def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(sum_up: Verb, what: str) -> None:
+    found, source = found_of(partial(load, allreduce=sum_up), "")
     assert found.finding.what == what
     assert "allreduce" in source
-    assert "broken_backends.py" in found.text("load({})")
+    assert "defects.py" in found.text("load({})")
 
 
 @pytest.mark.usefixtures("as_drawn")
 def test_each_kind_is_reported_once() -> None:
     limits = Limits(seed=1, programs=60, devices=2)
-    kinds = [found.finding.kind for found in search(broken_backends.counting_twice, limits)]
+    kinds = [found.finding.kind for found in search(partial(load, allreduce=defects.count_twice), limits)]
     assert kinds == ["gives wrong numbers"]
 
 
@@ -148,14 +153,14 @@ class TestSound(Conformance):
     """What an author of a backend writes."""
 
     limits = Limits(programs=10)
-    load = staticmethod(broken_backends.sound)
+    load = staticmethod(load)
 
 
 @pytest.mark.usefixtures("as_drawn")
 def test_the_class_for_authors_fails_with_the_program() -> None:
     class Broken(Conformance):
         limits = LIMITS
-        load = staticmethod(broken_backends.counting_twice)
+        load = staticmethod(partial(load, allreduce=defects.count_twice))
 
     with pytest.raises(AssertionError, match=r"Broken\.load\(3\)"):
         Broken().test_random_programs_give_what_numpy_gives()
@@ -163,13 +168,15 @@ def test_the_class_for_authors_fails_with_the_program() -> None:
 
 def test_a_backend_that_ends_its_process_while_it_loads_is_told_in_one_line() -> None:
     with pytest.raises(BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"):
-        next(search(broken_backends.ending_the_process, LIMITS))
+        next(search(defects.end_the_process, LIMITS))
 
 
 @pytest.mark.long
 def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> None:
-    of_broken = "from tests.backends.conformance.broken_backends import copying_nothing\n"
-    (tmp_path / "mine.py").write_text(of_broken + "load = lambda devices, *_: copying_nothing(devices)\n")
+    (tmp_path / "mine.py").write_text(
+        "from tests.backends.conformance import defects\n"
+        "load = lambda devices, *_: defects.load(devices, copy_to=defects.copy_nothing)\n"
+    )
     plug_in(tmp_path, "author", "mine = mine:load")
     named = ("--conformance", "numpy:sync", "--conformance", "mine", "--conformance-programs", "40")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin", *named]
