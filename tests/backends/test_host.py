@@ -109,10 +109,6 @@ COUNT_FAULTS = """
 import resource
 import numpy as np
 import backends
-def products(backend, column, row):
-    results = [backend.launch(backend.ops.matmul, column, row) for _ in range(50)]
-    backend.waitall()
-
 for name, engine in {loaded!r}:
     backend = backends.load(name, devices=1, device_kind="cpu", engine=engine, threads_per_device=1)
     # The size of the product matters, not its duration.
@@ -120,7 +116,9 @@ for name, engine in {loaded!r}:
     column, row = (backend.asarray(np.ones(shape, dtype=np.float32), backend.devices[0]) for shape in shapes)
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        products(backend, column, row)
+        results = [backend.launch(backend.ops.matmul, column, row) for _ in range(50)]
+        backend.waitall()
+        del results
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 

@@ -91,13 +91,6 @@ def test_training_on_unlike_devices_gives_numpy_s_losses(on_gpus: OnGpus, framew
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_two_streams_of_one_gpu_are_said(on_gpus: OnGpus) -> None:
-    engine = on_gpus("torch", "gpu:0/0,gpu:0/1").engine
-    counted = backends.load("torch", 2, "auto", engine, 1)
-    if len({device.index for device in counted.devices}) == 1:
-        assert counted.scheduler.endswith("; gpu:0/0, gpu:0/1 are streams on one GPU, and share it")
-
-
 @FRAMEWORKS
 @pytest.mark.parametrize("label", [-1, 3])
 def test_a_label_of_no_class_leaves_the_gpu_to_others(on_gpus: OnGpus, framework: str, label: int) -> None:
