@@ -1,10 +1,14 @@
 """Arrays of one number, work that takes a while, and a comparison, for tests of all that a backend does."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from backends import Array, Backend
+
+Load = Callable[[int], Backend]
+"""What the fixture `load` is: it takes a number of devices."""
 
 
 def full(backend: Backend, number: float, *shape: int, device: int = 0) -> Array:

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, BackendError, ComputationError
-from tests.backends.protocol.arrays import full, products
+from tests.backends.protocol.arrays import Load, full, products
 
 
 def halves(backend: Backend, x: Array) -> Array:
@@ -131,7 +131,7 @@ def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool
 )
 @pytest.mark.parametrize("how", CONSUMING)
 def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
-    load: Callable[[int], Backend], how: str, places: list[tuple[int, int]], length: int, apart: bool
+    load: Load, how: str, places: list[tuple[int, int]], length: int, apart: bool
 ) -> None:
     """Consume parts of one memory, at a place for each target and its source, which are in another one if `apart`."""
     backend, (call, expected) = load(2), CONSUMING[how]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends import Array, Backend, BackendError, ComputationError
-from tests.backends.protocol.arrays import assert_equal, full, products
+from tests.backends.protocol.arrays import Load, assert_equal, full, products
 
 
 def test_the_book_s_bug_of_rebinding_list_items_stays_out(backend: Backend) -> None:
@@ -114,7 +114,7 @@ WITHOUT_SUM: dict[str, tuple[type, Callable[[Array, Array], list[Array]]]] = {
 
 @pytest.mark.parametrize("length", [2, 3_000_001])
 @pytest.mark.parametrize("what", WITHOUT_SUM)
-def test_what_has_no_sum_is_refused(load: Callable[[int], Backend], what: str, length: int) -> None:
+def test_what_has_no_sum_is_refused(load: Load, what: str, length: int) -> None:
     dtype, values = WITHOUT_SUM[what]
     backend = load(2)
     with pytest.raises(BackendError, match=backend.name):

@@ -34,9 +34,7 @@ def test_overlap_on_one_gpu_copies_to_the_host(on_gpus: OnGpus, framework: str) 
 @pytest.mark.parametrize("framework", ["mxnet", "torch", "torch copy-on-compute-queue"])
 @DEVICES
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
-def test_a_copy_to_any_device_is_read_only_when_it_is_done(
-    on_gpus: OnGpus, framework: str, devices: str, into: str
-) -> None:
+def test_a_copy_to_any_device_is_read_when_it_is_done(on_gpus: OnGpus, framework: str, devices: str, into: str) -> None:
     name, *variants = framework.split()
     backend = on_gpus(name, devices, *variants)
     # Each multiplication doubles the numbers.

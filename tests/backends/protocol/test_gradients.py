@@ -132,20 +132,17 @@ def test_numpy_s_derivatives_of_a_network_are_the_limits_of_differences() -> Non
     assert_limits_of_differences(lambda p: evaluate(p, exact, labels), parameters, 1)
 
 
-def test_a_network_s_loss_and_gradients_equal_numpy_s(backend: Backend) -> None:
-    inputs = lenet_inputs(7)
+@pytest.mark.parametrize("rows", [7, 0])
+def test_a_network_s_loss_and_gradients_equal_numpy_s(backend: Backend, rows: int) -> None:
+    inputs = lenet_inputs(rows)
     expected_loss, expected = loss_and_gradients(numpy_ops)(*inputs)
     loaded = [backend.asarray(x, backend.devices[1]) for x in inputs]
     loss, found = backend.to_numpy(backend.launch(loss_and_gradients(backend.ops), *loaded))
+    assert (loss.dtype, loss.shape) == (np.float32, ())
     assert float(loss) == pytest.approx(float(expected_loss), rel=1e-5)
     assert_close(found, expected, 1e-3)
-
-
-def test_a_shard_without_rows_gives_zeros(backend: Backend) -> None:
-    parameters, images, labels = lenet_inputs(1)
-    loaded = [backend.asarray(x, backend.devices[2]) for x in (parameters, images[:0], labels[:0])]
-    loss, found = backend.to_numpy(backend.launch(loss_and_gradients(backend.ops), *loaded))
-    assert_close((loss, *found), (np.zeros((), np.float32), *map(np.zeros_like, parameters)))
+    # A shard without rows.
+    assert rows or not any(map(np.any, (loss, *found)))
 
 
 def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends import Array, Backend, ComputationError, Ops
 from backends.protocol import HostArray
-from tests.backends.protocol.arrays import assert_equal
+from tests.backends.protocol.arrays import Load, assert_equal
 
 LABELS = ("uint8", "int32", "int64")
 
@@ -146,15 +146,13 @@ MISFITS: dict[str, list[tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize(("name", "arguments"), [(name, one) for name in MISFITS for one in MISFITS[name]])
-def test_shapes_that_do_not_fit_are_errors(
-    load: Callable[[int], Backend], name: str, arguments: tuple[Any, ...]
-) -> None:
+def test_shapes_that_do_not_fit_are_errors(load: Load, name: str, arguments: tuple[Any, ...]) -> None:
     arrays = [one for one in arguments if not isinstance(one, int | list)]
     backend = load(1)
     assert_fails(backend, lambda *x: getattr(backend.ops, name)(*x, *arguments[len(arrays) :]), *arrays)
 
 
-def test_gradients_are_of_a_number_and_by_a_parameter(load: Callable[[int], Backend]) -> None:
+def test_gradients_are_of_a_number_and_by_a_parameter(load: Load) -> None:
     for x in (ones(1), ones(2, 2)):
         backend = load(1)
         assert_fails(backend, backend.ops.value_and_grad(lambda p: p[0]), (x,))
@@ -199,9 +197,7 @@ def update(
 
 @GUARDED
 @given(drawn=st.lists(tensors, min_size=1, max_size=5), seed=st.integers(0, 99))
-def test_parameters_keep_their_shapes_and_dtypes(
-    backend: Backend, guarded: bool, drawn: list[Tensor], seed: int
-) -> None:
+def test_parameters_keep_shapes_and_dtypes(backend: Backend, guarded: bool, drawn: list[Tensor], seed: int) -> None:
     parameters, gradients = uniform(drawn, seed), uniform(drawn, seed + 1)
     expected = [np.asarray(a - b / 2, a.dtype) for a, b in zip(parameters, gradients, strict=True)]
     assert_close(update(backend, guarded, parameters, gradients), expected)
@@ -244,19 +240,17 @@ def test_a_rate_is_a_number_of_python_s_or_numpy_s(backend: Backend, guarded: bo
 @GUARDED
 @given(own=tensors, other=tensors, before=st.lists(tensors, max_size=2), after=st.lists(tensors, max_size=2))
 def test_a_gradient_of_another_shape_or_dtype_is_an_error(
-    load: Callable[[int], Backend], guarded: bool, own: Tensor, other: Tensor, before: list[Tensor], after: list[Tensor]
+    load: Load, guarded: bool, own: Tensor, other: Tensor, before: list[Tensor], after: list[Tensor]
 ) -> None:
     assume(own != other)
     refuse(load(1), guarded, uniform([*before, own, *after], 1), uniform([*before, other, *after], 2))
 
 
 @GUARDED
-@given(drawn=st.lists(tensors, min_size=1, max_size=3), given_count=st.integers(0, 4))
-def test_gradients_of_another_number_are_an_error(
-    load: Callable[[int], Backend], guarded: bool, drawn: list[Tensor], given_count: int
-) -> None:
-    assume(given_count != len(drawn))
-    refuse(load(1), guarded, uniform(drawn, 1), uniform([*drawn, *drawn, *drawn, *drawn][:given_count], 2))
+@given(drawn=st.lists(tensors, min_size=1, max_size=3), count=st.integers(0, 4))
+def test_gradients_of_another_number_are_an_error(load: Load, guarded: bool, drawn: list[Tensor], count: int) -> None:
+    assume(count != len(drawn))
+    refuse(load(1), guarded, uniform(drawn, 1), uniform([*drawn, *drawn, *drawn, *drawn][:count], 2))
 
 
 def refuse(backend: Backend, guarded: bool, parameters: Parameters, gradients: Parameters) -> None:
