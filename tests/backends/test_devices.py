@@ -16,8 +16,6 @@ CPUS = st.builds(Device, st.just("cpu"), st.integers(1, 99))
 WHOLE_GPUS = st.builds(Device, st.just("gpu"), st.integers(0, 99))
 STREAMS = st.builds(Device, st.just("gpu"), st.integers(0, 99), st.integers(0, 99))
 DEVICES = st.one_of(CPUS, WHOLE_GPUS, STREAMS)
-
-
 NO_CODE = "no code of {} for {}".format
 
 

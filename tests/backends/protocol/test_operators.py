@@ -145,8 +145,8 @@ MISFITS: dict[str, list[tuple[Any, ...]]] = {
 @pytest.mark.parametrize(("name", "arguments"), [(name, one) for name in MISFITS for one in MISFITS[name]])
 def test_shapes_that_do_not_fit_are_errors(load: Load, name: str, arguments: tuple[Any, ...]) -> None:
     arrays = [one for one in arguments if not isinstance(one, int | list)]
-    backend = load(1)
-    assert_fails(backend, lambda *x: getattr(backend.ops, name)(*x, *arguments[len(arrays) :]), *arrays)
+    backend, rest = load(1), arguments[len(arrays) :]
+    assert_fails(backend, lambda *x: getattr(backend.ops, name)(*x, *rest), *arrays)
 
 
 def test_gradients_are_of_a_number_and_by_a_parameter(load: Load) -> None:
