@@ -34,13 +34,12 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
 
-    made: list[Any] = []
-    monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: made[-1])
     monkeypatch.setattr("backends.torch.backend.reason_against", lambda *_: "")
 
     def make(gpus: int, seed: int = 0) -> Any:
-        made[:] = [MadeUpTorch(gpus, seed)]
-        return made[-1]
+        torch = MadeUpTorch(gpus, seed)
+        monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: torch)
+        return torch
 
     return make
 
