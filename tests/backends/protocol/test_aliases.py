@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, BackendError, ComputationError
+from backends.arrays import tree_leaves
 from tests.backends.protocol.arrays import Load, full, products
 
 
@@ -35,8 +36,7 @@ def keep_busy(backend: Backend) -> Array:
 
 
 def values_of(backend: Backend, x: Array) -> set[float]:
-    found = backend.to_numpy(x)
-    return set(np.concatenate([np.ravel(part) for part in found] if isinstance(found, tuple) else [found.ravel()]))
+    return set(np.concatenate([*map(np.ravel, tree_leaves(backend.to_numpy(x)))]))
 
 
 @pytest.mark.parametrize("name", NAMES)

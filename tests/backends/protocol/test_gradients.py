@@ -12,7 +12,7 @@ from backends import Array, Backend
 from backends.numpy import ops as numpy_ops
 from backends.protocol import Ops
 from parallel_core.training.lenet import initial_parameters, loss_and_gradients
-from tests.backends.protocol.arrays import assert_equal, full
+from tests.backends.protocol.arrays import assert_close, assert_equal, full
 
 Parameters = tuple[np.ndarray, ...]
 Fn = Callable[[Ops, Array], Array]
@@ -88,12 +88,6 @@ CASES: dict[str, tuple[Fn, Parameters]] = {
 
 def value_and_gradients(backend: Backend, fn: Callable[..., Array], parameters: Array, *rest: Array) -> Array:
     return backend.to_numpy(backend.launch(backend.ops.value_and_grad(fn), parameters, *rest))
-
-
-def assert_close(found: Parameters, expected: Parameters, tolerance: float = 1e-5) -> None:
-    assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 10 * np.abs(other).max())
 
 
 @pytest.mark.parametrize("name", CASES)

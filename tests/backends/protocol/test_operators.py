@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends import Array, Backend, ComputationError, Ops
 from backends.protocol import HostArray
-from tests.backends.protocol.arrays import Load, assert_equal
+from tests.backends.protocol.arrays import Load, assert_close, assert_equal
 
 LABELS = ("uint8", "int32", "int64")
 
@@ -172,12 +172,6 @@ GUARDED = pytest.mark.parametrize("guarded", [False, True])
 def uniform(drawn: Sequence[Tensor], seed: int) -> Parameters:
     generator = np.random.default_rng(seed)
     return tuple(np.asarray(generator.uniform(-1, 1, shape)).astype(dtype) for dtype, shape in drawn)
-
-
-def assert_close(found: Array, expected: Sequence[np.ndarray]) -> None:
-    assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def update(

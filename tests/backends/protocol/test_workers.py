@@ -30,10 +30,6 @@ def test_two_independent_operators_of_one_device_run_at_once(two_workers: Backen
         two_workers.wait(met)
 
 
-def load_with(name: str, workers: int, variants: list[str], devices: int) -> Backend:
-    return backends.load(name, devices, "cpu", "async", 1, workers, variants)
-
-
 @pytest.mark.parametrize(
     ("name", "workers", "variants", "programs"),
     [
@@ -51,7 +47,8 @@ def test_random_programs_give_numpy_s_numbers(
 ) -> None:
     require(name)
     limits = Limits(seed=1, programs=programs, devices=2, deadline=60)
-    found = search(partial(load_with, name, workers, variants), limits)
+    load = partial(backends.load, name, device_kind="cpu", engine="async", threads_per_device=1)
+    found = search(partial(load, workers_per_device=workers, variants=variants), limits)
     assert [one.finding for one in found] == []
 
 
