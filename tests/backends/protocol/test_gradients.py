@@ -58,10 +58,7 @@ def drawn(*shapes: tuple[int, ...], dtype: str = "float32") -> Parameters:
 
 
 SMOOTH: dict[str, tuple[Fn, Parameters]] = {
-    "matmul, twice by one": (
-        lambda ops, p: ops.total(ops.matmul(ops.matmul(p[0], p[1]), p[1])),
-        drawn((1, 2), (2, 2)),
-    ),
+    "matmul, twice by one": (lambda ops, p: ops.total(ops.matmul(ops.matmul(p[0], p[1]), p[1])), drawn((1, 2), (2, 2))),
     "multiply rows": (lambda ops, p: weighted(ops, ops.multiply(p[0], p[1]), p[2]), drawn((3, 4), (4,), (3, 4))),
     "multiply both": (lambda ops, p: weighted(ops, ops.multiply(p[0], p[1]), p[2]), drawn((1, 4), (3, 1), (3, 4))),
     "power": (lambda ops, p: weighted(ops, ops.power(p[0], -0.5), p[1]), drawn((3, 4), (3, 4))),
