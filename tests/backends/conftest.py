@@ -1,7 +1,9 @@
 """Fixtures of the backends' tests: work that waits, GPUs that are synthetic or real, and a driver without GPUs."""
 
+import shutil
+import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,6 @@ import pytest
 
 import backends
 from backends import Backend, BackendError
-from tests.backends.installation.compiler import DRIVER, compile_library
 
 
 @pytest.fixture
@@ -33,13 +34,12 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
 
-    made: list[Any] = []
-    monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: made[-1])
     monkeypatch.setattr("backends.torch.backend.reason_against", lambda *_: "")
 
     def make(gpus: int, seed: int = 0) -> Any:
-        made[:] = [MadeUpTorch(gpus, seed)]
-        return made[-1]
+        torch = MadeUpTorch(gpus, seed)
+        monkeypatch.setattr("backends.torch.backend.import_framework", lambda *_, **__: torch)
+        return torch
 
     return make
 
@@ -72,9 +72,22 @@ def on_gpus(engine: str) -> Callable[..., Backend]:
     return load
 
 
+def compile_library(library: Path, source: str, needed: Sequence[Path] = ()) -> None:
+    """Compile C to a library whose soname is its file's name, and which needs others; skip without a compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) is installed")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-x", "c", "-", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", library, "-x", "none"]
+    # Those that the needed ones need are nobody's business before all are loaded.
+    command += ["-Wl,--no-as-needed,--allow-shlib-undefined", *needed]
+    subprocess.run(command, input=source, text=True, check=True)
+
+
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a directory that holds `libcuda.so.1`, a driver that finds no GPU, and nothing else."""
     directory = tmp_path_factory.mktemp("driver")
-    compile_library(directory / "libcuda.so.1", DRIVER.read_text())
+    source = Path(__file__).with_name("installation") / "driver_without_gpus.c"
+    compile_library(directory / "libcuda.so.1", source.read_text())
     return directory

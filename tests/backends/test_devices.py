@@ -16,10 +16,7 @@ CPUS = st.builds(Device, st.just("cpu"), st.integers(1, 99))
 WHOLE_GPUS = st.builds(Device, st.just("gpu"), st.integers(0, 99))
 STREAMS = st.builds(Device, st.just("gpu"), st.integers(0, 99), st.integers(0, 99))
 DEVICES = st.one_of(CPUS, WHOLE_GPUS, STREAMS)
-
-
-def no_code(framework: str, index: int) -> str:
-    return f"no code of {framework} for {index}"
+NO_CODE = "no code of {} for {}".format
 
 
 def chosen(kind: str, wanted: int | str, gpus: int, workers: int = 1) -> str:
@@ -107,7 +104,7 @@ def test_names_are_kept_or_refused(devices: list[Device], kind: str, gpus: int) 
 
 
 def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
-    assert choose_devices("mxnet", "auto", 2, 1, 1, no_code) == Choice(
+    assert choose_devices("mxnet", "auto", 2, 1, 1, NO_CODE) == Choice(
         (Device("cpu", 1), Device("cpu", 2)),
         "gpu:0 is not used, because mxnet cannot compute on it (no code of mxnet for 0)",
     )
@@ -116,14 +113,13 @@ def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
 @pytest.mark.parametrize(("kind", "wanted"), [("gpu", 2), ("auto", (Device("cpu", 1), Device("gpu", 0)))])
 def test_nothing_stands_in_for_a_gpu_that_is_asked_for(kind: str, wanted: int | tuple[Device, ...]) -> None:
     with pytest.raises(BackendError, match=r"cannot compute on gpu:0 \(no code of mxnet for 0\): use --devi"):
-        choose_devices("mxnet", kind, wanted, 2, 1, no_code)
+        choose_devices("mxnet", kind, wanted, 2, 1, NO_CODE)
 
 
 def test_only_gpus_in_use_are_tried() -> None:
     tried: list[int] = []
 
-    def note_index(framework: str, index: int) -> str:
-        del framework
+    def note_index(_: str, index: int) -> str:
         tried.append(index)
         return ""
 
@@ -141,10 +137,7 @@ def test_memory_is_shared_on_cpus_and_within_a_gpu(first: Device, second: Device
 def test_cores_are_divided_among_cpu_devices_alone() -> None:
     devices = (Device("gpu", 0), Device("cpu", 1), Device("cpu", 2))
     assert cpu_devices(devices) == 2
-    first, second, third = cores_of(devices, 1)
-    assert not first
-    assert second
-    assert third
+    assert [bool(cores) for cores in cores_of(devices, 1)] == [False, True, True]
     assert cores_of(devices[:1], 1) == []
 
 

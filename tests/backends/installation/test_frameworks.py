@@ -1,53 +1,76 @@
-"""Installation failures are recognised by their messages, as they were recorded where they happened."""
+"""Installation: commands for it; failures, by messages recorded elsewhere; GPUs, by stand-ins for frameworks."""
+
+import shlex
+import signal
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.installation import probe
 from backends.installation.frameworks import (
     Diagnosis,
+    Gpu,
+    Gpus,
     diagnose,
     diagnose_absence,
     install_command,
     installation_of,
     separate_environment,
 )
+from backends.installation.probe import reason_against, reason_of_failure
+from tests.tree import ROOT
+
+
+@pytest.mark.parametrize("folder", ["lab", "the lab"])
+def test_a_checkout_is_installed_from_its_files(tmp_path: Path, folder: str) -> None:
+    root = tmp_path / folder
+    root.mkdir()
+    assert shlex.split(install_command("jax", root=root)) == ["pip", "install", "parallel-core[jax]"]
+    (root / "setup.cfg").touch()
+    own = ["-e", f"{root}[jax]"]
+    assert shlex.split(install_command("jax", "--upgrade", root)) == ["pip", "install", "--upgrade", *own]
+    # No Makefile makes one there.
+    name, command = separate_environment("jax", root=root)
+    made = ["python3", "-m", "venv", "jax-alone", "&&", "jax-alone/bin/pip", "install", *own]
+    assert (name, shlex.split(command)) == ("jax-alone", made)
+
+
+def test_the_makefile_makes_the_environment_for_jax() -> None:
+    name, command = separate_environment("jax", root=ROOT)
+    assert (name, shlex.split(command)) == (f"{ROOT}/.venv-jax", ["make", "-C", str(ROOT), ".venv-jax/ready"])
+    assert "$(JAX)/ready:" in (ROOT / "Makefile").read_text()
+    assert separate_environment("torch", root=ROOT)[0] == "torch-alone"
+
 
 NUMPY = "pip install 'numpy<1.24'"
 _, PYTHON_3_11 = separate_environment("mxnet", "on-cpu", "python3.11")
+_, FOR_JAX = separate_environment("jax")
 UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER DMLC_NUM_SERVER"
 
 
 @pytest.mark.parametrize(
-    ("framework", "environment", "commands"),
+    ("environment", "commands"),
     [
-        ("mxnet", {}, []),
-        ("mxnet", {"DMLC_ROLE": "worker", "MXNET_ENGINE_TYPE": "NaiveEngine"}, []),
-        ("mxnet", {"DMLC_ROLE": "server"}, [UNSET_ROLE]),
-        ("mxnet", {"MXNET_ENGINE_TYPE": "naive"}, ["unset MXNET_ENGINE_TYPE"]),
-        ("mxnet", {"DMLC_ROLE": "scheduler", "MXNET_ENGINE_TYPE": ""}, [UNSET_ROLE, "unset MXNET_ENGINE_TYPE"]),
-        ("torch", {"DMLC_ROLE": "server", "MXNET_ENGINE_TYPE": "naive"}, []),
+        ({"DMLC_ROLE": "worker", "MXNET_ENGINE_TYPE": "NaiveEngine"}, []),
+        ({"DMLC_ROLE": "server"}, [UNSET_ROLE]),
+        ({"DMLC_ROLE": "scheduler", "MXNET_ENGINE_TYPE": ""}, [UNSET_ROLE, "unset MXNET_ENGINE_TYPE"]),
     ],
 )
-def test_variables_are_diagnosed_before_they_do_harm(
-    framework: str, environment: dict[str, str], commands: list[str]
-) -> None:
-    wrong = installation_of(framework).harmful_variables(environment)
+def test_variables_are_diagnosed_before_they_do_harm(environment: dict[str, str], commands: list[str]) -> None:
+    wrong = installation_of("mxnet").harmful_variables(environment)
     assert [one.command for one in wrong.values()] == commands
+    assert installation_of("torch").harmful_variables(environment) == {}
 
 
-# Messages recorded elsewhere: of a CUDA build without its libraries, of GPUs and drivers that cannot be had here.
-TOO_OLD = (
-    "CUDA initialization: The NVIDIA driver on your system is too old (found version {}). Please update your GPU "
-    "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
-)
-NO_KERNEL = (
-    "Check failed: err == cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is available for "
-    "execution on the device"
-)
+TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version {}). Please update your GPU"
+NO_KERNEL = "cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is available for execution"
 NO_BOOL = "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`."
 NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
-INSTALL = install_command("mxnet-cu112")
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
 TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
 
@@ -56,9 +79,7 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
     ("framework", "text", "cause", "command"),
     [
         ("mxnet", "Check failed: Cannot find Engine Naiv", "MXNET_ENGINE_TYPE=Naiv is none", "unset MXNET_ENGINE_TYPE"),
-        ("mxnet", NO_FILE.format("libcudart.so.11.0"), r"libcudart.so.11.0 (nvidia-cuda-runtime-cu11==", INSTALL),
-        ("mxnet", NO_FILE.format("libcudnn.so.8"), "libcudnn.so.8 (nvidia-cudnn-cu11<9)", INSTALL),
-        ("mxnet", NO_FILE.format("libnccl.so.2"), "libnccl.so.2 (nvidia-nccl-cu11==2.21.5)", INSTALL),
+        ("mxnet", NO_FILE.format("libcudart.so.11.0"), "libcudart.so.11.0 (nvidia-cuda-runtime-cu11==", "mxnet-cu112"),
         ("mxnet", NO_FILE.format("libcuda.so.1"), "the NVIDIA driver is not installed", PYTHON_3_11),
         ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
         ("mxnet", NO_BOOL, "uses np.bool, which NumPy 1.24 removed", NUMPY),
@@ -89,24 +110,24 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("jax", "numpy", "begins", "command"),
+    ("jax", "numpy", "wrong", "command"),
     [
-        ("0.4.30", "1.23.5", "jax 0.4.30 and numpy 1.23.5 cannot be used", separate_environment("jax")[1]),
-        ("0.10.2", "1.26.4", "numpy 1.26.4 cannot be used", separate_environment("jax")[1]),
-        ("0.9.9rc1", "2.4.6", "jax 0.9.9rc1 cannot be used", install_command("jax", "--upgrade")),
-        ("0.10.0.dev1", "2.0.0", None, ""),
-        ("1.0", "3.0", None, ""),
+        ("0.4.30", "1.23.5", "jax 0.4.30 and numpy 1.23.5", FOR_JAX),
+        ("0.10.2", "1.26.4", "numpy 1.26.4", FOR_JAX),
+        ("0.9.9rc1", "2.4.6", "jax 0.9.9rc1", install_command("jax", "--upgrade")),
+        ("0.10.0.dev1", "2.0.0", None, None),
+        ("1.0", "3.0", None, None),
         # It is not there: nothing is wrong with NumPy then.
-        (None, "1.23.5", None, ""),
+        (None, "1.23.5", None, None),
     ],
 )
 def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
-    monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str, begins: str | None, command: str
+    monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str, wrong: str | None, command: str | None
 ) -> None:
     monkeypatch.setattr("backends.jax.installed_version", {"jax": jax, "numpy": numpy}.get)
     found = installation_of("jax").installed()
-    assert (found and found.cause.startswith(begins or "")) == (begins and True)
-    assert command in (found.command if found else "")
+    assert (found and found.cause.partition(" cannot be used")[0]) == wrong
+    assert (found and found.command) == command
 
 
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +163,94 @@ def test_frameworks_that_take_different_numpys_need_an_environment_each(
     assert said.command == (install_command(framework) if needs is None else command)
     assert (f"NumPy {needs}, and so a separate environment beside {other}, " in said.cause) == (needs is not None)
     assert (f"--python {framework}={folder}/bin/python" in said.cause) == (needs is not None)
+
+
+def fake_torch(
+    monkeypatch: pytest.MonkeyPatch, count: int, *, cuda: str | None = "12.6", warning: str = "", lockable: bool = True
+) -> None:
+    """Put a torch in the real one's place that finds `count` GPUs, some reaching each other."""
+
+    def is_available() -> bool:
+        if warning:
+            warnings.warn(warning, stacklevel=1)
+        return count > 0
+
+    def empty(_: int, pin_memory: bool) -> None:
+        if pin_memory and not lockable:
+            raise RuntimeError("CUDA error: OS call failed")
+
+    properties = SimpleNamespace(name="NVIDIA A100", total_memory=40 * 2**30, major=8, minor=0)
+    cuda_module = SimpleNamespace(
+        is_available=is_available,
+        device_count=lambda: count,
+        get_device_properties=lambda index: properties,
+        can_device_access_peer=lambda one, other: {one, other} == {0, 1},
+    )
+    module = SimpleNamespace(version=SimpleNamespace(cuda=cuda), cuda=cuda_module, empty=empty)
+    monkeypatch.setitem(sys.modules, "torch", module)
+
+
+def test_torch_s_gpus_are_listed_with_their_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_torch(monkeypatch, 3)
+    gpus = installation_of("torch").gpus()
+    assert (gpus.cuda, gpus.failure, gpus.page_locked) == ("CUDA 12.6", None, None)
+    assert gpus.devices[0] == Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", peers=(1,))
+    assert [gpu.peers for gpu in gpus.devices] == [(1,), (0,), ()]
+    fake_torch(monkeypatch, 1, lockable=False)
+    assert "OS call failed" in str(installation_of("torch").gpus().page_locked)
+    # A CPU build is not asked.
+    fake_torch(monkeypatch, 1, cuda=None)
+    assert installation_of("torch").gpus() == Gpus()
+
+
+@pytest.mark.parametrize(
+    ("warning", "command"),
+    [("", None), ("Found no NVIDIA driver on your system.", None), (TOO_OLD.format(11040), "/whl/cu118")],
+)
+def test_no_gpu_is_no_failure_but_an_old_driver_is(
+    monkeypatch: pytest.MonkeyPatch, warning: str, command: str | None
+) -> None:
+    fake_torch(monkeypatch, 0, warning=warning)
+    gpus = installation_of("torch").gpus()
+    assert (gpus.cuda, gpus.devices) == ("CUDA 12.6", ())
+    assert (gpus.failure is None) if command is None else str(gpus.failure).endswith(command)
+
+
+@pytest.mark.parametrize(("cuda", "devices"), [(False, ()), (True, (Gpu(0, None, 2**30, None),))])
+def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool, devices: tuple[Gpu, ...]) -> None:
+    module = SimpleNamespace(
+        runtime=SimpleNamespace(Features=lambda: SimpleNamespace(is_enabled=lambda name: cuda)),
+        context=SimpleNamespace(num_gpus=lambda: 1, gpu_memory_info=lambda index: (1, 2**30)),
+        MXNetError=RuntimeError,
+    )
+    monkeypatch.setitem(sys.modules, "mxnet", module)
+    assert installation_of("mxnet").gpus().devices == devices
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "reason"),
+    [
+        (0, "a warning\n", ""),
+        (1, f"{NO_KERNEL}\nlines behind", "its binary holds no code for this GPU: no kernel image is available"),
+        (1, "Traceback:\n  somewhere\nRuntimeError: no driver\n\n", "RuntimeError: no driver"),
+        (-signal.SIGSEGV, NO_KERNEL, "the process died of SIGSEGV"),
+        (3, "", "exit status 3"),
+    ],
+)
+def test_why_a_probe_failed_is_said(status: int, errors: str, reason: str) -> None:
+    assert reason_of_failure(status, errors) == reason
+
+
+def test_a_probe_finds_no_gpu_where_there_is_none() -> None:
+    # NumPy has none on any machine.
+    assert reason_against("numpy", 0).endswith("numpy finds no GPUs, and so no gpu:0")
+
+
+def test_a_probe_does_not_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_probing_gpu", True)
+    assert reason_against("no such framework", 0) == ""
+
+
+def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "MAX_GPU_SECONDS", 0.01)
+    assert "took more than" in reason_against("torch", 99)

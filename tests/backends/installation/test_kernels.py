@@ -1,10 +1,11 @@
 """What computes for a framework is named, with what it was written for, and measured on one core."""
 
 import math
+import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +60,8 @@ EXPECTED = {
 WITHOUT_VERSION = ("YNNPACK", "Eigen")
 
 
-def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(backend: Backend) -> None:
+def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(backend: Backend, backend_name: str) -> None:
+    assert (backend.name, backend.version) == (backend_name, sys.modules[backend_name].__version__)
     kernels = kernels_of(backend)
     assert [one.library for one in kernels] == EXPECTED[backend.name]
     assert all(one.threads == 1 for one in kernels)
@@ -77,17 +79,8 @@ def test_what_the_first_product_alone_takes_is_no_part_of_the_rate(monkeypatch: 
     backend = backends.load("numpy", 1)
     done: list[str] = []
     wait, clock = backend.wait, time.perf_counter
-
-    def waiting(x: np.ndarray) -> np.ndarray:
-        done.append("computed")
-        return wait(x)
-
-    def reading() -> float:
-        done.append("clock")
-        return clock()
-
-    monkeypatch.setattr(backend, "wait", waiting)
-    monkeypatch.setattr(time, "perf_counter", reading)
+    monkeypatch.setattr(backend, "wait", lambda x: done.append("computed") or wait(x))
+    monkeypatch.setattr(time, "perf_counter", lambda: done.append("clock") or clock())
     product_of(backend, 300)
     # A framework may compile a function when it is first launched.
     assert done[:2] == ["computed", "clock"]
@@ -110,10 +103,7 @@ def test_measuring_on_one_core_leaves_every_worker_its_threads(
         seen.append(torch.get_num_threads())
         return matmul(a, b)
 
-    class Counting:
-        matmul = staticmethod(counting)
-
-    backend.ops = Counting()
+    backend.ops = SimpleNamespace(matmul=counting)
     product_of(backend, 256)
     assert set(seen) == {1}
     seen.clear()

@@ -1,35 +1,36 @@
-"""Messages between processes arrive as they were sent, and processes that were started differently are refused."""
+"""Processes of a group: messages arrive as they were sent, differing ranks are refused, and sums are of all devices."""
 
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backends.process_groups import DisagreementError, Group, agree, barrier, broadcast, gather
-from backends.process_groups.group import COMPARED_EXCHANGES, agree_on_exchange, differences
+import backends
+from backends import Array, Backend, BackendError, ComputationError
+from backends.process_groups import DisagreementError, Group, GroupedBackend, agree, check_group
+from backends.process_groups.group import COMPARED_EXCHANGES, agree_on_exchange, barrier, broadcast, differences, gather
+from backends.protocol import VERBS
 from tests.backends.process_groups.threads import together
+from tests.backends.protocol.arrays import full
+from tests.backends.protocol.test_errors import arrays_know_devices
 
 CONTENTS = st.lists(st.binary(max_size=300), min_size=1, max_size=4)
+LONG = np.random.default_rng(0).bytes(3 * 2**16 + 5)
 
 
+@example([LONG[: 2**16 - 1], b""])
+@example([LONG[: 2**16], b""])
+@example([LONG, b""])
 @given(CONTENTS)
-def test_all_get_what_each_one_said(contents: list[bytes]) -> None:
-    received = together(len(contents), lambda group: gather(group, contents[group.rank]))
-    assert received == [tuple(contents)] * len(contents)
+def test_all_get_what_each_one_said_and_what_rank_0_said(contents: list[bytes]) -> None:
+    def program(group: Group) -> tuple[tuple[bytes, ...], bytes]:
+        return gather(group, contents[group.rank]), broadcast(group, contents[group.rank])
 
-
-@given(CONTENTS)
-def test_all_get_what_rank_0_said(contents: list[bytes]) -> None:
-    received = together(len(contents), lambda group: broadcast(group, contents[group.rank]))
-    assert received == [contents[0]] * len(contents)
-
-
-@pytest.mark.parametrize("length", [2**16 - 1, 2**16, 3 * 2**16 + 5])
-def test_long_contents_arrive_whole(length: int) -> None:
-    content = np.random.default_rng(0).bytes(length)
-    assert together(2, lambda group: broadcast(group, content)) == [content] * 2
+    assert together(len(contents), program) == [(tuple(contents), contents[0])] * len(contents)
 
 
 def test_a_barrier_waits_for_all() -> None:
@@ -43,12 +44,9 @@ def test_a_barrier_waits_for_all() -> None:
     assert together(3, program) == [3, 3, 3]
 
 
-def test_equal_statements_agree() -> None:
-    together(3, lambda group: agree(group, {"batch_size": 256, "versions": ["1", "2"]}))
-
-
 def test_all_ranks_get_the_same_message() -> None:
     def program(group: Group) -> str:
+        agree(group, {"batch_size": 256, "versions": ["1", "2"]})
         with pytest.raises(DisagreementError) as raised:
             agree(group, {"batch_size": 128 if group.rank == 1 else 256, "seed": 0})
         return str(raised.value)
@@ -83,3 +81,72 @@ def test_all_ranks_notice_a_first_exchange_of_different_shapes(shapes: list[str]
 
     for number in (1, COMPARED_EXCHANGES, COMPARED_EXCHANGES + 1):
         assert all(together(len(shapes), partial(program, number=number)))
+
+
+def grouped(group: Group, counts: tuple[int, ...]) -> GroupedBackend:
+    local = backends.load("numpy", counts[group.rank], threads_per_device=1)
+    return GroupedBackend(local, group, counts, lambda _: None)
+
+
+COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
+
+
+@given(COUNTS, st.integers(0, 20))
+def test_the_shards_of_all_ranks_are_those_of_as_many_devices(counts: tuple[int, ...], rows: int) -> None:
+    x = np.arange(rows, dtype=np.float32)
+
+    def program(group: Group) -> list[np.ndarray]:
+        backend = grouped(group, counts)
+        return [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices)]
+
+    shards = [shard for own in together(len(counts), program) for shard in own]
+    alone = backends.load("numpy", sum(counts), threads_per_device=1)
+    expected = [alone.to_numpy(shard) for shard in alone.split_and_load(x, alone.devices)]
+    assert [list(shard) for shard in shards] == [list(shard) for shard in expected]
+
+
+@given(COUNTS)
+def test_every_device_of_every_rank_gets_the_sum_of_all(counts: tuple[int, ...]) -> None:
+    def program(group: Group) -> list[np.ndarray]:
+        backend = grouped(group, counts)
+        first = sum(counts[: group.rank])
+        own = [full(backend, 10.0 ** (first + place), 3, device=place) for place in range(len(backend.devices))]
+        return [backend.to_numpy(total) for total in backend.allreduce(own)]
+
+    for sums in together(len(counts), program):
+        for total in sums:
+            np.testing.assert_allclose(total, np.full(3, sum(10.0**power for power in range(sum(counts)))))
+
+
+@pytest.mark.parametrize("places", [(2, 0), (1,), (1, 2, 0)])
+def test_sums_go_to_the_devices_of_their_values(backend: Backend, places: tuple[int, ...]) -> None:
+    """Whatever their order; what is summed between processes lies on the first device."""
+    summed: list[Array] = []
+    group: Any = SimpleNamespace(sum=lambda x: summed.append(x) or x)
+    xs = [(full(backend, place, 2, device=place),) for place in places]
+    totals = GroupedBackend(backend, group, (3,), lambda _: None).allreduce(xs)
+    for total in totals:
+        np.testing.assert_array_equal(backend.to_numpy(total)[0], np.full(2, sum(places)))
+    if arrays_know_devices(backend):
+        found = [backend.device_of(value[0]) for value in (*summed, *totals)]  # type: ignore[attr-defined]
+        assert found == [backend.devices[place] for place in (0, *places)]
+
+
+def test_what_it_does_not_define_is_the_inner_backend_s_own_without_a_call_in_between() -> None:
+    def program(group: Group) -> None:
+        backend = grouped(group, (2,))
+        inner = backend.inner
+        for name in {*Backend.__annotations__, *VERBS} - set(vars(GroupedBackend)):
+            assert getattr(backend, name) == getattr(inner, name), name
+        x = full(backend, 1, 2)
+        with pytest.raises(ComputationError):
+            backend.launch(backend.ops.matmul, x, x)
+        with pytest.raises(ComputationError, match="refuses further work"):
+            backend.wait(x)
+
+    together(1, program)
+
+
+def test_a_backend_without_an_engine_between_processes_is_refused() -> None:
+    with pytest.raises(BackendError, match=r"numpy has no engine between processes \(known: jax, mxnet, torch\)"):
+        check_group("numpy")

@@ -1,5 +1,6 @@
-"""The environment is read as torchrun and ps-lite mean it, or refused in one line."""
+"""The environment is read as torchrun and ps-lite mean it, or refused in one line; addresses are this machine's."""
 
+import socket
 from collections.abc import Mapping
 
 import pytest
@@ -7,31 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import BackendError
+from backends.process_groups.addresses import connect_to, interface_of, interface_towards, local_address
 from backends.process_groups.rendezvous import TIMEOUT, Rendezvous, rendezvous
 
-TORCHRUN = {
-    "RANK": "3",
-    "WORLD_SIZE": "4",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "2",
-    "MASTER_ADDR": "10.0.0.1",
-    "MASTER_PORT": "29500",
-}
-MPIRUN = {
-    "OMPI_COMM_WORLD_RANK": "3",
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-    "MASTER_ADDR": "10.0.0.1",
-    "MASTER_PORT": "29500",
-}
-PS_LITE = {
-    "DMLC_ROLE": "worker",
-    "DMLC_NUM_WORKER": "4",
-    "DMLC_NUM_SERVER": "2",
-    "DMLC_PS_ROOT_URI": "10.0.0.2",
-    "DMLC_PS_ROOT_PORT": "9000",
-}
+
+def variables(text: str) -> dict[str, str]:
+    return dict(one.split("=") for one in text.split())
+
+
+ADDRESS = "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500"
+TORCHRUN = variables(f"RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 {ADDRESS}")
+MPIRUN = variables(
+    f"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 {ADDRESS}"
+)
+PS_LITE = variables(
+    "DMLC_ROLE=worker DMLC_NUM_WORKER=4 DMLC_NUM_SERVER=2 DMLC_PS_ROOT_URI=10.0.0.2 DMLC_PS_ROOT_PORT=9000"
+)
 SERVER, SCHEDULER = (PS_LITE | {"DMLC_ROLE": role} for role in ("server", "scheduler"))
 BY_TORCHRUN = Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
 BY_PS_LITE = Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
@@ -91,3 +83,24 @@ def test_any_environment_is_read_or_refused(changed: dict[str, str]) -> None:
     assert result is not None
     assert result.size > 0
     assert result.rank is None or 0 <= result.rank < result.size
+
+
+@pytest.mark.parametrize("address", ["192.0.2.255", "nobody", ""])
+def test_what_no_interface_has_belongs_to_none(address: str) -> None:
+    assert interface_of(address) is None
+
+
+def test_from_loopback_loopback_is_reached() -> None:
+    assert local_address("127.0.0.1") == "127.0.0.1"
+    assert interface_towards("127.0.0.1") == interface_of("127.0.0.1")
+
+
+def test_a_socket_that_connects_to_itself_has_found_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as alone:
+        alone.bind(("127.0.0.1", 0))
+        _, port = alone.getsockname()
+        alone.connect(("127.0.0.1", port))
+        monkeypatch.setattr(socket, "create_connection", lambda *_: alone)
+        with pytest.raises(ConnectionRefusedError, match=f"nobody listens at 127.0.0.1:{port}"):
+            connect_to("127.0.0.1", port, 1.0)
+        assert alone.fileno() == -1

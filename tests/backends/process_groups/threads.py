@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar, final
 
 import numpy as np
@@ -16,20 +17,20 @@ Returned = TypeVar("Returned")
 
 @final
 class ThreadGroup:
-    """One of the threads that `together` starts."""
+    """One of the threads that `together` starts; `sum_up` adds up an array of each."""
 
     transport = "threads"
 
-    def __init__(self, rank: int, meeting: "Meeting") -> None:
-        self.rank, self.size, self._meeting = rank, meeting.size, meeting
-        self.hosts = tuple(f"host {rank}" for rank in range(meeting.size))
+    def __init__(self, rank: int, size: int, sum_up: Callable[[int, np.ndarray], np.ndarray]) -> None:
+        self.rank, self.size, self._sum = rank, size, partial(sum_up, rank)
+        self.hosts = tuple(f"host {rank}" for rank in range(size))
 
     def sum(self, x: Array) -> Array:
-        return tree_map(lambda leaf: self._meeting.sum(self.rank, leaf), x)
+        return tree_map(self._sum, x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         assert x.dtype == np.float32
-        return self._meeting.sum(self.rank, x)
+        return self._sum(x)
 
     def waitall(self) -> None:
         pass
@@ -38,26 +39,18 @@ class ThreadGroup:
         pass
 
 
-@final
-class Meeting:
-    """Where threads add up their arrays."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._all_here = threading.Barrier(size, timeout=60)
-        self._arrays: dict[int, np.ndarray] = {}
-
-    def sum(self, rank: int, x: np.ndarray) -> np.ndarray:
-        self._arrays[rank] = x
-        self._all_here.wait()
-        assert len({array.shape for array in self._arrays.values()}) == 1
-        total = np.sum(list(self._arrays.values()), axis=0, dtype=x.dtype)
-        self._all_here.wait()
-        return total
-
-
 def together(size: int, program: Callable[[Group], Returned]) -> list[Returned]:
     """Run a program in each process of a group; return what they returned, by rank."""
-    meeting = Meeting(size)
+    all_here = threading.Barrier(size, timeout=60)
+    arrays: dict[int, np.ndarray] = {}
+
+    def sum_up(rank: int, x: np.ndarray) -> np.ndarray:
+        arrays[rank] = x
+        all_here.wait()
+        assert len({array.shape for array in arrays.values()}) == 1
+        total = np.sum(list(arrays.values()), axis=0, dtype=x.dtype)
+        all_here.wait()
+        return total
+
     with ThreadPoolExecutor(size) as threads:
-        return list(threads.map(lambda rank: program(ThreadGroup(rank, meeting)), range(size)))
+        return list(threads.map(lambda rank: program(ThreadGroup(rank, size, sum_up)), range(size)))

@@ -9,46 +9,42 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends import Array, Backend, BackendError, ComputationError
+from backends.arrays import tree_leaves
+from tests.backends.protocol.arrays import Load, full, products
 
-Names = Callable[[Backend, Array], Array]
-NAMES: dict[str, Names] = {
+
+def halves(backend: Backend, x: Array) -> Array:
+    return backend.launch(lambda y: backend.ops.split(y, (2, 2)), x)
+
+
+NAMES: dict[str, Callable[[Backend, Array], Array]] = {
     "the array": lambda _, x: x,
-    "a part": lambda backend, x: backend.launch(lambda y: backend.ops.split(y, (2, 2)), x)[0],
-    "a part, counted from the end": lambda backend, x: backend.launch(lambda y: backend.ops.split(y, (2, 2)), x)[-2],
-    "all parts": lambda backend, x: backend.launch(lambda y: backend.ops.split(y, (2, 2)), x),
+    "a part": lambda backend, x: halves(backend, x)[0],
+    "a part, counted from the end": lambda backend, x: halves(backend, x)[-2],
+    "all parts": halves,
     "flattened": lambda backend, x: backend.launch(backend.ops.flatten, x),
-    "a part, flattened": lambda backend, x: backend.launch(
-        backend.ops.flatten, backend.launch(lambda y: backend.ops.split(y, (2, 2)), x)[0]
-    ),
+    "a part, flattened": lambda backend, x: backend.launch(backend.ops.flatten, halves(backend, x)[0]),
     "an item of a tuple": lambda backend, x: backend.launch(lambda y: (0 * y, (y,)), x)[-1][0],
 }
 
 
-def loaded(backend: Backend, value: float, device: int = 0) -> Array:
-    return backend.asarray(np.full(4, value, np.float32), backend.devices[device])
-
-
-def keep_busy(backend: Backend, device: int) -> Array:
-    """Occupy the first device, and what copies from it to another one, for some milliseconds; return what it gives."""
-    x = np.full((300, 300), 1 / 300, np.float32)
-    busy = product = backend.asarray(x, backend.devices[0])
-    for _ in range(10):
-        product = backend.launch(backend.ops.matmul, product, busy)
-    backend.copy_to(product, backend.devices[device])
-    return product
+def keep_busy(backend: Backend) -> Array:
+    """Occupy the first device, and what copies from it to the third one; return what it computes."""
+    made = products(backend, full(backend, 1 / 300, 300, 300))
+    backend.copy_to(made, backend.devices[2])
+    return made
 
 
 def values_of(backend: Backend, x: Array) -> set[float]:
-    found = backend.to_numpy(x)
-    return set(np.concatenate([np.ravel(part) for part in found] if isinstance(found, tuple) else [found.ravel()]))
+    return set(np.concatenate([*map(np.ravel, tree_leaves(backend.to_numpy(x)))]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("how", ["out", "allreduce", "sgd"])
 def test_who_reads_by_any_name_reads_what_was_there_before(backend: Backend, name: str, how: str) -> None:
-    x, other, ops = loaded(backend, 5), loaded(backend, 7, 1), backend.ops
+    x, other, ops = full(backend, 5, 4), full(backend, 7, 4, device=1), backend.ops
     named = NAMES[name](backend, x)
-    late = backend.launch(lambda y: ops.multiply(ops.total(y), 0.0), keep_busy(backend, 2))
+    late = backend.launch(lambda y: ops.multiply(ops.total(y), 0.0), keep_busy(backend))
 
     def read(y: Array, zero: Array) -> Array:
         return ops.add(ops.concatenate(y) if isinstance(y, tuple) else y, zero)
@@ -59,29 +55,27 @@ def test_who_reads_by_any_name_reads_what_was_there_before(backend: Backend, nam
     elif how == "allreduce":
         expected, after = 12, backend.allreduce([x, other])[0]
     else:
-        expected, after = 4, backend.launch(ops.sgd, (x,), (loaded(backend, 1),), 1.0)[0]
+        expected, after = 4, backend.launch(ops.sgd, (x,), (full(backend, 1, 4),), 1.0)[0]
     assert values_of(backend, after) == {expected}
     assert [values_of(backend, reader) for reader in readers] == [{5}, {5}]
 
 
 @pytest.mark.parametrize("name", ["a part", "a part, counted from the end", "a part, flattened"])
 def test_a_copy_of_all_is_of_what_was_there_before_a_part_was_overwritten(backend: Backend, name: str) -> None:
-    x = loaded(backend, 5)
+    x = full(backend, 5, 4)
     if name == "a part, flattened" and backend.name == "mxnet":
         pytest.skip("its flatten may copy")
     part = NAMES[name](backend, x)
     ones = backend.launch(lambda y: 0 * y + 1, part)
-    keep_busy(backend, 2)
+    keep_busy(backend)
     copy = backend.copy_to(x, backend.devices[2])
     assert values_of(backend, backend.copy_to(ones, backend.devices[0], out=part)) == {1}
     assert values_of(backend, copy) == {5}
 
 
 def test_parts_that_were_not_consumed_stay(backend: Backend) -> None:
-    x = loaded(backend, 5)
-    parts = backend.launch(lambda y: backend.ops.split(y, (1, 2, 1)), x)
-    part = backend.asarray(np.float32([1, 1]), backend.devices[1])
-    total, _ = backend.allreduce([parts[1], part])
+    parts = backend.launch(lambda y: backend.ops.split(y, (1, 2, 1)), full(backend, 5, 4))
+    total, _ = backend.allreduce([parts[1], full(backend, 1, 2, device=1)])
     assert values_of(backend, total) == {6}
     assert values_of(backend, backend.launch(backend.ops.add, parts[0], parts[-1])) == {10}
 
@@ -100,29 +94,19 @@ def whole_length(length: int) -> int:
     return LAST_PLACE * (length // 3 or 1) + length
 
 
-def copy_over(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
-    return backend.copy_to(sources, backend.devices[0], out=targets)
+def sum_with_ones(backend: Backend, targets: Array, sources: Array) -> Array:
+    ones = backend.asarray(tuple(map(np.ones_like, backend.to_numpy(sources))), backend.devices[1])
+    return backend.allreduce([ones, targets])[1]
 
 
-def sum_with_ones(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
-    terms = tuple(np.ones(len(x), np.float32) for x in backend.to_numpy(sources))
-    return backend.allreduce([backend.asarray(terms, backend.devices[1]), targets])[1]
-
-
-def descend(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
-    return backend.launch(backend.ops.sgd, targets, sources, 0.5)
-
-
-def descend_while_finite(backend: Backend, targets: tuple[Array, ...], sources: tuple[Array, ...]) -> Array:
-    guard = backend.asarray(np.ones(1, np.float32), backend.devices[0])
-    return backend.launch(backend.ops.sgd_while_finite, targets, sources, 0.5, guard)[0]
-
-
-CONSUMING: dict[str, tuple[Callable[..., Array], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
-    "copy_to": (copy_over, lambda _, source: source),
-    "allreduce": (sum_with_ones, lambda target, _: target + 1),
-    "sgd": (descend, lambda target, source: target - source / 2),
-    "sgd_while_finite": (descend_while_finite, lambda target, source: target - source / 2),
+CONSUMING: dict[str, tuple[Callable[..., Array], Callable[..., np.ndarray]]] = {
+    "copy_to": (lambda backend, x, y: backend.copy_to(y, backend.devices[0], out=x), lambda _, y: y),
+    "allreduce": (sum_with_ones, lambda x, _: x + 1),
+    "sgd": (lambda backend, x, y: backend.launch(backend.ops.sgd, x, y, 0.5), lambda x, y: x - y / 2),
+    "sgd_while_finite": (
+        lambda backend, x, y: backend.launch(backend.ops.sgd_while_finite, x, y, 0.5, full(backend, 1, 1))[0],
+        lambda x, y: x - y / 2,
+    ),
 }
 """What each does with tuples of targets and sources, and what it gives for one of each."""
 
@@ -147,7 +131,7 @@ def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool
 )
 @pytest.mark.parametrize("how", CONSUMING)
 def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
-    load: Callable[[int], Backend], how: str, places: list[tuple[int, int]], length: int, apart: bool
+    load: Load, how: str, places: list[tuple[int, int]], length: int, apart: bool
 ) -> None:
     """Consume parts of one memory, at a place for each target and its source, which are in another one if `apart`."""
     backend, (call, expected) = load(2), CONSUMING[how]

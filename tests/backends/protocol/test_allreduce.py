@@ -1,6 +1,7 @@
 """The sum is right, and it is on every device."""
 
 from collections.abc import Callable
+from operator import is_
 
 import numpy as np
 import pytest
@@ -8,30 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends import Array, Backend, BackendError, ComputationError
+from tests.backends.protocol.arrays import Load, assert_equal, full, products
 
 
 def test_the_book_s_bug_of_rebinding_list_items_stays_out(backend: Backend) -> None:
-    mine = [backend.asarray(np.full((1, 2), i + 1, dtype=np.float32), d) for i, d in enumerate(backend.devices)]
-    given_items = list(mine)
-    sums = backend.allreduce(mine)
-    assert all(item is given for item, given in zip(mine, given_items, strict=True))
-    for total in sums:
-        np.testing.assert_array_equal(backend.to_numpy(total), [[6, 6]])
+    mine = [full(backend, place + 1, 1, 2, device=place) for place in range(3)]
+    before = list(mine)
+    for total in backend.allreduce(mine):
+        assert_equal(backend, total, [[6, 6]])
+    assert all(map(is_, mine, before))
 
 
 def test_results_still_being_computed_are_summed(backend: Backend) -> None:
-    x = np.full((200, 200), 0.1, dtype=np.float32)
-    made = []
-    for device in backend.devices:
-        y = loaded = backend.asarray(x, device)
-        for _ in range(10):
-            y = backend.launch(backend.ops.matmul, y, loaded)
-        made.append(y)
-    expected = x
-    for _ in range(10):
-        expected = expected @ x
+    # Each multiplication makes the numbers 20 times as large.
+    made = [products(backend, full(backend, 0.1, 200, 200, device=place)) for place in range(3)]
     for total in backend.allreduce(made):
-        np.testing.assert_allclose(backend.to_numpy(total), 3 * expected, rtol=1e-4)
+        np.testing.assert_allclose(backend.to_numpy(total), np.full((200, 200), 0.3 * 20.0**10), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +64,8 @@ def test_a_long_tuple_is_summed_array_by_array(backend: Backend, lengths: list[i
 def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend) -> None:
     # With channels in multiples of 16 MXNet keeps them in blocks; a view of that memory is not the array.
     generator = np.random.default_rng(0)
-    images, weight = (
-        generator.standard_normal(shape).astype(np.float32) for shape in ((16, 64, 28, 28), (64, 64, 3, 3))
-    )
+    shapes = (16, 64, 28, 28), (64, 64, 3, 3)
+    images, weight = (generator.standard_normal(shape, np.float32) for shape in shapes)
     bias = np.zeros(64, dtype=np.float32)
     made = [
         backend.launch(backend.ops.conv2d, *(backend.asarray(x, device) for x in (images, weight, bias)))
@@ -95,29 +87,22 @@ def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
 
 
 def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Backend) -> None:
-    x = np.ones(LONG, dtype=np.float32)
-    matrix = np.full((700, 700), 1 / 700, dtype=np.float32)
-    loaded = [backend.asarray(x, device) for device in backend.devices]
-    copies = []
-    for own, device in zip(loaded, backend.devices, strict=True):
-        busy = product = backend.asarray(matrix, device)
-        for _ in range(10):
-            product = backend.launch(backend.ops.matmul, product, busy)
-        # Behind the products, in the order of the device.
-        copies.append(backend.launch(lambda y, _: backend.ops.add(y, 0.0), own, product))
-    sums = backend.allreduce(loaded)
-    for copy, total in zip(copies, sums, strict=True):
-        np.testing.assert_array_equal(backend.to_numpy(copy), x)
-        np.testing.assert_array_equal(backend.to_numpy(total), 3 * x)
+    loaded = [full(backend, 1, LONG, device=place) for place in range(3)]
+    busy = [products(backend, full(backend, 1 / 700, 700, 700, device=place)) for place in range(3)]
+    # Behind the products, in the order of the device.
+    copies = [backend.launch(lambda y, _: backend.ops.add(y, 0.0), *pair) for pair in zip(loaded, busy, strict=True)]
+    for copy, total in zip(copies, backend.allreduce(loaded), strict=True):
+        assert_equal(backend, copy, np.ones(LONG))
+        assert_equal(backend, total, np.full(LONG, 3))
 
 
 @pytest.mark.parametrize("length", [2, LONG])
 def test_sums_are_separate_memory_and_can_be_summed_again_and_again(backend: Backend, length: int) -> None:
-    values = tuple(backend.asarray(np.ones(length, dtype=np.float32), device) for device in backend.devices)
+    values = tuple(full(backend, 1, length, device=place) for place in range(3))
     for _ in range(5):
         values = backend.allreduce(values)
-    for total in map(backend.to_numpy, values):
-        np.testing.assert_array_equal(total, np.full(length, 3**5, dtype=np.float32))
+    for total in values:
+        assert_equal(backend, total, np.full(length, 3**5))
 
 
 WITHOUT_SUM: dict[str, tuple[type, Callable[[Array, Array], list[Array]]]] = {
@@ -129,7 +114,7 @@ WITHOUT_SUM: dict[str, tuple[type, Callable[[Array, Array], list[Array]]]] = {
 
 @pytest.mark.parametrize("length", [2, 3_000_001])
 @pytest.mark.parametrize("what", WITHOUT_SUM)
-def test_what_has_no_sum_is_refused(load: Callable[[int], Backend], what: str, length: int) -> None:
+def test_what_has_no_sum_is_refused(load: Load, what: str, length: int) -> None:
     dtype, values = WITHOUT_SUM[what]
     backend = load(2)
     with pytest.raises(BackendError, match=backend.name):

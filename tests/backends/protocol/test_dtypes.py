@@ -13,7 +13,8 @@ SUMMED = ("float32", "float64", "int32", "int64", "uint8")
 DTYPES = (*SUMMED, "bool")
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
-ORDERS: list[Callable[[np.ndarray], np.ndarray]] = [
+Order = Callable[[np.ndarray], np.ndarray]
+ORDERS: list[Order] = [
     np.ascontiguousarray,
     np.asfortranarray,
     np.transpose,
@@ -46,9 +47,7 @@ def test_arrays_of_every_order_are_loaded(backend: Backend) -> None:
 
 
 @given(dtype=st.sampled_from(DTYPES), shape=shapes, order=orders)
-def test_arrays_are_loaded_copied_and_read(
-    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray]
-) -> None:
+def test_arrays_are_loaded_copied_and_read(backend: Backend, dtype: str, shape: tuple[int, ...], order: Order) -> None:
     x = order(numbers(dtype, shape))
     first, second, _ = backend.devices
     loaded = backend.asarray((x, (x,)), first)
@@ -61,9 +60,7 @@ def test_arrays_are_loaded_copied_and_read(
 
 
 @given(dtype=st.sampled_from(SUMMED), shape=shapes, order=orders, count=st.integers(1, 3))
-def test_arrays_are_summed(
-    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray], count: int
-) -> None:
+def test_arrays_are_summed(backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int) -> None:
     x = order(numbers(dtype, shape))
     terms = [(x, np.asarray(k * x).astype(dtype)) for k in range(1, count + 1)]
     loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=False)]
@@ -76,9 +73,7 @@ def test_arrays_are_summed(
 
 @example(dtype="int32", shape=(5,), order=np.ascontiguousarray, count=3)
 @given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders, count=st.integers(1, 3))
-def test_rows_are_divided(
-    backend: Backend, dtype: str, shape: tuple[int, ...], order: Callable[[np.ndarray], np.ndarray], count: int
-) -> None:
+def test_rows_are_divided(backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int) -> None:
     x = order(numbers(dtype, shape))
     shards = [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices[:count])]
     assert [len(shard) for shard in shards] == [len(x) // count + (place < len(x) % count) for place in range(count)]

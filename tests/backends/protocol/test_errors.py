@@ -1,6 +1,7 @@
-"""A failed computation is told once, and nothing that follows can be mistaken for a result."""
+"""A failure is told once, reaches all that was computed from it, and is never mistaken for a result."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from backends import HOST, Array, Backend, BackendError, ComputationError, Device
 from backends.protocol import VERBS
+from tests.backends.protocol.arrays import Load, assert_equal, full
 
 
 def failing(backend: Backend) -> Callable[[Array], Array]:
@@ -20,55 +22,35 @@ def failing(backend: Backend) -> Callable[[Array], Array]:
     return lambda x: x.reshape(7, 11)
 
 
-def array(backend: Backend, device: int = 0) -> Array:
-    return backend.asarray(np.ones((2, 2), dtype=np.float32), backend.devices[device])
-
-
 def arrays_know_devices(backend: Backend) -> bool:
     """Return whether an array says which of the devices it is on: those that lie in one memory need not."""
     return backend.name == "mxnet" or backend.engine == "async"
 
 
-@pytest.mark.parametrize(
-    "find",
-    [
-        lambda backend, made: backend.wait(made),
-        lambda backend, made: backend.waitall(),
-        lambda backend, made: backend.to_numpy(made),
-        lambda backend, made: backend.to_numpy(
-            backend.launch(backend.ops.relu, backend.copy_to(made, backend.devices[1]))
-        ),
-    ],
-    ids=["wait", "waitall", "to_numpy", "a dependent on another device"],
-)
-def test_a_failure_surfaces_when_it_is_waited_for(backend: Backend, find: Callable[[Backend, Array], object]) -> None:
-    x = array(backend)
+@pytest.mark.parametrize("verb", ["wait", "waitall", "to_numpy"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_failure_surfaces_when_it_is_waited_for(backend: Backend, verb: str, elsewhere: bool) -> None:
+    """Or what depends on it, on another device."""
+    x = full(backend, 1, 2, 2)
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*\w+Error"):
         made = backend.launch(failing(backend), x)
-        find(backend, made)
+        if elsewhere:
+            made = backend.launch(backend.ops.relu, backend.copy_to(made, backend.devices[1]))
+        getattr(backend, verb)(*() if verb == "waitall" else (made,))
 
 
-def test_after_a_failed_wait_every_verb_refuses_and_a_backend_loaded_anew_works(load: Callable[[int], Backend]) -> None:
+def test_after_a_failed_wait_every_verb_refuses_and_a_backend_loaded_anew_works(load: Load) -> None:
     broken = load(2)
-    x = array(broken)
+    x = full(broken, 1, 2, 2)
     with pytest.raises(ComputationError):
         x = broken.launch(failing(broken), x)
         broken.wait(x)
-    arguments: dict[str, tuple[object, ...]] = {
-        "launch": (broken.ops.relu, x),
-        "wait": (x,),
-        "waitall": (),
-        "copy_to": (x, broken.devices[1]),
-        "split_and_load": (np.ones((2, 2)), broken.devices),
-        "allreduce": ([x, x],),
-        "asarray": (np.ones(2), broken.devices[0]),
-        "to_numpy": (x,),
-    }
     for verb in VERBS:
         with pytest.raises(ComputationError, match="refuses further work"):
-            getattr(broken, verb)(*arguments[verb])
+            # Whatever its arguments are.
+            getattr(broken, verb)(x, broken.devices[1])
     fresh = load(2)
-    np.testing.assert_array_equal(fresh.to_numpy(fresh.launch(fresh.ops.add, array(fresh), 1.0)), np.full((2, 2), 2))
+    assert_equal(fresh, fresh.launch(fresh.ops.add, full(fresh, 1, 2, 2), 1.0), np.full((2, 2), 2))
 
 
 class OwnError(BaseException):
@@ -82,7 +64,7 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
     def fail(_: Array) -> Array:
         raise kind("this cannot be computed")
 
-    x = array(backend)
+    x = full(backend, 1, 2, 2)
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*{kind.__name__}.*this cannot be computed"):
         backend.wait(backend.launch(lambda x, y: (x, y), backend.launch(fail, x), x))
     with pytest.raises(ComputationError, match="refuses further work"):
@@ -90,49 +72,31 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
 
 
 class UntoldError(Exception):
-    """An exception that cannot say what it is."""
-
-    def __init__(self, tell: Callable[[], object]) -> None:
-        super().__init__()
-        self.tell = tell
+    """An exception that cannot say what it is: it raises, or returns, what it is made of."""
 
     def __str__(self) -> str:
-        return self.tell()  # type: ignore[return-value]
-
-
-def raising(error: BaseException) -> Callable[[], object]:
-    def tell() -> object:
-        raise error
-
-    return tell
+        (said,) = self.args
+        if isinstance(said, BaseException):
+            raise said
+        return said
 
 
 @pytest.mark.parametrize(
-    "tell",
-    [
-        *(raising(error) for error in (RuntimeError("no"), SystemExit(), GeneratorExit(), KeyboardInterrupt())),
-        lambda: None,
-        lambda: "",
-        lambda: str(UntoldError(raising(ValueError()))),
-    ],
+    "said",
+    [RuntimeError("no"), SystemExit(), GeneratorExit(), KeyboardInterrupt(), UntoldError(ValueError()), None, ""],
 )
-def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, tell: Callable[[], object]) -> None:
+def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, said: object) -> None:
     def fail(_: Array) -> Array:
-        raise UntoldError(tell)
+        raise UntoldError(said)
 
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*UntoldError") as failed:
-        backend.wait(backend.launch(fail, array(backend)))
+        backend.wait(backend.launch(fail, full(backend, 1, 2, 2)))
     assert "\n" not in str(failed.value)
     with pytest.raises(ComputationError, match="refuses further work"):
         backend.waitall()
 
 
-ODD: tuple[Callable[[], object], ...] = (
-    *(lambda value=value: value for value in (None, 1.0, "text", [1.0, 2.0], [[1.0], [2.0, 3.0]], (None,), {1.0})),
-    lambda: (number for number in (1.0, 2.0)),
-    lambda: {"x": 1.0},
-    object,
-)
+ODD = (None, 1.0, "text", [1.0, 2.0], [[1.0], [2.0, 3.0]], (None,), {1.0}, {"x": 1.0}, object())
 """What no verb takes for a value or for values."""
 
 
@@ -153,7 +117,7 @@ WRONG: dict[str, Callable[[Backend, Array], object]] = {
     "sum of an iterator": lambda backend, x: backend.allreduce(iter([x])),
     "sum of a dict": lambda backend, x: backend.allreduce({0: x}),
     "sum of nothing": lambda backend, x: backend.allreduce([]),
-    "more values than devices": lambda backend, x: backend.allreduce([array(backend, k % 3) for k in range(4)]),
+    "more values than devices": lambda backend, x: backend.allreduce([full(backend, 1, 2) for _ in range(4)]),
 }
 WITH_ODD: dict[str, Callable[[Backend, Array, object], object]] = {
     "load": lambda backend, x, odd: backend.asarray(odd, backend.devices[0]),
@@ -166,12 +130,12 @@ WITH_ODD: dict[str, Callable[[Backend, Array, object], object]] = {
 
 def refuse(backend: Backend, request: Callable[[Backend, Array], object]) -> None:
     """Make a wrong request, which is refused in one line, and the backend goes on."""
-    x = array(backend)
+    x = full(backend, 1, 2, 2)
     with pytest.raises(BackendError) as refused:
         request(backend, x)
     assert not isinstance(refused.value, ComputationError)
     assert "\n" not in str(refused.value)
-    np.testing.assert_array_equal(backend.to_numpy(backend.launch(backend.ops.add, x, 1.0)), np.full((2, 2), 2))
+    assert_equal(backend, backend.launch(backend.ops.add, x, 1.0), np.full((2, 2), 2))
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -181,18 +145,18 @@ def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(backend:
 
 @pytest.mark.parametrize("verb", WITH_ODD)
 def test_what_is_no_value_is_refused_in_one_line_and_the_backend_goes_on(backend: Backend, verb: str) -> None:
-    for make in ODD:
-        refuse(backend, partial(WITH_ODD[verb], odd=make()))
+    for odd in (*ODD, (number for number in (1.0, 2.0))):
+        refuse(backend, partial(WITH_ODD[verb], odd=odd))
 
 
 def test_two_values_of_one_device_are_not_summed_if_arrays_know_their_device(backend: Backend) -> None:
     if not arrays_know_devices(backend):
         pytest.skip("arrays in one memory know no device")
-    refuse(backend, lambda backend, x: backend.allreduce([x, array(backend)]))
+    refuse(backend, lambda backend, x: backend.allreduce([x, full(backend, 1, 2, 2)]))
 
 
 def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
-    pair = backend.launch(lambda x: (x, x), array(backend))
+    pair = backend.launch(lambda x: (x, x), full(backend, 1, 2, 2))
     # An engine that computes at once returns a tuple, which says so itself.
     with pytest.raises((ComputationError, IndexError)):
         backend.to_numpy(pair[2])
@@ -201,7 +165,7 @@ def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
 @pytest.mark.parametrize("index", ["a", None, 0.5, slice(0, 1), slice(None), ..., (0, 1), [0]])
 @pytest.mark.parametrize("depth", [0, 1])
 def test_what_is_not_computed_yet_is_indexed_by_one_number(backend: Backend, index: object, depth: int) -> None:
-    made = backend.launch(lambda x: (x, (x, x)), array(backend))
+    made = backend.launch(lambda x: (x, (x, x)), full(backend, 1, 2, 2))
     value = made[1] if depth else made
     if isinstance(value, tuple):
         pytest.skip("this engine's results are tuples themselves")
@@ -209,4 +173,85 @@ def test_what_is_not_computed_yet_is_indexed_by_one_number(backend: Backend, ind
         value[index]
     assert not isinstance(refused.value, ComputationError)
     assert "\n" not in str(refused.value)
-    np.testing.assert_array_equal(backend.to_numpy(value[np.int64(0)]), np.ones((2, 2)))
+    assert_equal(backend, value[np.int64(0)], np.ones((2, 2)))
+
+
+SHORT, LONG = 100, 600_001
+"""Backends may sum long arrays in another way than short ones."""
+
+
+def ones(backend: Backend, length: int) -> list[Array]:
+    return [full(backend, 1, length, device=place) for place in range(len(backend.devices))]
+
+
+@pytest.mark.parametrize("length", [SHORT, LONG])
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("read", [0, 1, 2, "all"])
+def test_every_sum_of_a_failed_array_fails(load: Load, length: int, broken: int, read: int | str) -> None:
+    backend = load(3)
+    terms = ones(backend, length)
+    device = r"[cg]pu:\d.*" if arrays_know_devices(backend) else ""
+    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*{device}\w+Error"):
+        terms[broken] = backend.launch(failing(backend), terms[broken])
+        sums = backend.allreduce(terms)
+        if read == "all":
+            backend.waitall()
+        else:
+            backend.to_numpy(sums[int(read)])
+    with pytest.raises(ComputationError, match="refuses further work"):
+        backend.to_numpy(terms[0])
+
+
+@pytest.mark.parametrize("read", [0, 1])
+def test_one_exchange_fails_if_one_of_its_arrays_has_failed(load: Load, read: int) -> None:
+    backend = load(2)
+    long, short = ones(backend, LONG), ones(backend, SHORT)
+    with pytest.raises(ComputationError):
+        short[0] = backend.launch(failing(backend), short[0])
+        sums = backend.allreduce(list(zip(long, short, strict=True)))
+        backend.wait(sums[read][1])
+
+
+@pytest.mark.parametrize("length", [SHORT, LONG])
+def test_what_is_computed_from_a_failed_sum_fails(load: Load, length: int) -> None:
+    backend = load(2)
+    terms = ones(backend, length)
+    with pytest.raises(ComputationError):
+        terms[1] = backend.launch(failing(backend), terms[1])
+        total = backend.allreduce(terms)[0]
+        copy = backend.copy_to(backend.launch(backend.ops.add, total, 1.0), backend.devices[1])
+        updated = backend.launch(backend.ops.sgd, (copy,), (ones(backend, length)[1],), 1.0)
+        backend.to_numpy(updated)
+
+
+def test_a_failure_that_nobody_kept_is_told_at_the_end(load: Load) -> None:
+    backend = load(2)
+    with pytest.raises(ComputationError):
+        backend.launch(failing(backend), ones(backend, SHORT)[1])
+        backend.waitall()
+
+
+def test_an_unread_failure_does_not_reach_a_backend_that_is_loaded_later(load: Load) -> None:
+    broken = load(2)
+    kept = None
+    with suppress(ComputationError):
+        kept = broken.launch(failing(broken), ones(broken, SHORT)[0])
+    fresh = load(2)
+    fresh.waitall()
+    assert_equal(fresh, full(fresh, 1, 2), np.ones(2))
+    # Nor is it lost.
+    with pytest.raises(ComputationError):
+        broken.wait(kept)
+        broken.waitall()
+
+
+def test_a_failure_is_not_lost_if_another_backend_waits_first(load: Load) -> None:
+    broken, other = load(2), load(2)
+    kept = None
+    with suppress(ComputationError):
+        kept = broken.launch(failing(broken), ones(broken, SHORT)[0])
+    with suppress(ComputationError):
+        # MXNet does not say whose failure it is.
+        other.waitall()
+    with pytest.raises(ComputationError):
+        broken.to_numpy(kept)

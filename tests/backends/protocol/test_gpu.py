@@ -15,11 +15,10 @@ from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 from parallel_core.training.loop import train
 from parallel_core.training.step import get_params
+from tests.backends.protocol.arrays import assert_equal, full, products
 
 DEVICES = pytest.mark.parametrize("devices", ["gpu:0", "cpu:1,gpu:0", "gpu:0,cpu:1", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
 FRAMEWORKS = pytest.mark.parametrize("framework", ["mxnet", "torch"])
-
-
 OnGpus = Callable[..., Backend]
 
 
@@ -30,50 +29,36 @@ def test_overlap_on_one_gpu_copies_to_the_host(on_gpus: OnGpus, framework: str) 
     assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency", "price_of_overlap"}
 
 
-def test_copies_on_the_compute_stream_give_the_same(on_gpus: OnGpus) -> None:
-    backend = on_gpus("torch", 1, "copy-on-compute-queue")
-    (device,) = backend.devices
-    x = np.full((2000, 2000), 1 / 2000, dtype=np.float32)
-    y = loaded = backend.asarray(x, device)
-    for _ in range(20):
-        y = backend.launch(backend.ops.matmul, y, loaded)
-    there = backend.copy_to(backend.copy_to(y, HOST), device)
-    np.testing.assert_allclose(backend.to_numpy(backend.launch(lambda z: z + z, there)), 2 * x, rtol=1e-3)
-
-
-@FRAMEWORKS
+@pytest.mark.parametrize("framework", ["mxnet", "torch", "torch copy-on-compute-queue"])
 @DEVICES
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
-def test_a_copy_to_any_device_is_read_only_when_it_is_done(
-    on_gpus: OnGpus, framework: str, devices: str, into: str
-) -> None:
-    backend = on_gpus(framework, devices)
-    x = np.full((1000, 1000), 1 / 1000, dtype=np.float32)
+def test_a_copy_to_any_device_is_read_when_it_is_done(on_gpus: OnGpus, framework: str, devices: str, into: str) -> None:
+    name, *variants = framework.split()
+    backend = on_gpus(name, devices, *variants)
+    # Each multiplication doubles the numbers.
+    x = np.full((1000, 1000), 2 / 1000, dtype=np.float32)
     for source in backend.devices:
         for there in (*backend.devices, HOST):
-            y = loaded = backend.asarray(x, source)
-            for _ in range(10):
-                y = backend.launch(backend.ops.matmul, y, loaded)
+            made = products(backend, backend.asarray(x, source))
             out = backend.asarray(np.zeros_like(x), there) if into == "buffer" else None
-            copy = backend.copy_to(y, there, out=out)
-            del y, loaded
-            doubled = backend.launch(lambda z: z + z, copy)
-            np.testing.assert_allclose(backend.to_numpy(doubled), 2 * x, rtol=1e-3)
-            np.testing.assert_allclose(backend.to_numpy(copy), x, rtol=1e-3)
+            copy = backend.copy_to(made, there, out=out)
+            del made
+            twice = [backend.launch(lambda z: z + z, value) for value in (copy, backend.copy_to(copy, source))]
+            for found, factor in zip((*twice, copy), (2, 2, 1), strict=True):
+                np.testing.assert_allclose(backend.to_numpy(found), factor * 2**10 * x, rtol=1e-3)
 
 
 @FRAMEWORKS
 @DEVICES
 def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, framework: str, devices: str) -> None:
     backend = on_gpus(framework, devices)
-    first, second = backend.devices[0], backend.devices[-1]
     copies = []
     for step in range(50):
-        x = backend.asarray(np.full(10**5, step, dtype=np.float32), first)
-        copies.append(backend.copy_to(backend.launch(lambda z: z + 1, x), second))
+        x = full(backend, step, 10**5)
+        copies.append(backend.copy_to(backend.launch(lambda z: z + 1, x), backend.devices[-1]))
         del x
     for step, copy in enumerate(copies):
-        np.testing.assert_array_equal(backend.to_numpy(copy), np.full(10**5, step + 1))
+        assert_equal(backend, copy, np.full(10**5, step + 1))
 
 
 @FRAMEWORKS
@@ -81,33 +66,33 @@ def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, fr
 @pytest.mark.parametrize("length", [3, 10**6])
 def test_every_device_gets_the_sum(on_gpus: OnGpus, framework: str, devices: str, length: int) -> None:
     backend = on_gpus(framework, devices)
-    terms = [np.full(length, k + 1, dtype=np.float32) for k in range(len(backend.devices))]
-    xs = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=True)]
+    xs = [full(backend, k + 1, length, device=k) for k in range(len(backend.devices))]
     for _ in range(3):
         xs = list(backend.allreduce([backend.launch(lambda z: z / 2, x) for x in xs]))
-    expected = 1.5 if len(terms) == 2 else 1 / 8
+    expected = 1.5 if len(xs) == 2 else 1 / 8
     for total in xs:
-        np.testing.assert_array_equal(backend.to_numpy(total), np.full(length, expected))
+        assert_equal(backend, total, np.full(length, expected))
+
+
+def losses(backend: Backend, epochs: int) -> list[tuple[float, ...]]:
+    data = synthetic("a test needs no more", train=300, test=50)
+    params = [get_params(backend, device) for device in backend.devices]
+    return [epoch.losses for epoch in train(backend, params, data, Settings(epochs, 64))]
 
 
 @FRAMEWORKS
 @DEVICES
 def test_training_on_unlike_devices_gives_numpy_s_losses(on_gpus: OnGpus, framework: str, devices: str) -> None:
-    data, chosen = synthetic("a test needs no more", train=300, test=50), Settings(1, 64)
     backend = on_gpus(framework, devices)
     reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=1)
-    found, expected = (
-        next(train(one, [get_params(one, device) for device in one.devices], data, chosen)).losses
-        for one in (backend, reference)
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(losses(backend, 1), losses(reference, 1), rtol=1e-4)
 
 
-def test_two_streams_of_one_gpu_are_said(on_gpus: OnGpus) -> None:
-    engine = on_gpus("torch", "gpu:0/0,gpu:0/1").engine
-    counted = backends.load("torch", 2, "auto", engine, 1)
-    if len({device.index for device in counted.devices}) == 1:
-        assert counted.scheduler.endswith("; gpu:0/0, gpu:0/1 are streams on one GPU, and share it")
+@pytest.mark.parametrize("devices", ["gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
+def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus: OnGpus) -> None:
+    # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch on.
+    replayed = losses(on_gpus("torch", devices, "graph-replay"), 5)
+    np.testing.assert_allclose(replayed, losses(on_gpus("torch", devices), 5), rtol=1e-4)
 
 
 @FRAMEWORKS
@@ -133,16 +118,3 @@ def test_tensorfloat_is_off_unless_asked_for(variant: str, on_gpus: OnGpus) -> N
 
     assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == is_on
     assert backend.settings["torch.backends.cuda.matmul.allow_tf32"] == str(is_on)
-
-
-@pytest.mark.parametrize("devices", ["gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
-def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus: OnGpus) -> None:
-    # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch on.
-    data, chosen = synthetic("a test needs no more", train=300, test=50), Settings(5, 64)
-
-    def losses(*variants: str) -> list[tuple[float, ...]]:
-        backend = on_gpus("torch", devices, *variants)
-        params = [get_params(backend, device) for device in backend.devices]
-        return [epoch.losses for epoch in train(backend, params, data, chosen)]
-
-    np.testing.assert_allclose(losses("graph-replay"), losses(), rtol=1e-4)

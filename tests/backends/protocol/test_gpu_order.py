@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends import HOST, Array, Backend
+from backends import HOST, Backend
 from backends.profiling import Span, read_trace, run_profiler, timeline_from
+from tests.backends.protocol.arrays import full, products
 
 SIDE = 4096
 LONG = 60
@@ -17,12 +18,6 @@ LONG = 60
 @pytest.fixture
 def on_gpu(on_gpus: Callable[..., Backend]) -> Backend:
     return on_gpus("torch", 1)
-
-
-def compute(backend: Backend, x: Array, products: int) -> Array:
-    for _ in range(products):
-        y = backend.launch(backend.ops.matmul, x, x)
-    return y
 
 
 def spans_of(backend: Backend, path: Path, work: Callable[[], object]) -> list[Span]:
@@ -41,36 +36,35 @@ def test_copies_run_beside_products_that_they_do_not_need(on_gpu: Backend, direc
     if on_gpu.engine == "sync":
         pytest.skip("its host waits after every kernel")
     (device,) = on_gpu.devices
-    values = np.ones((SIDE, SIDE), np.float32)
-    x, there, here = (on_gpu.asarray(values, place) for place in (device, device, HOST))
+    x, there = (full(on_gpu, 1 / SIDE, SIDE, SIDE) for _ in range(2))
+    here = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), HOST)
 
     def work() -> None:
-        compute(on_gpu, x, LONG)
+        products(on_gpu, x, LONG)
         if direction != "to the host":
             # What came there is used while the products before it are still to be computed, or else has waited for all.
             on_gpu.copy_to(here, device)
         if direction != "to the GPU":
             on_gpu.copy_to(there, HOST)
-        compute(on_gpu, x, 1)
+        products(on_gpu, x, 1)
 
     spans = spans_of(on_gpu, tmp_path / "trace.json", work)
-    products = [span for span in spans if span.kind == "compute"]
+    computed = [span for span in spans if span.kind == "compute"]
     copies = [span for span in spans if span.kind == "copy"]
-    assert len(products) == LONG + 1
+    assert len(computed) == LONG + 1
     assert len(copies) == 1 + (direction == "both")
     # They need not even wait for the first product to be issued.
-    assert all(copy.end < products[-2].start for copy in copies)
+    assert all(copy.end < computed[-2].start for copy in copies)
 
 
 def test_waiting_is_for_the_value_alone(on_gpu: Backend) -> None:
     if on_gpu.engine == "sync":
         pytest.skip("its host waits after every kernel")
-    (device,) = on_gpu.devices
-    x = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), device)
-    compute(on_gpu, x, 2)
+    x = full(on_gpu, 1 / SIDE, SIDE, SIDE)
+    products(on_gpu, x, 2)
     on_gpu.waitall()
-    first = compute(on_gpu, x, 1)
-    later = compute(on_gpu, x, LONG)
+    first = products(on_gpu, x, 1)
+    later = products(on_gpu, x, LONG)
     on_gpu.wait(first)
     assert "pending" in repr(later) or not later.end.event.query()
     on_gpu.waitall()
@@ -83,9 +77,9 @@ def test_a_synchronous_verb_returns_when_the_gpu_is_done(on_gpu: Backend) -> Non
     import torch
 
     (device,) = on_gpu.devices
-    x = on_gpu.asarray(np.ones((SIDE, SIDE), np.float32), device)
+    x = full(on_gpu, 1 / SIDE, SIDE, SIDE)
     for _ in range(10):
-        compute(on_gpu, x, 1)
+        products(on_gpu, x, 1)
         assert torch.cuda.current_stream(device.index).query()
 
 
@@ -93,7 +87,7 @@ def test_many_launches_leave_no_memory_behind(on_gpu: Backend) -> None:
     import torch
 
     (device,) = on_gpu.devices
-    x = on_gpu.asarray(np.ones(2**20, np.float32), device)
+    x = full(on_gpu, 1, 2**20)
     held = []
     for _ in range(4):
         for _ in range(2000):

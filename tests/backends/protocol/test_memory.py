@@ -8,9 +8,9 @@ import pytest
 
 from backends import Array, Backend, Ops
 from backends.arrays import tree_leaves
+from tests.backends.protocol.arrays import assert_equal, full, products
 
-ONES = np.ones((3, 3), dtype=np.float32)
-IMAGES = np.ones((3, 3, 1, 1), dtype=np.float32)
+IMAGES = 3, 3, 1, 1
 
 OWN: dict[str, Callable[[Ops, Array], Array]] = {
     "matmul": lambda ops, x: ops.matmul(ops.flatten(x), ops.flatten(x)),
@@ -31,16 +31,15 @@ OWN: dict[str, Callable[[Ops, Array], Array]] = {
 
 def consume(backend: Backend, x: Array, shape: tuple[int, ...]) -> None:
     """Overwrite an array on the first device by sevens."""
-    sevens = backend.asarray(np.full(shape, 7, dtype=np.float32), backend.devices[0])
-    backend.copy_to(sevens, backend.devices[0], out=x)
+    backend.copy_to(full(backend, 7, *shape), backend.devices[0], out=x)
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_a_result_keeps_its_contents_when_its_argument_is_consumed(backend: Backend, name: str) -> None:
-    x = backend.asarray(IMAGES, backend.devices[0])
+    x = full(backend, 1, *IMAGES)
     result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
     expected = backend.to_numpy(result)
-    consume(backend, x, IMAGES.shape)
+    consume(backend, x, IMAGES)
     for found, before in zip(tree_leaves(backend.to_numpy(result)), tree_leaves(expected), strict=True):
         np.testing.assert_array_equal(found, before)
 
@@ -48,13 +47,13 @@ def test_a_result_keeps_its_contents_when_its_argument_is_consumed(backend: Back
 # What `to_host` returns lies on no device whose arrays could be written to it.
 @pytest.mark.parametrize("name", [name for name in OWN if name != "to_host"])
 def test_an_argument_keeps_its_contents_when_a_result_is_consumed(backend: Backend, name: str) -> None:
-    x = backend.asarray(IMAGES, backend.devices[0])
+    x = full(backend, 1, *IMAGES)
     result = backend.to_numpy(made := backend.launch(lambda x: OWN[name](backend.ops, x), x))
     parts = [made] if isinstance(result, np.ndarray) else [made[0], made[1][0]]
     for part, array in zip(parts, tree_leaves(result), strict=True):
         consume(backend, part, array.shape)
     backend.waitall()
-    np.testing.assert_array_equal(backend.to_numpy(x), IMAGES)
+    assert_equal(backend, x, np.ones(IMAGES))
 
 
 def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
@@ -75,8 +74,8 @@ def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
 def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared: bool) -> None:
     differentiate = backend.ops.value_and_grad(losses(backend.ops)[name])
     made, separate = [], []
-    for device in backend.devices[:2]:
-        own = tuple(backend.asarray(ONES, device) for _ in range(2))
+    for device in range(2):
+        own = tuple(full(backend, 1, 3, 3, device=device) for _ in range(2))
         made.append(backend.launch(differentiate, (own[0], own[0]) if shared else own))
         separate.append(backend.launch(differentiate, own))
     expected = [2 * gradient for gradient in backend.to_numpy(separate[0][1])]
@@ -84,20 +83,19 @@ def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared
         for found, wanted in zip(backend.to_numpy(total), expected, strict=True):
             np.testing.assert_array_equal(found, wanted)
     value, _ = backend.to_numpy(separate[0])
-    np.testing.assert_array_equal(backend.to_numpy(made[0][0]), value)
+    assert_equal(backend, made[0][0], value)
 
 
 def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(backend: Backend) -> None:
     count, size = 400, 2**20
-    first, second, _ = backend.devices
-    x, busy = (backend.asarray(np.ones(shape, dtype=np.float32), first) for shape in ((size,), (1500, 1500)))
+    second = backend.devices[1]
+    x, busy = full(backend, 1, size), full(backend, 1, 1500, 1500)
     buffer = backend.copy_to(x, second)
     backend.waitall()
     own = psutil.Process()
     before = own.memory_info().rss
     # All of them wait until the device has computed.
-    for _ in range(5):
-        busy = backend.launch(backend.ops.matmul, busy, busy)
+    busy = products(backend, busy, 5)
     x = backend.launch(lambda x, y: backend.ops.add(x, backend.ops.multiply(backend.ops.total(y), 0.0)), x, busy)
     for _ in range(count):
         buffer = backend.copy_to(x, second, out=buffer)
@@ -109,4 +107,4 @@ def test_a_single_shard_does_not_share_memory_with_its_source(backend: Backend) 
     x = np.ones((2, 2), dtype=np.float32)
     (shard,) = backend.split_and_load(x, backend.devices[:1])
     x[:] = 7
-    np.testing.assert_array_equal(backend.to_numpy(shard), np.ones((2, 2)))
+    assert_equal(backend, shard, np.ones((2, 2)))

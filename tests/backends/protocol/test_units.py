@@ -7,9 +7,9 @@ import pytest
 
 from backends import Array, Backend, Ops
 from backends.arrays import tree_leaves
+from tests.backends.protocol.arrays import assert_equal, full
 from tests.backends.protocol.test_memory import consume
 
-PRODUCTS = 7
 Fn = Callable[..., Array]
 
 
@@ -33,7 +33,7 @@ def step(ops: Ops) -> Fn:
 
 
 WORK: dict[str, tuple[Callable[[Ops], Fn], tuple[object, ...]]] = {
-    "products": (lambda ops: lambda x: tuple(ops.matmul(x, x) for _ in range(PRODUCTS)), ((5, 5),)),
+    "products": (lambda ops: lambda x: tuple(ops.matmul(x, x) for _ in range(7)), ((5, 5),)),
     "increments": (increments, ((1, 2),)),
     "a network": (
         lambda ops: lambda w, x: ops.flatten(ops.avg_pool2d(ops.relu(ops.conv2d(x, *w)), 2)),
@@ -97,22 +97,22 @@ def test_a_unit_takes_other_shapes_dtypes_and_devices(backend: Backend) -> None:
 
 def test_one_array_may_be_several_arguments(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x, y: backend.ops.add(backend.ops.multiply(x, 2.0), y))
-    one, other = (backend.asarray(np.full(2, value, dtype=np.float32), backend.devices[0]) for value in (1, 5))
+    one, other = (full(backend, number, 2) for number in (1, 5))
     for args, expected in [((one, one), 3), ((one, other), 7), ((other, one), 11)] * 2:
-        np.testing.assert_array_equal(backend.to_numpy(backend.launch(unit, *args)), [expected] * 2)
+        assert_equal(backend, backend.launch(unit, *args), [expected] * 2)
 
 
 def test_results_of_a_unit_are_the_callers_own(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x: tuple(backend.ops.matmul(x, x) for _ in range(2)))
-    x = backend.asarray(np.ones((3, 3), dtype=np.float32), backend.devices[0])
+    x = full(backend, 1, 3, 3)
     first, second = (backend.launch(unit, x) for _ in range(2))
     values = [result[place] for result in (first, second) for place in range(2)]
     for place, value in enumerate(values):
         consume(backend, value, (3, 3))
         for untouched in values[place + 1 :]:
-            np.testing.assert_array_equal(backend.to_numpy(untouched), np.full((3, 3), 3))
-    np.testing.assert_array_equal(backend.to_numpy(x), np.ones((3, 3)))
-    np.testing.assert_array_equal(backend.to_numpy(backend.launch(unit, x)[0]), np.full((3, 3), 3))
+            assert_equal(backend, untouched, np.full((3, 3), 3))
+    assert_equal(backend, x, np.ones((3, 3)))
+    assert_equal(backend, backend.launch(unit, x)[0], np.full((3, 3), 3))
 
 
 def test_a_unit_can_be_differentiated(backend: Backend) -> None:

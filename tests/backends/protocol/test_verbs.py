@@ -7,27 +7,24 @@ import numpy as np
 import pytest
 
 from backends import Array, Backend
+from tests.backends.protocol.arrays import assert_equal, full, products
 
 
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_copy_has_memory_of_its_own_even_on_its_own_device(backend: Backend, target: int) -> None:
-    x, other = (backend.asarray(np.ones(3, dtype=np.float32), device) for device in backend.devices[:2])
-    copy = backend.copy_to(x, backend.devices[target])
+    terms = [full(backend, 1, 3, device=place) for place in range(2)]
+    copy = backend.copy_to(terms[0], backend.devices[target])
     # The sum takes the memory of what it adds up.
-    for total in backend.allreduce([x, other]):
-        np.testing.assert_array_equal(backend.to_numpy(total), [2, 2, 2])
-    np.testing.assert_array_equal(backend.to_numpy(copy), [1, 1, 1])
+    for total in backend.allreduce(terms):
+        assert_equal(backend, total, [2, 2, 2])
+    assert_equal(backend, copy, [1, 1, 1])
 
 
 def test_a_copy_waits_for_the_result_that_it_copies(backend: Backend) -> None:
-    x = np.full((300, 300), 1 / 300, dtype=np.float32)
-    y = loaded = backend.asarray(x, backend.devices[0])
-    expected = x
-    for _ in range(20):
-        y = backend.launch(backend.ops.matmul, y, loaded)
-        expected = expected @ x
-    copy = backend.copy_to(y, backend.devices[-1])
-    np.testing.assert_allclose(backend.to_numpy(copy), expected, rtol=1e-3)
+    # Each multiplication doubles the numbers.
+    made = products(backend, full(backend, 2 / 300, 300, 300), 20)
+    copy = backend.copy_to(made, backend.devices[-1])
+    np.testing.assert_allclose(backend.to_numpy(copy), np.full((300, 300), 2**20 * 2 / 300), rtol=1e-3)
 
 
 class Pair(NamedTuple):
@@ -62,7 +59,7 @@ def form(value: object) -> object:
 def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: bool) -> None:
     if backend.name == "jax":
         pytest.skip("JAX traces a function, with arrays in place of numbers, and an equal one not again")
-    x = backend.asarray(np.ones(2, dtype=np.float32), backend.devices[0])
+    x = full(backend, 1, 2)
     if late:
         x = backend.launch(lambda y: (y, y + 1), x)[1]
     passed, arrived = PASSED[what](x), []
@@ -76,14 +73,11 @@ def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: b
 
 
 def test_tuples_are_values(backend: Backend) -> None:
-    first, last = backend.devices[0], backend.devices[-1]
-    pair = backend.asarray((np.zeros(2, dtype=np.float32), np.ones((1, 2), dtype=np.float32)), first)
-    swapped = backend.launch(lambda value: (value[1], (value[0],)), pair)
-    copied = backend.copy_to(swapped, last)
-    ones, (zeros,) = backend.to_numpy(copied)
+    swapped = backend.launch(lambda x: (x[1], (x[0],)), (full(backend, 0, 2), full(backend, 1, 1, 2)))
+    ones, (zeros,) = backend.to_numpy(backend.copy_to(swapped, backend.devices[-1]))
     np.testing.assert_array_equal(ones, [[1, 1]])
     np.testing.assert_array_equal(zeros, [0, 0])
-    np.testing.assert_array_equal(backend.to_numpy(backend.wait(swapped[1][0])), [0, 0])
+    assert_equal(backend, backend.wait(swapped[1][0]), [0, 0])
 
 
 def test_vectors_are_split_and_concatenated(backend: Backend) -> None:

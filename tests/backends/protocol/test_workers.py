@@ -1,10 +1,9 @@
-"""Several workers per device: independent operators of one device run at once, and every number is the same."""
+"""Several workers serve a device, with the same numbers; a forked child has none of them, and its backend refuses."""
 
 import threading
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import pytest
 
 import backends
@@ -13,6 +12,8 @@ from backends.conformance import Limits, search
 from backends.host import available_cores
 from parallel_core.comparison.cells import Cell
 from parallel_core.measurement.result import Result, describe_backend
+from tests.backends.protocol.arrays import full
+from tests.conftest import RunPython
 from tests.parallel_core.comparison import made_up
 
 
@@ -24,13 +25,9 @@ def two_workers(require: Callable[[str], None]) -> Backend:
 
 def test_two_independent_operators_of_one_device_run_at_once(two_workers: Backend) -> None:
     meeting = threading.Barrier(2)
-    x = two_workers.asarray(np.ones(2, dtype=np.float32), two_workers.devices[0])
+    x = full(two_workers, 1, 2)
     for met in [two_workers.launch(lambda x: meeting.wait(20) and x, x) for _ in range(2)]:
         two_workers.wait(met)
-
-
-def load_with(name: str, workers: int, variants: list[str], devices: int) -> Backend:
-    return backends.load(name, devices, "cpu", "async", 1, workers, variants)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +47,8 @@ def test_random_programs_give_numpy_s_numbers(
 ) -> None:
     require(name)
     limits = Limits(seed=1, programs=programs, devices=2, deadline=60)
-    found = search(partial(load_with, name, workers, variants), limits)
+    load = partial(backends.load, name, device_kind="cpu", engine="async", threads_per_device=1)
+    found = search(partial(load, workers_per_device=workers, variants=variants), limits)
     assert [one.finding for one in found] == []
 
 
@@ -67,3 +65,55 @@ def test_several_workers_are_said_in_a_result_and_not_asked_of_old_ones(two_work
     old = made_up.result(Cell("parallel", "torch", "async"), {"on all together": 1.0}).as_json()
     assert "workers_per_device" not in old["backend"]
     assert Result.from_json(old).backend["threads_per_device"] == 1
+
+
+IN_CHILD = """
+import os, signal, sys
+import numpy as np
+import backends
+from backends.protocol import VERBS
+
+def refusal(verb, *arguments):
+    try:
+        return getattr(backend, verb)(*arguments) and ""
+    except backends.BackendError as error:
+        return str(error)
+
+def product(of):
+    x = of.asarray(np.ones((2, 2), dtype=np.float32), of.devices[0])
+    return of.to_numpy(of.launch(of.ops.matmul, x, x)).sum()
+
+backend, numpy = backends.load({name!r}, 2, "cpu", {engine!r}, 1), backends.load("numpy", 2, "cpu", "sync", 1)
+product(backend)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    lines = {{refusal(verb, *range(number)) for verb in VERBS for number in range(4)}}
+    print(lines == {{refusal("waitall")}}, refusal("waitall"))
+    print(product(numpy), flush=True)
+    try:
+        print(product(backends.load({name!r}, 2, "cpu", {engine!r}, 1)), flush=True)
+    except backends.BackendError as error:
+        print(error, flush=True)
+    {leave}
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), product(backend))
+"""
+
+
+def test_in_a_forked_child_every_verb_but_numpy_s_refuses_and_it_may_load_its_own(
+    require: Callable[[str], None], run_python: RunPython, framework_name: str, engine: str
+) -> None:
+    require(framework_name)
+    # JAX cannot be started anew there, and aborts at Python's exit; children of multiprocessing leave without that.
+    loaded_once = framework_name == "jax"
+    leave = "os._exit(0)" if loaded_once else "sys.exit()"
+    code = IN_CHILD.format(name=framework_name, engine=engine, leave=leave)
+    refused, by_numpy, in_child, after = run_python(code).stdout.splitlines()
+    assert refused.startswith(f"True {framework_name} was loaded before this process was forked")
+    assert "'spawn' method" in refused
+    assert (by_numpy, after) == ("8.0", "0 8.0")
+    if loaded_once:
+        assert in_child.startswith(f"{framework_name} cannot be loaded in a process that was forked")
+    else:
+        assert in_child == "8.0"

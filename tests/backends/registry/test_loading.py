@@ -50,8 +50,8 @@ def test_bad_requests_are_refused(arguments: dict[str, object], message: str) ->
 
 def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], framework_name: str) -> None:
     require(framework_name)
-    with pytest.raises(BackendError, match=rf"{framework_name} finds \d+ GPUs, fewer than the 99 asked for"):
-        backends.load(framework_name, 99, "gpu", "async", 1)
+    with pytest.raises(BackendError, match=f"{framework_name} finds (no|[0-9]+) GPUs?, and so no gpu:99"):
+        backends.load(framework_name, "gpu:99", "gpu", "async", 1)
 
 
 @pytest.fixture
@@ -110,8 +110,11 @@ def plug_in(folder: Path, distribution: str, entry: str) -> None:
     (metadata / "entry_points.txt").write_text(f"[parallel_core.backends]\n{entry}\n")
 
 
+Install = Callable[[str, str], None]
+
+
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Install a plug-in in this process: its entry points, and the code of the module `plug_in`."""
 
     def install(entries: str, code: str) -> None:
@@ -124,17 +127,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     return install
 
 
-OLD_AND_NEW = """
-def old(*arguments):
-    return arguments
-
-def new(*arguments, variants):
-    return variants
-"""
-
-
-def test_a_plug_in_is_found_by_its_entry_point_and_given_what_it_takes(install: Callable[[str, str], None]) -> None:
-    install("old = plug_in:old\nnew = plug_in:new", OLD_AND_NEW)
+def test_a_plug_in_is_found_by_its_entry_point_and_given_what_it_takes(install: Install) -> None:
+    code = "old = lambda *arguments: arguments\nnew = lambda *arguments, variants: variants"
+    install("old = plug_in:old\nnew = plug_in:new", code)
     load: Any = backends.load
     assert load("old", 3, "cpu", "sync", 2) == (3, "cpu", "sync", 2)
     assert load("new", variants=["mine"]) == ("mine",)
@@ -150,15 +145,13 @@ def test_a_plug_in_is_found_by_its_entry_point_and_given_what_it_takes(install: 
         ("mine", "offer", "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals"),
     ],
 )
-def test_an_entry_point_that_is_wrong_is_said(
-    install: Callable[[str, str], None], name: str, attribute: str, message: str
-) -> None:
+def test_an_entry_point_that_is_wrong_is_said(install: Install, name: str, attribute: str, message: str) -> None:
     install(f"{name} = plug_in:{attribute}", "from backends.registry import Offer\noffer = Offer('plug_in:load')")
     with pytest.raises(BackendError, match=message):
         backends.load(name)
 
 
-def test_a_plug_in_that_cannot_be_imported_does_not_concern_other_backends(install: Callable[[str, str], None]) -> None:
+def test_a_plug_in_that_cannot_be_imported_does_not_concern_other_backends(install: Install) -> None:
     install("mine = plug_in:OFFER", "import no_such_module")
     assert "mine" not in offered("profiler")
     assert title("mine") == "mine"
@@ -175,9 +168,7 @@ def test_a_path_that_a_variable_cannot_hold_is_refused(tmp_path: Path, monkeypat
         backends.names()
 
 
-def test_a_plug_in_written_against_the_protocol_runs_an_experiment(
-    install: Callable[[str, str], None], program: RunProgram
-) -> None:
+def test_a_plug_in_written_against_the_protocol_runs_an_experiment(install: Install, program: RunProgram) -> None:
     install("mine = plug_in:MineBackend", PLUG_IN.read_text())
     assert len(backends.load("mine", 3).devices) == 3
     assert class_of("mine", "sync", ["cpu"]) == "plug_in:MineBackend"
@@ -201,7 +192,7 @@ VARIANTS = (
 
 
 def test_a_plug_in_brings_variants_of_its_own(
-    install: Callable[[str, str], None], program: RunProgram, monkeypatch: pytest.MonkeyPatch
+    install: Install, program: RunProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is declared is read once in a process.
     monkeypatch.setattr(variants, "_declared", cache(variants._declared.__wrapped__))
@@ -216,15 +207,6 @@ def test_a_plug_in_brings_variants_of_its_own(
     assert in_words("copy-on-compute-queue") == ("mine", "mxnet on CPUs", "torch")
     explained = program("run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu")
     assert "lazy-on (mine)" in [line.strip() for line in explained.stdout.splitlines()]
-
-
-def test_torch_and_mxnet_are_not_silently_the_same(require: Callable[[str], None]) -> None:
-    for name in ("torch", "mxnet"):
-        require(name)
-    loaded = [backends.load(name, 1, "cpu", "async", 1) for name in ("torch", "mxnet")]
-    modules = [backend.ops.matmul.__module__ for backend in loaded]
-    assert modules == ["backends.torch.ops", "backends.mxnet.ops"]
-    assert [backend.version for backend in loaded] == [sys.modules[name].__version__ for name in ("torch", "mxnet")]
 
 
 def threads_of(name: str) -> set[int]:
@@ -247,7 +229,6 @@ def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
     assert (threads_of(name), first.threads_per_device, second.threads_per_device) == ({1}, 1, 1)
 
 
-def test_readers_know_each_framework_by_its_own_name_and_others_by_that_of_the_option() -> None:
+def test_readers_know_each_framework_by_its_own_name() -> None:
     titles = {"jax": "JAX", "mxnet": "MXNet", "numpy": "NumPy", "torch": "PyTorch"}
     assert {name: title(name) for name in backends.names() if name in titles} == titles
-    assert title("mine") == "mine"

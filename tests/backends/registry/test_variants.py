@@ -4,15 +4,15 @@ import threading
 import time
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
-from backends import Array, Backend, BackendError
+from backends import Backend, BackendError
 from backends.devices import Device
 from backends.registry.variants import all_variants, check_device_kinds, choose_variants, frameworks, variants_of
+from tests.backends.protocol.arrays import full
 
 ON_COMPUTE_QUEUE = "copy-on-compute-queue"
 
@@ -26,9 +26,7 @@ ON_COMPUTE_QUEUE = "copy-on-compute-queue"
         ("torch", "graph-replay", "gpu", "on CPUs, for .*: use --device-kind gpu"),
     ],
 )
-def test_a_variant_of_one_kind_of_devices_is_refused_on_the_other(
-    framework: str, name: str, on: str, message: str
-) -> None:
+def test_a_variant_of_one_kind_of_device_is_refused_elsewhere(framework: str, name: str, on: str, message: str) -> None:
     devices = {"cpu": Device("cpu", 1), "gpu": Device("gpu", 0)}
     check_device_kinds(framework, [devices.pop(on)], [name])
     with pytest.raises(BackendError, match=f"{framework} has no variant '{name}' {message}"):
@@ -53,16 +51,13 @@ def test_kernels_can_be_chosen_on_both_engines_and_how_to_queue_on_one() -> None
         choose_variants("mxnet", "sync", ["blas-as-shipped", "bulk-on"])
 
 
-def test_every_setting_has_a_default_that_comes_first() -> None:
+def test_every_setting_has_a_default_that_comes_first_and_a_reason_why_others_lack_the_rest() -> None:
+    assert set(frameworks()) <= set(backends.names())
     for variants in (all_variants(), *map(variants_of, frameworks())):
         settings = [variant.setting for variant in variants]
         assert [variant.default for variant in variants] == [True, False] * len(set(settings))
         assert settings == [setting for setting in dict.fromkeys(settings) for _ in range(2)]
-
-
-def test_a_backend_declares_what_another_one_does_not_have() -> None:
-    assert set(frameworks()) <= set(backends.names())
-    assert all(variant.default or variant.elsewhere for variant in all_variants())
+        assert all(variant.default or variant.elsewhere for variant in variants)
 
 
 @pytest.fixture(params=[1, 2])
@@ -72,14 +67,10 @@ def on_compute_queue(request: pytest.FixtureRequest, require: Callable[[str], No
     return backends.load("torch", 2, "cpu", "async", 1, request.param, [ON_COMPUTE_QUEUE])
 
 
-def ones(backend: Backend, device: int) -> Array:
-    return backend.asarray(np.ones(2, dtype=np.float32), backend.devices[device])
-
-
 def occupy(backend: Backend, device: int, gate: threading.Event) -> None:
     """Give every worker of a device something to do until the gate is opened."""
     for _ in range(backend.workers_per_device):
-        backend.launch(lambda _: gate.wait(), ones(backend, device))
+        backend.launch(lambda _: gate.wait(), full(backend, 1, 2, device=device))
 
 
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
@@ -87,7 +78,8 @@ def occupy(backend: Backend, device: int, gate: threading.Event) -> None:
 def test_a_copy_stands_behind_the_computation_of_its_source_and_of_no_other(
     on_compute_queue: Backend, gate: threading.Event, occupied: int, into: str
 ) -> None:
-    x, out = ones(on_compute_queue, 0), ones(on_compute_queue, 1) if into == "buffer" else None
+    x = full(on_compute_queue, 1, 2)
+    out = full(on_compute_queue, 1, 2, device=1) if into == "buffer" else None
     occupy(on_compute_queue, occupied, gate)
     copy = on_compute_queue.copy_to(x, on_compute_queue.devices[1], out)
     if occupied == 0:
@@ -103,7 +95,7 @@ def test_a_copy_stands_behind_the_computation_of_its_source_and_of_no_other(
 def test_what_is_launched_with_the_copy_is_the_destination_s_work(
     on_compute_queue: Backend, gate: threading.Event, item: bool
 ) -> None:
-    x = ones(on_compute_queue, 0)
+    x = full(on_compute_queue, 1, 2)
     copied = on_compute_queue.copy_to((x, x) if item else x, on_compute_queue.devices[1])
     if item:
         copied = copied[0]

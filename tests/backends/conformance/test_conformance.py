@@ -1,0 +1,191 @@
+"""Programs that are drawn are valid; the suite finds what is wrong with a backend, and what it prints shows it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from inspect import isfunction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import Backend, BackendError, Ops
+from backends.conformance import Conformance, Found, Limits, Program, draw_program, search, searching
+from backends.conformance.programs import Reference, Statement, reference_namespace
+from backends.conformance.running import run
+from backends.protocol import VERBS
+from tests.backends.conformance import defects
+from tests.backends.conformance.defects import Verb, load
+from tests.backends.registry.test_loading import plug_in
+
+programs = st.randoms(use_true_random=False).map(draw_program)
+LIMITS = Limits(seed=2, programs=400, devices=3, deadline=3)
+
+
+@given(programs)
+def test_every_name_is_defined_once_and_before_it_is_used(program: Program) -> None:
+    defined: set[str] = set()
+    for statement in program.statements:
+        assert set(statement.uses) <= defined
+        assert not set(statement.defines) & defined
+        defined |= set(statement.defines)
+
+
+@given(programs)
+def test_a_program_is_python_that_runs_by_itself(program: Program) -> None:
+    if any(statement.fails for statement in program.statements):
+        return
+    names: dict[str, Any] = {"make": Reference}
+    exec(program.text(f"make({program.devices})"), names)
+    assert names["backend"].name == "reference"
+
+
+@given(programs, st.data())
+def test_what_depends_on_a_statement_that_is_left_out_goes_too(program: Program, data: st.DataObject) -> None:
+    places = data.draw(st.sets(st.integers(0, len(program.statements) - 1)))
+    shorter = program.without(places)
+    namespace = reference_namespace(program.devices)
+    for statement in shorter.statements:
+        exec(statement.for_reference, namespace)
+    assert len(shorter.statements) <= len(program.statements) - len(places)
+
+
+def test_the_same_random_numbers_give_the_same_program() -> None:
+    assert draw_program(Random("1/5")) == draw_program(Random("1/5"))
+    assert draw_program(Random("1/5")) != draw_program(Random("1/6"))
+
+
+def test_every_verb_and_every_op_is_drawn() -> None:
+    text = "\n".join(statement.source for n in range(150) for statement in draw_program(Random(n)).statements)
+    assert [verb for verb in VERBS if f"backend.{verb}(" not in text] == []
+    ops = [name for name, op in vars(Ops).items() if isfunction(op) and not name.startswith("_")]
+    assert [op for op in ops if f"ops.{op}" not in text] == []
+    assert len(ops) > 15
+
+
+@pytest.fixture
+def as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave programs as long as they are drawn: a hang or a crash costs a process each time."""
+    monkeypatch.setattr(searching, "MAX_SECONDS", 0)
+
+
+def found_of(load: Callable[[int], Backend], kind: str) -> tuple[Found, str]:
+    """Return the first finding of a kind, with the source of the statement that shows it."""
+    found = next(found for found in search(load, LIMITS) if kind in found.finding.what)
+    place = found.finding.place
+    return found, "" if place is None else found.program.statements[place].source
+
+
+def test_numpy_equals_itself_until_a_limit_is_reached() -> None:
+    told: list[int] = []
+    assert not list(search(load, Limits(programs=40), lambda done, _: told.append(done)))
+    assert told == list(range(41))
+    assert list(search(load, Limits(seconds=0.1))) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "defect"),
+    [
+        ("allreduce", defects.count_twice),
+        ("copy_to", defects.copy_nothing),
+        ("split_and_load", defects.divide_from_the_end),
+    ],
+)
+def test_wrong_numbers_are_found_and_printed_as_a_short_program(verb: str, defect: Verb) -> None:
+    """What is printed shows it, as it would to a person who pastes it into a file."""
+    broken = partial(load, **{verb: defect})
+    found, source = found_of(broken, "gives wrong numbers")
+    assert len(found.program.statements) <= 15
+    text = found.text("make({})")
+    assert f"  # {found.finding.what}\n" in text
+    values = []
+    for make in (broken, load):
+        exec(text, names := {"make": make})
+        values.append(str(names[source.partition(" = ")[0].rstrip(",")]))
+    assert values[0] != values[1]
+
+
+def test_what_writes_over_what_it_reads_is_found() -> None:
+    # NumPy may refuse what is printed here: a copy to memory from which another one is read.
+    found, source = found_of(partial(load, copy_to=defects.write_over_what_is_read), "gives wrong numbers")
+    assert len(found.program.statements) <= 15
+    assert "out=" in source
+
+
+@pytest.mark.parametrize(("error", "is_found"), [(1e-3, True), (1e-6, False)])
+def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> None:
+    off = load(1, to_numpy=lambda read, x: read(x) * np.float32(1 + error))
+    read = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
+    assert (run(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None) == is_found
+
+
+def test_a_failure_that_is_lost_is_found() -> None:
+    found, _ = found_of(partial(load, launch=defects.lose_failures), "raises no ComputationError")
+    assert len(found.program.statements) <= 4
+
+
+@pytest.mark.usefixtures("as_drawn")
+@pytest.mark.parametrize(
+    ("sum_up", "what"),
+    [pytest.param(defects.hang, "hangs", marks=pytest.mark.long), (defects.crash, "crashes the process (SIGSEGV)")],
+)
+def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(sum_up: Verb, what: str) -> None:
+    found, source = found_of(partial(load, allreduce=sum_up), "")
+    assert found.finding.what == what
+    assert "allreduce" in source
+    assert "defects.py" in found.text("load({})")
+
+
+@pytest.mark.usefixtures("as_drawn")
+def test_each_kind_is_reported_once() -> None:
+    limits = Limits(seed=1, programs=60, devices=2)
+    kinds = [found.finding.kind for found in search(partial(load, allreduce=defects.count_twice), limits)]
+    assert kinds == ["gives wrong numbers"]
+
+
+class TestSound(Conformance):
+    """What an author of a backend writes."""
+
+    limits = Limits(programs=10)
+    load = staticmethod(load)
+
+
+@pytest.mark.usefixtures("as_drawn")
+def test_the_class_for_authors_fails_with_the_program() -> None:
+    class Broken(Conformance):
+        limits = LIMITS
+        load = staticmethod(partial(load, allreduce=defects.count_twice))
+
+    with pytest.raises(AssertionError, match=r"Broken\.load\(3\)"):
+        Broken().test_random_programs_give_what_numpy_gives()
+
+
+def test_a_backend_that_ends_its_process_while_it_loads_is_told_in_one_line() -> None:
+    with pytest.raises(BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"):
+        next(search(defects.end_the_process, LIMITS))
+
+
+@pytest.mark.long
+def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from tests.backends.conformance import defects\n"
+        "load = lambda devices, *_: defects.load(devices, copy_to=defects.copy_nothing)\n"
+    )
+    plug_in(tmp_path, "author", "mine = mine:load")
+    named = ("--conformance", "numpy:sync", "--conformance", "mine", "--conformance-programs", "40")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin", *named]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert "conformance[mine]" in done.stdout
+    assert "load('mine', " in done.stdout
+    assert "Traceback" not in done.stdout
