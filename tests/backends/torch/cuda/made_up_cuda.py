@@ -19,11 +19,19 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from operator import or_
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from tests.backends.torch.cuda.made_up_graphs import MadeUpGraph, recorded_here, recording, tensors
+from tests.backends.torch.cuda.made_up_graphs import (
+    MadeUpGraph,
+    Part,
+    address,
+    part_of,
+    recorded_here,
+    recording,
+    tensors,
+)
 
 Known = Counter[int]
 GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
@@ -109,9 +117,6 @@ class Cuda:
     def is_initialized(self) -> bool:
         return self.started
 
-    def can_device_access_peer(self, one: int, other: int) -> bool:
-        return one == other
-
     def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
         return MadeUpStream(self, range(self.gpus)[device])
 
@@ -160,7 +165,7 @@ class Cuda:
             self.accesses.clear()
 
     def access(
-        self, part: "Part", writes: bool, name: str, stream: MadeUpStream | None, users: Collection[MadeUpStream] = ()
+        self, part: Part, writes: bool, name: str, stream: MadeUpStream | None, users: Collection[MadeUpStream] = ()
     ) -> None:
         """Note a race where the access does not know of an earlier one that it conflicts with; it waits for `users`."""
         if graph := recorded_here():
@@ -219,8 +224,9 @@ class MadeUpTorch:
                 return address(self) in cuda.on_gpu
 
             @property
-            def device(self) -> Place:
-                return Place(cuda.on_gpu.get(address(self)))
+            def device(self) -> torch.device:
+                gpu = cuda.on_gpu.get(address(self))
+                return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
 
             def is_pinned(self) -> bool:
                 return address(self) in cuda.pinned
@@ -275,20 +281,6 @@ class MadeUpTorch:
         return x
 
 
-class Place(NamedTuple):
-    """What a tensor says of where it is."""
-
-    index: int | None
-
-
-class Part(NamedTuple):
-    """Some memory, and which of its addresses."""
-
-    memory: int
-    start: int
-    stop: int
-
-
 def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
     """Write down what an operator reads and writes; what gives a view of its argument does neither."""
     if isinstance(result, tuple):
@@ -326,19 +318,3 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
         on_host = any(memory not in cuda.on_gpu for memory in (*read, written))
         if on_host and not kwargs.get("non_blocking"):
             stream.synchronize()
-
-
-def address(x: torch.Tensor) -> int:
-    """Return what stands for the memory of a tensor: its address, or that of the storage if it has no elements."""
-    with torch._C.DisableTorchFunctionSubclass():
-        storage = x.untyped_storage()
-        return storage.data_ptr() or storage._cdata
-
-
-def part_of(x: torch.Tensor) -> Part:
-    """Return the memory of a tensor; what is between its elements counts."""
-    with torch._C.DisableTorchFunctionSubclass():
-        last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
-        return Part(
-            address(x), x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size() if x.numel() else x.data_ptr()
-        )

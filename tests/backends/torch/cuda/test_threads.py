@@ -1,4 +1,4 @@
-"""PyTorch on GPUs, whole, beside CPU devices, and as several streams: who waits for whom, on made-up GPUs."""
+"""PyTorch on GPUs, whole, beside CPU devices, and as several streams: right numbers, and no races on made-up GPUs."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -63,8 +63,7 @@ def test_a_value_is_let_go_when_its_readers_are_done(on_made_up_gpus: Callable[.
         backend.launch(backend.ops.add, y, 1.0)
     del x, y
     backend.waitall()
-    left = sum(cuda.users[memory] > 0 for memory in cuda.allocated_on)
-    assert left < 40
+    assert sum(cuda.users[memory] > 0 for memory in cuda.allocated_on) < 40
     assert cuda.races == []
 
 
@@ -75,35 +74,20 @@ def test_what_was_read_by_a_name_that_is_gone_is_not_overwritten(
 ) -> None:
     for place in range(len(names.split(",")) + 1):
         backend, cuda = on_made_up_gpus(names)
+        there = (*backend.devices, HOST)[place]
         with ExitStack() as profile:
             for stream in backend.streams if profiled else ():  # type: ignore[attr-defined]
                 profile.enter_context(stream.submitting(lambda fn: lambda *args: fn(*args)))
-            overwrite_what_is_read(backend, (*backend.devices, HOST)[place])
+            x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
+            parts = backend.launch(backend.ops.split, x, (2, 2))
+            copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
+            backend.wait(parts)
+            del parts
+            x = backend.copy_to(new, there, out=x)
+            for copy in copies:
+                np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
+            np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
         assert cuda.races == []
-
-
-def overwrite_what_is_read(backend: Backend, there: Device) -> None:
-    """Copy a view to every device, let it go, and overwrite the memory."""
-    x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
-    parts = backend.launch(backend.ops.split, x, (2, 2))
-    copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
-    backend.wait(parts)
-    del parts
-    x = backend.copy_to(new, there, out=x)
-    for copy in copies:
-        np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
-    np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
-
-
-@pytest.mark.parametrize("names", PLACES)
-def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], names: str) -> None:
-    backend, cuda = on_made_up_gpus(names)
-    x = np.arange(2**20 + 3, dtype=np.float32)
-    for device in backend.devices:
-        for other in (*backend.devices, HOST):
-            there = backend.copy_to(backend.asarray(x, device), other)
-            np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(there, device)), x)
-    assert cuda.races == []
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -132,3 +116,42 @@ def test_two_streams_of_one_gpu_read_each_other_s_arrays(on_made_up_gpus: Callab
     )
     assert backend.to_numpy(backend.launch(backend.ops.add, x, y)).tolist() == [4, 6]
     assert cuda.races == []
+
+
+SHAPES = st.lists(st.integers(0, 7), max_size=3)
+DTYPES = st.sampled_from(["float32", "float64", "uint8", "bool", "int64"])
+
+
+@given(st.lists(st.tuples(SHAPES, DTYPES, st.booleans(), st.booleans()), max_size=6), st.integers(0, 99))
+def test_arrays_of_any_shape_cross_by_way_of_page_locked_buffers_in_pieces(
+    require: Callable[[str], None], copies: list[tuple[list[int], str, bool, bool]], seed: int
+) -> None:
+    require("torch")
+    import torch as real
+
+    from backends.torch.cuda.copies import _Staging as Staging
+    from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
+
+    torch = MadeUpTorch(1, seed)
+    staging, stream = Staging(torch, buffers=3, piece_bytes=64), torch.cuda.Stream(0)
+    for shape, dtype, transposed, transposed_out in copies:
+        x = torch.tensor(real.arange(real.Size(shape).numel()).reshape(shape).to(getattr(real, dtype)).numpy())
+        x = x.mT if transposed and x.ndim > 1 else x
+        with torch.cuda.stream(stream):
+            there, back = torch.empty_like(x, device="cuda:0"), torch.empty_like(x)
+            there = there.mT.contiguous().mT if transposed_out and x.ndim > 1 else there
+            staging.to_gpu(there, x)
+            staging.to_host(back, there)
+        assert real.equal(back, x)
+    assert torch.cuda.races == []
+    assert staging._allocated <= 3
+
+
+@pytest.mark.parametrize("length", [0, 2])
+def test_a_made_up_array_is_where_it_was_made(made_up_torch: Callable[..., Any], length: int) -> None:
+    """Those without elements have one address."""
+    torch, places = made_up_torch(2), {"cuda:1": 1, "cpu": None, "cuda:0": 0}
+    made = [torch.tensor(np.zeros(length), device=place) for place in places]
+    for arrays in (made, [x.view(-1, 1) for x in made], [torch.cat([x, x]) for x in made]):
+        assert [x.device.index for x in arrays] == list(places.values())
+    assert torch.cuda.unfinished() == {"cat"}
