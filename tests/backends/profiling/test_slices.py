@@ -60,19 +60,12 @@ def test_begins_and_ends_are_matched_by_row_and_asynchronous_ones_by_category_id
 
 
 def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
-    def name(what: str, name: object, **row: int) -> Event:
-        return {"ph": "M", "name": what, **row, "args": {"name": name}}
-
-    found = read(
-        [
-            name("process_name", "cpu/0", pid=0),
-            name("process_name", "cpu/1", pid=1),
-            name("process_name", "cpu/1", pid=1),
-            name("thread_name", "worker", pid=1, tid=HASH),
-            name("thread_name", 7, pid=1, tid=HASH),
-            complete(pid="Spans", tid=2**64 + 5),
-        ]
-    )
+    named: list[tuple[str, object, Event]] = [
+        *(("process_name", name, {"pid": pid}) for pid, name in ((0, "cpu/0"), (1, "gpu/1"), (1, "cpu/1"))),
+        *(("thread_name", name, {"pid": 1, "tid": HASH}) for name in ("worker", 7)),
+    ]
+    names = [{"ph": "M", "name": what, **row, "args": {"name": name}} for what, name, row in named]
+    found = read([*names, complete(pid="Spans", tid=2**64 + 5)])
     assert (found.slices[0].process, found.slices[0].thread) == ("Spans", 2**64 + 5)
     assert found.processes == {0: "cpu/0", 1: "cpu/1"}
     assert found.threads == {(1, HASH): "worker"}

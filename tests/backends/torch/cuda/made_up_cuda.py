@@ -37,29 +37,6 @@ Known = Counter[int]
 GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
 
 
-class MadeUpStream:
-    """A stream that computes nothing."""
-
-    def __init__(self, cuda: "Cuda", gpu: int) -> None:
-        self.cuda, self.gpu, self.known = cuda, gpu, Known()
-
-    def wait_event(self, event: "MadeUpEvent") -> None:
-        self.cuda.check(self.gpu)
-        with self.cuda.lock:
-            self.known |= event.known
-
-    def wait_stream(self, other: "MadeUpStream") -> None:
-        self.wait_event(other.record_event())
-
-    def synchronize(self) -> None:
-        self.record_event().synchronize()
-
-    def record_event(self) -> "MadeUpEvent":
-        self.cuda.check(self.gpu)
-        with self.cuda.lock:
-            return MadeUpEvent(self.cuda, self.gpu, Known(self.known))
-
-
 class MadeUpEvent:
     """What a stream knew when it was recorded."""
 
@@ -79,6 +56,23 @@ class MadeUpEvent:
         return True
 
 
+class MadeUpStream(MadeUpEvent):
+    """A stream that computes nothing; what it knows grows."""
+
+    def wait_event(self, event: MadeUpEvent) -> None:
+        self.cuda.check(self.gpu)
+        with self.cuda.lock:
+            self.known |= event.known
+
+    def wait_stream(self, other: "MadeUpStream") -> None:
+        self.wait_event(other.record_event())
+
+    def record_event(self) -> MadeUpEvent:
+        self.cuda.check(self.gpu)
+        with self.cuda.lock:
+            return MadeUpEvent(self.cuda, self.gpu, Known(self.known))
+
+
 class Cuda:
     """What `torch.cuda` has, for some GPUs that are names; `races` are in words."""
 
@@ -89,7 +83,7 @@ class Cuda:
         self.races: list[str] = []
         self.seen_done = Known()
         self.gpus = gpus
-        self.default_streams = [MadeUpStream(self, gpu) for gpu in range(gpus)]
+        self.default_streams = [MadeUpStream(self, gpu, Known()) for gpu in range(gpus)]
         self.here = threading.local()
         self.on_gpu: dict[int, int] = {}
         self.pinned: set[int] = set()
@@ -118,7 +112,7 @@ class Cuda:
         return self.started
 
     def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
-        return MadeUpStream(self, range(self.gpus)[device])
+        return MadeUpStream(self, range(self.gpus)[device], Known())
 
     def set_stream(self, stream: MadeUpStream) -> None:
         self._current()[stream.gpu] = stream

@@ -12,7 +12,7 @@ from backends.arrays import tree_map
 from backends.torch.streams.future import Failure, Future, completed_future
 from backends.torch.streams.sharing import check_apart, extent
 from backends.torch.streams.worker import WorkerStream, submit_collective
-from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
+from tests.backends.torch.streams.test_worker import FIRST, SECOND, SHORTLY, pool, stream
 
 torch = pytest.importorskip("torch")
 

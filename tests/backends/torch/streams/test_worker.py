@@ -8,10 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from backends import BackendError
+from backends import BackendError, Device
 from backends.torch.streams.future import Announcing, Failure, Future, completed_future, device_of, resolve
-from backends.torch.streams.worker import WorkerStream, submit_collective
-from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
+from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
+
+FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
+SHORTLY = 0.05
+"""Seconds in which what nothing holds back would happen."""
+
+
+def stream(device: Device = FIRST) -> WorkerStream:
+    return WorkerStream(device, f"{device} test", set(), lambda: None)
+
+
+def pool(device: Device = FIRST) -> PooledStream:
+    return PooledStream(device, f"{device} pool", set(), lambda: None, 2)
 
 
 def test_an_announced_item_is_there_before_the_rest() -> None:
