@@ -64,9 +64,6 @@ class MadeUpStream(MadeUpEvent):
         with self.cuda.lock:
             self.known |= event.known
 
-    def wait_stream(self, other: "MadeUpStream") -> None:
-        self.wait_event(other.record_event())
-
     def record_event(self) -> MadeUpEvent:
         self.cuda.check(self.gpu)
         with self.cuda.lock:
@@ -86,7 +83,6 @@ class Cuda:
         self.default_streams = [MadeUpStream(self, gpu, Known()) for gpu in range(gpus)]
         self.here = threading.local()
         self.on_gpu: dict[int, int] = {}
-        self.pinned: set[int] = set()
         self.allocated_on: dict[int, MadeUpStream] = {}
         self.accesses: dict[int, list[tuple[Part, MadeUpStream, int, bool, str]]] = defaultdict(list)
         self.users: Counter[int] = Counter()
@@ -222,9 +218,6 @@ class MadeUpTorch:
                 gpu = cuda.on_gpu.get(address(self))
                 return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
 
-            def is_pinned(self) -> bool:
-                return address(self) in cuda.pinned
-
             def record_stream(self, stream: MadeUpStream) -> None:
                 assert self.is_cuda
                 cuda.recorded[address(self)].add(stream)
@@ -256,22 +249,22 @@ class MadeUpTorch:
     def tensor(self, x: Any, device: str = "cpu") -> Any:
         return self._new(torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:")))
 
-    def empty(self, size: int, dtype: torch.dtype, pin_memory: bool) -> Any:
-        return self._new(torch.empty(size, dtype=dtype), None, pin_memory)
+    def empty(self, size: int, dtype: torch.dtype, **_: bool) -> Any:
+        return self._new(torch.empty(size, dtype=dtype), None)
 
-    def empty_like(self, x: Any, device: str | None = None, pin_memory: bool = False, **kwargs: Any) -> Any:
+    def empty_like(self, x: Any, device: str | None = None, **kwargs: Any) -> Any:
+        # Page-locked memory is like any other here.
+        kwargs.pop("pin_memory", None)
         with torch._C.DisableTorchFunctionSubclass():
             # Not just anything: labels are looked up while a graph is recorded, too.
             made = torch.empty_like(x, **kwargs).fill_(float("nan") if x.is_floating_point() else 0)
         gpu = {None: x.device.index, "cpu": None}.get(device, int((device or "")[5:] or 0))
-        return self._new(made, gpu, pin_memory)
+        return self._new(made, gpu)
 
-    def _new(self, plain: Any, gpu: int | None, pinned: bool = False) -> Any:
+    def _new(self, plain: Any, gpu: int | None) -> Any:
         with self.cuda.lock:
             x = plain.as_subclass(self.own)
             self.cuda.used(x, gpu)
-            if pinned:
-                self.cuda.pinned.add(address(x))
         return x
 
 
@@ -295,7 +288,7 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
         cuda.check(gpu)
     if stream is not None:
         for other in between_gpus:
-            stream.wait_stream(other)
+            stream.wait_event(other.record_event())
     if in_place or written not in read:
         for part in {part_of(x) for x in taken} - {part_of(result)}:
             cuda.access(part, False, name, stream)
@@ -308,7 +301,7 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
             cuda.access(part_of(result), True, name, stream)
     if stream is not None:
         for other in between_gpus:
-            other.wait_stream(stream)
+            other.wait_event(stream.record_event())
         on_host = any(memory not in cuda.on_gpu for memory in (*read, written))
         if on_host and not kwargs.get("non_blocking"):
             stream.synchronize()
