@@ -2,7 +2,7 @@
 
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 import numpy as np
 import backends
 
-backend = backends.load("mxnet", *{arguments})
+backend = backends.load("mxnet", **{chosen})
 import mxnet
 from backends.mxnet.engine import push
 
@@ -45,17 +45,9 @@ def in_mxnet(require: Callable[[str], None], run_python: RunPython) -> InMXNet:
     """Run code with MXNet's `backend` and `ones(*shape)`; it has a process of its own, for that has one engine."""
     require("mxnet")
 
-    def run(
-        code: str,
-        devices: int = 1,
-        engine: str = "async",
-        threads: int = 1,
-        workers: int = 1,
-        variants: tuple[str, ...] = (),
-        **environment: str,
-    ) -> "subprocess.CompletedProcess[str]":
-        arguments = (devices, "cpu", engine, threads, workers, variants)
-        return run_python(BEFORE.format(arguments=arguments) + code, **environment)
+    def run(code: str, environment: Mapping[str, str] = {}, **own: object) -> "subprocess.CompletedProcess[str]":
+        chosen = {"devices": 1, "device_kind": "cpu", "engine": "async", "threads_per_device": 1, **own}
+        return run_python(BEFORE.format(chosen=chosen) + code, **environment)
 
     return run
 
@@ -158,7 +150,7 @@ backend.wait(backend.launch(backend.ops.relu, ones(2000, 2000)))
 print(len(os.listdir("/proc/self/task")) - before)
 """
     # OpenMP starts its team at the first parallel region: one thread fewer than it may use.
-    assert int(in_mxnet(code, threads=2, OMP_NUM_THREADS="7").stdout) == 1
+    assert int(in_mxnet(code, {"OMP_NUM_THREADS": "7"}, threads_per_device=2).stdout) == 1
 
 
 def test_the_engine_is_ours_whatever_the_environment_says(in_mxnet: InMXNet) -> None:
@@ -171,7 +163,7 @@ order.append("dispatched")
 waiting.join()
 print(*order)
 """
-    done = in_mxnet(code, MXNET_ENGINE_TYPE="NaiveEngine")
+    done = in_mxnet(code, {"MXNET_ENGINE_TYPE": "NaiveEngine"})
     assert done.stdout == "dispatched computed\n"
     assert "NaiveEngine" not in done.stderr
 
@@ -225,7 +217,7 @@ for x in (ones(1), ones(1)):
 backend.waitall()
 print(*sorted(met))
 """
-    assert in_mxnet(code, workers=2).stdout == "0 1\n"
+    assert in_mxnet(code, workers_per_device=2).stdout == "0 1\n"
 
 
 def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(in_mxnet: InMXNet) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import backends
 from backends import Array
-from backends.profiling.chrome_trace import read_trace
 from backends.profiling.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.timeline import ROLES, KnownWait, QueueWait
 from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
@@ -18,7 +17,6 @@ from backends.torch.profiler import timeline_of
 from backends.torch.program_hooks import TorchProfiler
 from tests.backends.profiling.work import matrix, named, overlapping, see
 from tests.conftest import RunPython
-from tests.parallel_core.own_program.recorded_programs import TRACES
 
 THREAD = (1, 2)
 GLOO = 3
@@ -47,11 +45,6 @@ def test_several_workers_of_a_device_have_queues_of_their_own(require: Callable[
     assert overlapping(found) == []
 
 
-def on_gpu(name: str, start: int, number: int, gpu: int = 0) -> Slice:
-    args = json.dumps({"device": gpu, "stream": 7, "correlation": number}).encode()
-    return Slice(name, "kernel", gpu, 7, start, start + 1, args)
-
-
 @pytest.mark.parametrize(("initialized", "capturing", "waits"), [(False, False, 0), (True, False, 1), (True, True, 0)])
 def test_steps_are_timed_when_the_gpu_is_done(initialized: bool, capturing: bool, waits: int) -> None:
     waited: list[bool] = []
@@ -74,7 +67,7 @@ NAMED = ["thread 1 (python3)", "thread 2 (pt_autograd_0)"]
     [
         ({}, (), "cpu", ["thread", "thread 2", "thread 3"]),
         (NAMES, (), "cpu", [*NAMED, "thread"]),
-        (NAMES, (on_gpu("gemm", 4, 0),), "host", [*NAMED, "Python"]),
+        (NAMES, (Slice("gemm", "kernel", 0, 7, 4, 5, b'{"device": 0, "stream": 7}'),), "host", [*NAMED, "Python"]),
     ],
 )
 def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_them(
@@ -83,21 +76,6 @@ def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_
     found = [span for span in timeline_of(Trace((*WORK, *more), threads=names)).spans if span.device == device]
     assert [span.queue for span in found] == queues
     assert [span.kind for span in found] == (["compute", "copy", "compute"] if device == "cpu" else ["host"] * 3)
-
-
-def test_kernels_that_no_call_launched_are_counted_and_gpus_are_named() -> None:
-    launch = Slice("cudaLaunchKernel", "cuda_runtime", 99, 99, 0, 1, b'{"correlation": 2}')
-    described = [{"id": number, "name": f"NVIDIA H{number}00"} for number in range(3)]
-    kernels = (("a<int>()", 1, 1), ("a<float>()", 2, 1), ("a<int>()", 3, 2))
-    slices = (launch, *(on_gpu(name, number, number, gpu) for name, number, gpu in kernels))
-    found = timeline_of(Trace(slices, properties={"deviceProperties": described}))
-    assert found.unlinked == 2
-    assert found.notes[:2] == ("gpu:1 is NVIDIA H100", "gpu:2 is NVIDIA H200")
-    assert found.notes[2].startswith("2 of 3 operations on devices are linked to no launch")
-    assert [(span.name, span.operator) for span in found.spans] == [
-        (name.removesuffix("()"), name) for name, *_ in kernels
-    ]
-    assert timeline_of(Trace(slices[::2])).unlinked == timeline_of(Trace(slices[:1])).unlinked == 0
 
 
 @pytest.mark.parametrize(
@@ -194,17 +172,6 @@ def test_recorded_waits_are_tied_to_their_calls() -> None:
         4: KnownWait("gpu:0"),
     }
     assert found.queue_waits == (QueueWait(2, ("gpu:0", "stream 20"), ("gpu:0", "stream 7"), 1),)
-
-
-def test_each_exchange_of_a_real_program_has_its_launch_before_it() -> None:
-    slices = read_trace(TRACES / "ddp-buckets.json.gz").slices
-    found = exchanges([one for one in slices if one.category == "user_annotation"], slices)
-    assert len(found) == len([one for one in slices if one.name == "gloo:all_reduce"]) == 8
-    assert len({launch for _, launch in found}) == 8
-    for span, launch in found:
-        assert launch is not None
-        assert span.launched == launch.start <= span.start
-    assert {span.queue for span, _ in found} == {"gloo", "gloo 2"}
 
 
 def test_an_exchange_that_was_launched_before_the_recording_has_no_launch() -> None:
