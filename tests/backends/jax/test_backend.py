@@ -148,25 +148,10 @@ def test_a_wrong_label_is_found_while_another_device_is_busy(jax_backend: Any) -
         jax_backend.wait(jax_backend.launch(jax_backend.ops.cross_entropy, scores, wrong))
 
 
-def in_two_threads(fn: Callable[[Array], object], x: Array) -> list[object]:
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(fn, [x, x]))
-
-
-def test_two_threads_that_wait_forget_only_what_is_computed(jax_backend: Any) -> None:
+def test_two_threads_that_wait_forget_only_what_is_computed_and_both_hear_of_a_failure(jax_backend: Any) -> None:
     device = jax_backend.devices[0]
     x = jax_backend.wait(jax_backend.asarray(np.ones(2), device))
-    under_way, later = jax_backend._under_way[device], Asked(ready=False)
-    under_way.extend([Asked(ready=True), later])
-    in_two_threads(jax_backend.wait, x)
-    assert list(under_way) == [later]
-
-
-def test_each_of_two_threads_that_wait_hears_of_a_failure(jax_backend: Any) -> None:
-    device = jax_backend.devices[0]
-    x = jax_backend.wait(jax_backend.asarray(np.ones(2), device))
-    jax_backend._checks.extend((made_up_check(ready=True, value=value), device) for value in (False, True))
-    wait = jax_backend.wait
+    under_way, later, wait = jax_backend._under_way[device], Asked(ready=False), jax_backend.wait
 
     def found(x: Array) -> str:
         try:
@@ -175,7 +160,13 @@ def test_each_of_two_threads_that_wait_hears_of_a_failure(jax_backend: Any) -> N
             return str(error)
         return "nothing"
 
-    assert in_two_threads(found, x) == [f"jax on {device}: ValueError: made up"] * 2
+    with ThreadPoolExecutor(2) as pool:
+        under_way.extend([Asked(ready=True), later])
+        assert list(pool.map(found, [x, x])) == ["nothing"] * 2
+        assert list(under_way) == [later]
+        under_way.clear()
+        jax_backend._checks.extend((made_up_check(ready=True, value=value), device) for value in (False, True))
+        assert list(pool.map(found, [x, x])) == [f"jax on {device}: ValueError: made up"] * 2
 
 
 def affinities() -> dict[str, set[int]]:
