@@ -52,19 +52,13 @@ def train(backend: Backend, steps: int = STEPS, labels: tuple[int, ...] = (0, 2,
     random = np.random.default_rng(0)
     images = random.standard_normal((len(labels), 5)).astype(np.float32)
     weight = random.standard_normal((5, 3)).astype(np.float32)
-
-    def loss(parameters: Array, x: Array, y: Array) -> Array:
-        return ops.cross_entropy(ops.matmul(x, parameters[0]), y)
-
+    differentiate = ops.value_and_grad(lambda p, x, y: ops.cross_entropy(ops.matmul(x, p[0]), y))
     parameters = [backend.asarray((weight,), device) for device in devices]
     guards = [backend.asarray(np.ones(1, np.float32), device) for device in devices]
     losses = []
     for _ in range(steps):
         loaded = [backend.split_and_load(x, devices) for x in (images, np.array(labels))]
-        shards = zip(*loaded, strict=True)
-        computed = [
-            backend.launch(ops.value_and_grad(loss), p, x, y) for p, (x, y) in zip(parameters, shards, strict=True)
-        ]
+        computed = [backend.launch(differentiate, *args) for args in zip(parameters, *loaded, strict=True)]
         losses.append(computed[0][0])
         sums = backend.allreduce([gradients for _, gradients in computed])
         del computed
