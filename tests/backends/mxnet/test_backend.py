@@ -1,19 +1,56 @@
 """MXNet's traps, most in a process of its own, with the evidence of MXNet's own profiler or of the order of events."""
 
-import json
-from collections import Counter
-from collections.abc import Callable
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import backends
 from backends.host import available_cores
-from tests.backends.mxnet.conftest import InMXNet
-from tests.conftest import THREADS
+from backends.profiling.chrome_trace import read_trace
+from backends.profiling.slices import Slice
+from tests.conftest import THREADS, RunPython
+
+BEFORE = """
+import os, signal, threading
+from contextlib import contextmanager
+import numpy as np
+import backends
+
+backend = backends.load("mxnet", **{chosen})
+import mxnet
+from backends.mxnet.engine import push
+
+def ones(*shape):
+    return backend.asarray(np.ones(shape, dtype=np.float32), backend.devices[0])
+
+@contextmanager
+def profiled(path):
+    mxnet.profiler.set_config(filename=path, profile_imperative=True)
+    mxnet.profiler.set_state("run")
+    yield
+    mxnet.profiler.set_state("stop")
+    backend.waitall()
+    mxnet.profiler.dump()
+"""
+InMXNet = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def in_mxnet(require: Callable[[str], None], run_python: RunPython) -> InMXNet:
+    """Run code with MXNet's `backend` and `ones(*shape)`; it has a process of its own, for that has one engine."""
+    require("mxnet")
+
+    def run(code: str, environment: Mapping[str, str] = {}, **own: object) -> "subprocess.CompletedProcess[str]":
+        chosen = {"devices": 1, "device_kind": "cpu", "engine": "async", "threads_per_device": 1, **own}
+        return run_python(BEFORE.format(chosen=chosen) + code, **environment)
+
+    return run
+
 
 STEPS_OF_ALL_DEVICES = 5 * 2
 TRAIN_ON_TWO_DEVICES = """
@@ -34,87 +71,63 @@ def step():
 
 step()
 backend.waitall()
-mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
-mxnet.profiler.set_state("run")
-kept = [step() for _ in range(5)]
-backend.waitall()
-mxnet.profiler.set_state("stop")
-mxnet.profiler.dump()
+with profiled("TRACE"):
+    kept = [step() for _ in range(5)]
+    backend.waitall()
 """
-
-
 QUEUE_HEAVY_PRODUCTS = """
 first, second = backend.devices
 heavy, other = (backend.asarray(np.full((1000, 1000), 1e-3, dtype=np.float32), device) for device in backend.devices)
 small = ones(50, 50)
 backend.wait(backend.copy_to(small, second))
-mxnet.profiler.set_config(filename="TRACE", profile_imperative=True)
-mxnet.profiler.set_state("run")
-kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
-backend.wait(backend.copy_to(small, second))
-backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
-mxnet.profiler.set_state("stop")
-backend.waitall()
-mxnet.profiler.dump()
+with profiled("TRACE"):
+    kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
+    backend.wait(backend.copy_to(small, second))
+    backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
 """
-
-
-Events = list[dict[str, Any]]
-ProfileOf = Callable[..., Events]
+ProfileOf = Callable[..., Sequence[Slice]]
 
 
 @pytest.fixture
 def profile_of(in_mxnet: InMXNet, tmp_path: Path) -> ProfileOf:
-    """Run a program with variants; return the events of its profile that began or ended."""
+    """Run a program with variants on two devices; return what MXNet's profile has from begin to end."""
 
-    def profile(program: str, *variants: str) -> Events:
+    def profile(program: str, *variants: str) -> Sequence[Slice]:
         path = tmp_path / "trace.json"
         in_mxnet(program.replace("TRACE", str(path)), devices=2, variants=variants)
-        return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
+        return read_trace(path).slices
 
     return profile
 
 
-def overlap_of_convolutions(events: Events) -> float:
-    """Return for how long at most a convolution on one of the two devices overlapped one on the other."""
-    begun: dict[tuple[int, int], float] = {}
-    spans: dict[int, list[tuple[float, float]]] = {}
-    for event in events:
-        if event["name"] == "Convolution":
-            thread = event["pid"], event["tid"]
-            if event["ph"] == "B":
-                begun[thread] = event["ts"]
-            else:
-                spans.setdefault(event["pid"], []).append((begun.pop(thread), event["ts"]))
-    first, second = spans.values()
-    assert len(first) == len(second) == 10
-    return max(min(end, until) - max(start, since) for start, end in first for since, until in second)
-
-
-def backward_operators(events: Events) -> Counter[str]:
-    """Count the operators of backward passes, in bulk and by themselves."""
-    begun = [str(event["name"]) for event in events if event["ph"] == "B"]
-    return Counter(name.partition("_backward")[1] or name for name in begun if "_backward" in name or "Bulk" in name)
-
-
 @pytest.mark.long
-def test_devices_take_turns_where_scratch_memory_is_scarce(profile_of: ProfileOf) -> None:
-    events = profile_of(TRAIN_ON_TWO_DEVICES, "temporary-space-low")
-    # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
-    assert overlap_of_convolutions(events) <= 0
-    # Not in bulk: that is another setting.
-    operators = backward_operators(events)
-    assert operators["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
-    assert operators["ImperativeBulk"] == 0
+def test_devices_take_turns_where_scratch_memory_is_scarce_and_bulk_execution_makes_few_operators(
+    profile_of: ProfileOf,
+) -> None:
+    def overlap_of_convolutions(slices: Sequence[Slice]) -> int:
+        """Return for how long at most a convolution on one of the two devices overlapped one on the other."""
+        by_device: defaultdict[object, list[Slice]] = defaultdict(list)
+        for one in slices:
+            if one.name == "Convolution":
+                by_device[one.process].append(one)
+        first, second = by_device.values()
+        assert len(first) == len(second) == STEPS_OF_ALL_DEVICES
+        return max(min(a.end, b.end) - max(a.start, b.start) for a in first for b in second)
 
+    def backward_operators(slices: Sequence[Slice]) -> Counter[str]:
+        """Count the operators of backward passes, in bulk and by themselves."""
+        names = [one.name for one in slices if "_backward" in one.name or "Bulk" in one.name]
+        return Counter(name.partition("_backward")[1] or name for name in names)
 
-@pytest.mark.long
-def test_bulk_execution_makes_few_operators_of_a_backward_pass(profile_of: ProfileOf) -> None:
-    events = profile_of(TRAIN_ON_TWO_DEVICES, "bulk-on")
-    # Up to 15 in each: no gradient of a bulk is ready before the last one is.
-    assert backward_operators(events) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
-    # Forward, with as much scratch memory as there is by default, devices compute at the same time.
-    assert overlap_of_convolutions(events) > 0
+    turns, bulk = (profile_of(TRAIN_ON_TWO_DEVICES, variant) for variant in ("temporary-space-low", "bulk-on"))
+    # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap. With as much as
+    # there is by default here, devices compute at the same time, be it in bulk.
+    assert overlap_of_convolutions(turns) <= 0 < overlap_of_convolutions(bulk)
+    # Up to 15 in each bulk: no gradient of it is ready before the last one is.
+    assert backward_operators(bulk) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
+    one_by_one = backward_operators(turns)
+    assert one_by_one["_backward"] >= 15 * STEPS_OF_ALL_DEVICES
+    assert one_by_one["ImperativeBulk"] == 0
 
 
 @pytest.mark.long
@@ -126,24 +139,22 @@ def test_waiting_for_one_device_is_not_waiting_behind_another(
 ) -> None:
     # MXNet's own copy stands in the source's queue, and its wait for the product would in that of cpu(0): either would
     # end after the twenty products.
-    events = profile_of(QUEUE_HEAVY_PRODUCTS, variant)
-    assert fewest <= sum(event["name"] == "_np_dot" and event["ph"] == "E" for event in events) <= most
+    assert fewest <= sum(one.name == "_np_dot" for one in profile_of(QUEUE_HEAVY_PRODUCTS, variant)) <= most
 
 
-THREADS_OF_A_BIG_OPERATOR = """
+def test_a_device_s_operators_use_its_share_of_cores(in_mxnet: InMXNet) -> None:
+    code = """
 backend.wait(backend.launch(backend.ops.add, ones(4, 4), 1.0))
 before = len(os.listdir("/proc/self/task"))
 backend.wait(backend.launch(backend.ops.relu, ones(2000, 2000)))
 print(len(os.listdir("/proc/self/task")) - before)
 """
-
-
-def test_a_device_s_operators_use_its_share_of_cores(in_mxnet: InMXNet) -> None:
     # OpenMP starts its team at the first parallel region: one thread fewer than it may use.
-    assert int(in_mxnet(THREADS_OF_A_BIG_OPERATOR, threads=2, OMP_NUM_THREADS="7").stdout) == 1
+    assert int(in_mxnet(code, {"OMP_NUM_THREADS": "7"}, threads_per_device=2).stdout) == 1
 
 
-WAIT_IN_A_THREAD = """
+def test_the_engine_is_ours_whatever_the_environment_says(in_mxnet: InMXNet) -> None:
+    code = """
 x, order = ones(1000, 1000), []
 made = [backend.launch(backend.ops.matmul, x, x) for _ in range(20)]
 waiting = threading.Thread(target=lambda: (backend.wait(made[-1]), order.append("computed")))
@@ -152,15 +163,17 @@ order.append("dispatched")
 waiting.join()
 print(*order)
 """
-
-
-def test_the_engine_is_ours_whatever_the_environment_says(in_mxnet: InMXNet) -> None:
-    done = in_mxnet(WAIT_IN_A_THREAD, MXNET_ENGINE_TYPE="NaiveEngine")
+    done = in_mxnet(code, {"MXNET_ENGINE_TYPE": "NaiveEngine"})
     assert done.stdout == "dispatched computed\n"
     assert "NaiveEngine" not in done.stderr
 
 
-ISSUE_FOR_EACH_DEVICE = """
+SEVERAL_CORES = pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
+
+
+@SEVERAL_CORES
+def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(in_mxnet: InMXNet) -> None:
+    in_mxnet("""
 before, cores = os.sched_getaffinity(0), len(os.sched_getaffinity(0))
 
 def where(value):
@@ -179,16 +192,12 @@ try:
     backend.launch(lambda value: value[2], (ones(1),))
 except backends.BackendError:
     assert os.sched_getaffinity(0) == before
-"""
-SEVERAL_CORES = pytest.mark.skipif(available_cores() < 2, reason="a core each can be told from all")
+""")
 
 
 @SEVERAL_CORES
-def test_a_model_is_issued_from_its_devices_cores_if_workers_have_all(in_mxnet: InMXNet) -> None:
-    in_mxnet(ISSUE_FOR_EACH_DEVICE)
-
-
-LOAD_AGAIN = """
+def test_the_cores_are_those_of_the_workers_that_run(in_mxnet: InMXNet) -> None:
+    code = """
 for loaded in (backend, backends.load("mxnet", 2, "cpu", "async", 1)):
     found = {}
     for device in loaded.devices:
@@ -197,24 +206,18 @@ for loaded in (backend, backends.load("mxnet", 2, "cpu", "async", 1)):
     loaded.waitall()
     assert [found[device] for device in loaded.devices] == list(loaded.cores), (found, loaded.cores)
 """
+    in_mxnet(code, devices=available_cores() + 1)
 
 
-@SEVERAL_CORES
-def test_the_cores_are_those_of_the_workers_that_run(in_mxnet: InMXNet) -> None:
-    in_mxnet(LOAD_AGAIN, devices=available_cores() + 1)
-
-
-MEET = """
+def test_workers_of_a_device_run_at_once(in_mxnet: InMXNet) -> None:
+    code = """
 met, meeting = [], threading.Barrier(2)
 for x in (ones(1), ones(1)):
     push(lambda: met.append(meeting.wait(20)), x.ctx, [x])
 backend.waitall()
 print(*sorted(met))
 """
-
-
-def test_workers_of_a_device_run_at_once(in_mxnet: InMXNet) -> None:
-    assert in_mxnet(MEET, workers=2).stdout == "0 1\n"
+    assert in_mxnet(code, workers_per_device=2).stdout == "0 1\n"
 
 
 def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(in_mxnet: InMXNet) -> None:
@@ -248,18 +251,13 @@ def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engin
         assert list(pool.map(shape_of_gradient, shapes)) == shapes
 
 
-FAIL = """
-kept = backend.launch(lambda x: mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx), ones(2))
-"""
-
-
 def test_a_failure_that_nobody_reads_is_no_failure_of_the_process(in_mxnet: InMXNet) -> None:
-    done = in_mxnet(FAIL)
+    done = in_mxnet("kept = backend.launch(lambda x: mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx), ones(2))")
     assert (done.stdout, done.stderr) == ("", "")
 
 
-INTERRUPT = """
-import signal
+def test_ctrl_c_in_a_function_that_the_engine_calls_at_once_is_passed_on(in_mxnet: InMXNet) -> None:
+    code = """
 x = ones(1)
 try:
     push(lambda: signal.raise_signal(signal.SIGINT), x.ctx, [x])
@@ -267,7 +265,4 @@ except KeyboardInterrupt:
     print("interrupted")
 print(backend.to_numpy(backend.launch(backend.ops.add, x, 1.0)))
 """
-
-
-def test_ctrl_c_in_a_function_that_the_engine_calls_at_once_is_passed_on(in_mxnet: InMXNet) -> None:
-    assert in_mxnet(INTERRUPT, engine="sync").stdout == "interrupted\n[2.]\n"
+    assert in_mxnet(code, engine="sync").stdout == "interrupted\n[2.]\n"

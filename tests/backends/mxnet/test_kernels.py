@@ -20,7 +20,7 @@ os.environ.pop("OPENBLAS_CORETYPE", None)
 os.environ.update(own)
 
 import backends
-from backends.installation.kernels import kernels_of, product_of
+from backends.installation.kernels import kernels_of
 from backends.mxnet.kernels import one_thread
 
 backend = backends.load("mxnet", 1, "cpu", "async", threads_per_device=2, variants={variants})
@@ -39,13 +39,11 @@ def threads_of_worker():
 before = threads_of_worker()
 with one_thread(backend, backend.asarray(numpy.ones(1), backend.devices[0])):
     during = threads_of_worker()
-rate = product_of(backend).gflop_per_s
 print(json.dumps(dict(
     setting=backend.settings["OPENBLAS_CORETYPE"],
     taken=kernels_of(backend)[0].instruction_set,
     left=os.environ.get("OPENBLAS_CORETYPE"),
     threads=[before, during, threads_of_worker()],
-    rate=rate,
 )))
 """
 
@@ -61,7 +59,6 @@ def test_what_the_user_has_set_is_kept(require: Callable[[str], None], run_pytho
     assert (found["setting"], found["taken"], found["left"]) == ("Prescott", "Prescott", "Prescott")
     # It is measured with one thread, and afterwards each worker has its own number again.
     assert found["threads"] == [[2], [1], [2]]
-    assert found["rate"] > 0
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""What tests of traces share: files of made-up events, and blocks so small that those are long."""
+"""What tests of traces share: files of made-up events."""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.profiling import Trace, read_trace, trace_events
+from backends.profiling import Trace, read_trace
 from tests.backends.profiling.events import Event, Read
 
 
@@ -22,10 +22,3 @@ def read(tmp_path: Path) -> Read:
         return read_trace(path)
 
     return read_that
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make files of some events as long as files of a million."""
-    monkeypatch.setattr(trace_events, "BLOCK_BYTES", 150)
-    monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from backends.profiling import HOST_DEVICE, Span, Timeline
-from backends.profiling.collectives import (
-    Collective,
-    check_one_rank,
-    collectives_of,
-    is_communication,
-    job_of,
-    with_communication,
-)
+from backends.profiling import HOST_DEVICE, Span, Timeline, collectives
+from backends.profiling.collectives import Collective, check_one_rank, collectives_of
 from backends.profiling.slices import Slice, Trace
-from tests.backends.profiling.events import Read, complete
+from tests.backends.profiling.events import Event, Read, complete
 
 # As PyTorch 2.4 writes it.
 ARGUMENTS = {
@@ -65,7 +58,7 @@ def test_a_kernel_s_name_says_its_kind_and_its_library(name: str, kind: str | No
     others = slice_of("volta_sgemm"), slice_of(name, category="cuda_runtime")
     found = collectives_of(Trace((slice_of(name), *others)), {name})
     assert found == (Collective(kind or name, "", None, "40", 5, 15),)
-    assert is_communication(name) is is_of_library
+    assert collectives.is_communication(name) is is_of_library
 
 
 def test_gloo_s_annotations_count_where_there_are_no_kernels() -> None:
@@ -76,18 +69,14 @@ def test_gloo_s_annotations_count_where_there_are_no_kernels() -> None:
     assert kernel.kind == "allreduce"
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ({"rank": 3, "world_size": 8}, (3, 8)),
-        ({"backend": "nccl"}, (None, None)),
-        ({"rank": True, "world_size": -1}, (None, None)),
-        ("rank 3", (None, None)),
-        (None, (None, None)),
-    ],
-)
-def test_a_trace_says_its_rank_or_not(said: Any, expected: tuple[int | None, int | None]) -> None:
-    assert job_of(Trace((), properties={} if said is None else {"distributedInfo": said})) == expected
+def test_a_trace_says_its_rank_or_not() -> None:
+    def job_of(said: Any) -> tuple[int | None, int | None]:
+        return collectives.job_of(Trace((), properties={"distributedInfo": said}))
+
+    assert job_of({"rank": 3, "world_size": 8}) == (3, 8)
+    assert {job_of(said) for said in ({"backend": "nccl"}, {"rank": True, "world_size": -1}, "rank 3", None)} == {
+        (None, None)
+    }
 
 
 def test_a_users_expression_adds_what_runs_on_devices() -> None:
@@ -96,96 +85,71 @@ def test_a_users_expression_adds_what_runs_on_devices() -> None:
 
     reduce = "void vllm::cross_device_reduce_1stage<float>(RankData*)"
     spans = (ran(reduce, "gpu:0"), ran("gemm", "gpu:0"), ran(reduce, HOST_DEVICE))
-    found = with_communication(Timeline("torch", spans), re.compile("cross_device|multimem"))
+    found = collectives.with_communication(Timeline("torch", spans), re.compile("cross_device|multimem"))
     assert [span.kind for span in found.spans] == ["exchange", "compute", "host"]
 
 
-Document = dict[str, Any]
-
-
-def of_rank(rank: int, *, links: int = 100, process: int | None = None, device: int | None = None) -> Document:
+def of_rank(rank: int, *, links: int = 100, process: int | None = None, device: int | None = None) -> list[Event]:
     """Return what PyTorch's profiler writes of one rank: three launches and their kernels."""
     host, gpu = process or 4000 + rank, rank if device is None else device
-    events: list[Document] = [
-        {"ph": "M", "name": "process_name", "pid": p, "args": {"name": "x"}} for p in (host, 0, 1)
-    ]
+    events: list[Event] = [{"ph": "M", "name": "process_name", "pid": p, "args": {"name": "x"}} for p in (host, 0, 1)]
     for number in range(3):
         for category, pid, after in (("cuda_runtime", host, 0), ("kernel", gpu, 20)):
             event = complete(f"{category} of {rank}", 1000 * number + rank + after, 10, cat=category, pid=pid)
             events.append({**event, "args": {"correlation": links + number}})
-    return {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
+    return events
 
 
-def joined(documents: list[Document]) -> Document:
-    return {**documents[0], "traceEvents": [event for one in documents for event in one["traceEvents"]]}
+def document(events: list[Event], rank: int = 0, names_rank: bool = True) -> str:
+    said = {"distributedInfo": {"rank": rank, "world_size": 2}} if names_rank else {}
+    return json.dumps({**said, "traceEvents": events})
 
 
-def with_processes(documents: list[Document], process: Callable[[int, int], object]) -> Document:
-    """Change the ids of processes by their ranks."""
-    for rank, document in enumerate(documents):
-        for event in document["traceEvents"]:
-            event["pid"] = process(rank, event["pid"])
-    return joined(documents)
-
-
-def with_offsets(documents: list[Document]) -> Document:
+def with_offsets(rank: int, event: Event) -> Event:
     """Add multiples of a large number to the ids, as TraceLens does, and name the processes after their ranks."""
-    for rank, document in enumerate(documents):
-        for event in document["traceEvents"]:
-            if event["ph"] == "M":
-                event["args"]["name"] = f"RANK {rank} - {'CPU' if event['pid'] > 1 else 'GPU'}"
-            else:
-                event["args"]["correlation"] += 1000 * rank
-    return {"traceEvents": with_processes(documents, lambda rank, pid: pid + 10_000 * rank)["traceEvents"]}
+    if event["ph"] == "M":
+        args: Event = {"name": f"RANK {rank} - {'CPU' if event['pid'] > 1 else 'GPU'}"}
+    else:
+        args = {"correlation": event["args"]["correlation"] + 1000 * rank}
+    return {**event, "pid": event["pid"] + 10_000 * rank, "args": args}
 
 
-MERGED: dict[str, Callable[[list[Document]], Document]] = {
-    "with offsets": with_offsets,
-    # As SGLang does; the first file's properties stay.
-    "with labels": lambda documents: with_processes(documents, lambda rank, pid: f"[TP{rank:02d}-DP00] {pid}"),
-    "kernels with labels": lambda documents: {
-        "traceEvents": [
-            {**event, "pid": f"[TP{rank:02d}] {event['pid']}"}
-            for rank, document in enumerate(documents)
-            for event in document["traceEvents"]
-            if event.get("cat") == "kernel"
-        ]
-    },
-    "with ranks as ids": lambda documents: {
-        "traceEvents": with_processes(documents, lambda rank, _: rank)["traceEvents"]
-    },
-    "as they are": joined,
-    "without names": lambda documents: {
-        **documents[0],
-        "traceEvents": [event for event in joined(documents)["traceEvents"] if event["ph"] == "X"],
-    },
+MERGED: dict[str, tuple[bool, Callable[[int, Event], Event | None]]] = {
+    "with offsets": (False, with_offsets),
+    # As SGLang does.
+    "with labels": (True, lambda rank, event: {**event, "pid": f"[TP{rank:02d}-DP00] {event['pid']}"}),
+    "kernels with labels": (
+        False,
+        lambda rank, event: {**event, "pid": f"[TP{rank:02d}] {event['pid']}"} if "kernel" in event["name"] else None,
+    ),
+    "with ranks as ids": (False, lambda rank, event: {**event, "pid": rank}),
+    "as they are": (True, lambda _, event: event),
+    "without names": (True, lambda _, event: event if event["ph"] == "X" else None),
 }
+"""Whether a tool keeps the first file's properties, and what it makes of a rank's event."""
 
 
-@pytest.mark.parametrize("merge", MERGED.values(), ids=MERGED)
+@pytest.mark.parametrize("merge", MERGED)
 @pytest.mark.parametrize("process", [None, 7], ids=["two processes", "one id"])
-def test_merged_ranks_are_refused_whatever_a_tool_did_to_their_ids(
-    read: Read, merge: Callable[[list[Document]], Document], process: int | None
-) -> None:
+def test_merged_ranks_are_refused_whatever_a_tool_did_to_their_ids(read: Read, merge: str, process: int | None) -> None:
+    keeps, change = MERGED[merge]
+    changed = [change(rank, event) for rank in range(2) for event in of_rank(rank, process=process)]
     with pytest.raises(ValueError, match=r"^several ranks were merged into it: give each rank's own file$"):
-        check_one_rank(read(json.dumps(merge([of_rank(0, process=process), of_rank(1, process=process)]))))
+        check_one_rank(read(document([event for event in changed if event], names_rank=keeps)))
 
 
-@pytest.mark.parametrize("second", [of_rank(1, links=500), of_rank(0), of_rank(0, device=1)])
-def test_files_behind_each_other_are_refused_too(read: Read, second: Document) -> None:
+@pytest.mark.parametrize(("second", "rank"), [(of_rank(1, links=500), 1), (of_rank(0), 0), (of_rank(0, device=1), 0)])
+def test_files_behind_each_other_are_refused_too(read: Read, second: list[Event], rank: int) -> None:
     with pytest.raises(ValueError, match="several ranks were merged"):
-        check_one_rank(read(json.dumps(of_rank(0)) + json.dumps(second)))
+        check_one_rank(read(document(of_rank(0)) + document(second, rank)))
 
 
 def test_one_process_with_several_devices_is_one_rank(read: Read) -> None:
-    both = [of_rank(0, process=7), of_rank(1, process=7, links=500)]
-    both[1]["traceEvents"] = [event for event in both[1]["traceEvents"] if event["ph"] == "X"]
-    check_one_rank(read(json.dumps(joined(both))))
-    check_one_rank(read(json.dumps(of_rank(1))))
-    without_links = [{k: v for k, v in event.items() if k != "args"} for event in of_rank(1)["traceEvents"]]
-    check_one_rank(read([event for event in without_links if event["ph"] == "X"]))
-    several = {"correlation": [7, 8]}
-    check_one_rank(read([{**event, "args": several} for event in without_links if event["ph"] == "X"]))
+    second = [event for event in of_rank(1, process=7, links=500) if event["ph"] == "X"]
+    check_one_rank(read(document([*of_rank(0, process=7), *second])))
+    check_one_rank(read(document(of_rank(1), 1)))
+    for args in ({}, {"correlation": [7, 8]}):
+        check_one_rank(read([{**event, "args": args} for event in of_rank(1) if event["ph"] == "X"]))
 
 
 def test_a_process_with_the_number_of_a_gpu_is_one_rank(read: Read) -> None:
@@ -195,8 +159,7 @@ def test_a_process_with_the_number_of_a_gpu_is_one_rank(read: Read) -> None:
         for pid in range(16)
         for name, args in (("process_name", {"name": "python"}), ("process_labels", {"labels": f"GPU {pid}"}))
     ]
-    document = of_rank(0, process=7)
-    host = [event for event in document["traceEvents"] if event["ph"] == "X" or event["pid"] == 7]
-    check_one_rank(read(json.dumps({**document, "traceEvents": [*rows, *host]})))
+    host = [event for event in of_rank(0, process=7) if event["ph"] == "X" or event["pid"] == 7]
+    check_one_rank(read(document([*rows, *host])))
     with pytest.raises(ValueError, match="several ranks were merged"):
-        check_one_rank(read(json.dumps({**document, "traceEvents": [*rows, *host, *rows, *host]})))
+        check_one_rank(read(document([*rows, *host, *rows, *host])))

@@ -94,31 +94,22 @@ def test_a_short_name_says_what_the_kernel_is(full: str, expected: str) -> None:
 
 
 def test_names_are_told_apart_by_what_differs_and_by_no_more() -> None:
-    fill = (
-        f"void {ELEMENTWISE}<4, at::native::FillFunctor<at::native::Opaque<float> >, at::detail::Array<char*, 1> >(int)"
-    )
-    names = short_names(
-        [
-            ADD,
-            ADD.replace("Array<char*, 3>", "Array<char*, 2>"),
-            fill.replace("float", "exp(at::Iterator&)::{lambda()#1}::operator()() const::{lambda(int)#1}"),
-            fill.replace("float", "exp(at::Iterator&)::{lambda()#1}::operator()() const::{lambda(long)#1}"),
-            "ncclKernel_AllReduce(ncclWork*)",
-            "ncclKernel_AllReduce(ncclDevComm*, ncclWork*)",
-            "void cub::Scan<int>()",
-            "void thrust::cub::Scan<int>()",
-        ]
-    )
-    assert set(names.values()) == {
-        "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Array<…, 2>>",
-        "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Array<…, 3>>",
-        "vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{lambda()#1}::{lambda(int)#1}>>, …>",
-        "vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{lambda()#1}::{lambda(long)#1}>>, …>",
-        "ncclKernel_AllReduce(ncclWork*)",
-        "ncclKernel_AllReduce(ncclDevComm*, ncclWork*)",
-        "cub::Scan<int>",
-        "thrust::cub::Scan<int>",
+    fill = f"void {ELEMENTWISE}<4, at::native::FillFunctor<at::Opaque<LAMBDA> >, at::detail::Array<char*, 1> >(int)"
+    within = "exp(at::Iterator&)::{lambda()#1}::operator()() const::{lambda(%s)#1}"
+    told_apart = {
+        ADD: "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Array<…, 3>>",
+        ADD.replace("char*, 3", "char*, 2"): "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, Array<…, 2>>",
+        **{
+            fill.replace("LAMBDA", within % kind): (
+                f"vectorized_elementwise_kernel<4, FillFunctor<Opaque<exp::{{lambda()#1}}::{{lambda({kind})#1}}>>, …>"
+            )
+            for kind in ("int", "long")
+        },
+        **{name: name for name in ("ncclKernel_AllReduce(ncclWork*)", "ncclKernel_AllReduce(ncclDevComm*, ncclWork*)")},
+        "void cub::Scan<int>()": "cub::Scan<int>",
+        "void thrust::cub::Scan<int>()": "thrust::cub::Scan<int>",
     }
+    assert short_names(told_apart) == told_apart
 
 
 def test_of_real_names_none_is_shared_and_none_is_a_part_of_one() -> None:

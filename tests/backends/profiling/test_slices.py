@@ -4,15 +4,19 @@ import gzip
 import json
 import tracemalloc
 from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.profiling import trace_events
-from backends.profiling.chrome_trace import read_trace
-from backends.profiling.slices import Trace
+from backends.profiling.chrome_trace import MAX_NANOSECONDS, ends_of, read_trace, times_of
+from backends.profiling.slices import Slice, Slices, Trace
 from benchmarks.trace_reading import write_events
 from tests.backends.profiling.events import EPOCH, HASH, Event, Read, complete, one, spans
 
@@ -56,19 +60,12 @@ def test_begins_and_ends_are_matched_by_row_and_asynchronous_ones_by_category_id
 
 
 def test_rows_have_names_and_the_last_one_given_counts(read: Read) -> None:
-    def name(what: str, name: object, **row: int) -> Event:
-        return {"ph": "M", "name": what, **row, "args": {"name": name}}
-
-    found = read(
-        [
-            name("process_name", "cpu/0", pid=0),
-            name("process_name", "cpu/1", pid=1),
-            name("process_name", "cpu/1", pid=1),
-            name("thread_name", "worker", pid=1, tid=HASH),
-            name("thread_name", 7, pid=1, tid=HASH),
-            complete(pid="Spans", tid=2**64 + 5),
-        ]
-    )
+    named: list[tuple[str, object, Event]] = [
+        *(("process_name", name, {"pid": pid}) for pid, name in ((0, "cpu/0"), (1, "gpu/1"), (1, "cpu/1"))),
+        *(("thread_name", name, {"pid": 1, "tid": HASH}) for name in ("worker", 7)),
+    ]
+    names = [{"ph": "M", "name": what, **row, "args": {"name": name}} for what, name, row in named]
+    found = read([*names, complete(pid="Spans", tid=2**64 + 5)])
     assert (found.slices[0].process, found.slices[0].thread) == ("Spans", 2**64 + 5)
     assert found.processes == {0: "cpu/0", 1: "cpu/1"}
     assert found.threads == {(1, HASH): "worker"}
@@ -81,49 +78,13 @@ def test_other_phases_are_no_slices(read: Read) -> None:
     assert found.problems == ()
 
 
-def test_arguments_are_a_mapping(read: Read) -> None:
+def test_slices_are_in_the_order_of_their_start_and_of_the_file_with_their_arguments(read: Read) -> None:
     given = {"External id": 5, "stream": 7, "name": "é", "Input Dims": [[1, 2], []], "inner": {"x": None}}
-    with_arguments, without, no_mapping = read(
-        [
-            complete(cat="kernel", args=given),
-            complete(cat="kernel", start=1),
-            complete(cat="kernel", start=2, args="none"),
-        ]
-    ).slices
-    assert dict(with_arguments.args) == given
-    assert with_arguments.args.get("device") is None
-    assert dict(without.args) == dict(no_mapping.args) == {}
-
-
-# Times
-
-
-@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), min_size=1, max_size=8), st.integers(0, 10))
-def test_times_since_1970_keep_their_nanoseconds(
-    tmp_path: Path, nanoseconds: list[tuple[int, int]], offset: int
-) -> None:
-    epoch = EPOCH * 1000 + offset
-    # Written digit by digit: a float would not hold them.
-    events = ", ".join(
-        f'{{"ph": "X", "name": "{place}", "ts": {(epoch + start) // 1000}.{(epoch + start) % 1000:03}, '
-        f'"dur": {length // 1000}.{length % 1000:03}}}'
-        for place, (start, length) in enumerate(nanoseconds)
-    )
-    path = tmp_path / "trace.json"
-    path.write_text(f"[{events}]")
-    earliest = min(start for start, _ in nanoseconds)
-    for found in read_trace(path).slices:
-        start, length = nanoseconds[int(found.name)]
-        assert (found.start, found.end) == (start - earliest, start - earliest + length)
-
-
-def test_slices_are_in_the_order_of_their_start_and_of_the_file(read: Read) -> None:
-    starts = {"late": 9, "first": 1, "second": 1}
-    slices = [complete(name, start, cat="kernel", args={"name": name}) for name, start in starts.items()]
-    found = read([*slices, one("i", "mark", 0)])
-    assert [found.name for found in found.slices] == ["first", "second", "late"]
-    assert [found.args["name"] for found in found.slices] == ["first", "second", "late"]
-    assert found.slices[0].start == 0
+    given_ones = (9, {"args": given}), (1, {}), (1, {"args": {"a": 1}}), (2, {"args": "none"})
+    events = [complete(str(place), start, cat="kernel", **more) for place, (start, more) in enumerate(given_ones)]
+    found = read([*events, one("i", "mark", 0)])
+    assert spans(found) == [("1", 0, 5), ("2", 0, 5), ("3", 1, 6), ("0", 8, 13)]
+    assert [dict(one.args) for one in found.slices] == [{}, {"a": 1}, {}, given]
 
 
 rows = st.sampled_from([1, 2, HASH, "Spans"])
@@ -228,9 +189,6 @@ def test_nested_begins_and_ends_are_complete_events_in_other_words(tmp_path: Pat
     assert len(found.problems) == bool(open_since)
 
 
-# Size
-
-
 @pytest.mark.parametrize(
     ("form", "slices", "last", "start"),
     [
@@ -253,3 +211,92 @@ def test_a_long_file_is_read_in_little_memory(tmp_path: Path, form: str, slices:
     assert (len(trace.slices), found.name, found.start // 1000, trace.problems) == (slices, last, start, ())
     # In objects, the events would take as much again.
     assert peak < 15e6
+
+
+plain = st.from_regex(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,6})?", fullmatch=True)
+numbers = (
+    plain
+    | st.integers(-(10**20), 10**20).map(str)
+    | st.floats(-1e20, 1e20, allow_nan=False).map(lambda number: msgspec.json.encode(number).decode())
+    | st.sampled_from(
+        ["0", "-0.0", "1e3", "2.5E-4", "9223372036854775.807", "9000000000000000.000", "4611686018427387.903"]
+    )
+)
+no_numbers = st.sampled_from(["null", '"soon"', "[1, 2]", "{}", "true", ""])
+
+
+def raw(texts: list[str]) -> list[msgspec.Raw]:
+    return [msgspec.Raw(text.encode()) for text in texts]
+
+
+def exact(text: str) -> Fraction | None:
+    """Return a time in nanoseconds, unrounded; None if it is no possible one."""
+    try:
+        number = Fraction(Decimal(text)) * 1000
+    except ArithmeticError:
+        return None
+    return number if -MAX_NANOSECONDS < number < MAX_NANOSECONDS else None
+
+
+@given(st.lists(plain, max_size=8) | st.lists(plain | numbers | no_numbers, max_size=8))
+def test_every_time_is_its_number_rounded_once(texts: list[str]) -> None:
+    found = times_of(raw(texts))
+    for text, nanoseconds, possible, whole in zip(texts, *(column.tolist() for column in found), strict=True):
+        expected = exact(text)
+        assert possible == (expected is not None)
+        if expected is not None:
+            assert nanoseconds == round(expected)
+            assert whole == (expected.denominator == 1)
+
+
+@example([("0.0006", "0.0006")])
+@given(st.lists(st.tuples(plain, plain), max_size=6) | st.lists(st.tuples(numbers, numbers | no_numbers), max_size=6))
+def test_every_end_is_the_sum_rounded_once(events: list[tuple[str, str]]) -> None:
+    begins, durations = (raw([event[place] for event in events]) for place in (0, 1))
+    found = ends_of(times_of(begins), begins, durations)
+    for (begin, duration), end, possible in zip(
+        events, found.nanoseconds.tolist(), found.is_possible.tolist(), strict=True
+    ):
+        start, length = exact(begin), exact(duration)
+        if start is None or length is None or length <= -1 or start + length >= MAX_NANOSECONDS - 1:
+            assert not possible or start + length < MAX_NANOSECONDS
+        elif length >= 0:
+            assert possible
+            assert end == round(start + length)
+
+
+def test_a_number_that_no_calculation_can_hold_is_impossible() -> None:
+    assert times_of(raw(["1e9999999", "-1e9999999"])).is_possible.tolist() == [False, False]
+
+
+arguments_of_slices = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("stream", "device", "External id"), st.integers() | st.text(max_size=3) | st.none())
+)
+slices = st.builds(
+    Slice,
+    names,
+    st.sampled_from(["kernel", "cpu_op"]),
+    rows,
+    rows,
+    st.integers(0, 10**18),
+    st.integers(0, 10**18),
+    arguments_of_slices.map(lambda args: json.dumps(args).encode())
+    | st.sampled_from([b"", b'"none"', b'{"stream": NaN}', b"[1]"]),
+)
+
+
+@given(st.lists(slices, max_size=8), st.data())
+def test_columns_hold_the_slices(given_ones: list[Slice], data: st.DataObject) -> None:
+    columns = Slices.of(given_ones)
+    assert list(columns) == given_ones
+    assert [columns[place] for place in range(len(columns))] == given_ones
+    assert columns == given_ones == Slices.of(columns)
+    places = data.draw(st.lists(st.integers(0, len(given_ones) - 1), unique=True)) if given_ones else []
+    assert list(columns.select(np.array(places, np.intp))) == [given_ones[place] for place in places]
+    assert list(columns[1:3]) == given_ones[1:3]
+    kernels = [one for one in given_ones if one.category == "kernel"]
+    assert list(columns.select(columns.has_category("kernel"))) == kernels
+    assert sum(columns.counts().values()) == len(given_ones)
+    found = columns.arguments("stream", "External id")
+    # The one that is no JSON holds a number that equals nothing.
+    assert repr(found) == repr([(one.args.get("stream"), one.args.get("External id")) for one in given_ones])

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from backends.profiling import trace_events
 from tests.backends.profiling.events import Event, Read, complete, one, spans
 
 BROKEN: list[tuple[str, Event | list[Event], str]] = [
@@ -27,13 +28,17 @@ BROKEN: list[tuple[str, Event | list[Event], str]] = [
 ]
 
 
+@pytest.fixture(params=["in one block", "in many"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make files of some events as long as files of a million."""
+    if request.param == "in many":
+        monkeypatch.setattr(trace_events, "BLOCK_BYTES", 150)
+        monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)
+
+
 @pytest.mark.parametrize(("broken", "told"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
-@pytest.mark.parametrize("blocks", ["in one block", "in many"])
-def test_what_cannot_be_used_is_left_out_and_told(
-    read: Read, broken: Event | list[Event], told: str, blocks: str, request: pytest.FixtureRequest
-) -> None:
-    if blocks == "in many":
-        request.getfixturevalue("small_blocks")
+@pytest.mark.usefixtures("blocks")
+def test_what_cannot_be_used_is_left_out_and_told(read: Read, broken: Event | list[Event], told: str) -> None:
     good = [complete(str(number), 10 + number) for number in range(20)]
     bad = broken if isinstance(broken, list) else [broken]
     for events in ([*bad, *good], [*good[:10], *bad, *good[10:]], [*good, *bad]):
@@ -56,7 +61,7 @@ def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
     assert found.problems == ("1 event began and never ended, left out: the first is 'lost'.",)
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize(
     "damaged",
     [

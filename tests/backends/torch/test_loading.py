@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Callable
-from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
 import backends
 from backends import Backend, BackendError
-from backends.torch import class_path
+
+MadeUp = Callable[[int], Any]
+"""Gives PyTorch some synthetic GPUs, in a process that has not started CUDA."""
 
 
 @pytest.mark.parametrize(
@@ -28,25 +29,18 @@ def test_the_class_is_chosen_by_engine_and_devices(
     assert type(backend).__name__ == ("EagerTorch" if engine == "sync" else asynchronous)
     assert backend.engine == engine
     assert backend.scheduler.endswith("are streams on one GPU, and share it") == ("/" in names)
-    path = class_path(backend.engine, {device.kind for device in backend.devices})
-    assert type(backend) is resolve_name(path)
-
-
-@pytest.fixture
-def with_a_gpu(made_up_torch: Callable[[int], Any]) -> Any:
-    """PyTorch with a synthetic GPU, of a process that has not started CUDA."""
-    return made_up_torch(1)
 
 
 @pytest.mark.parametrize(("own", "value"), [("sync", "1"), ("async", "0")])
-def test_cuda_finds_its_settings_when_gpus_are_counted(with_a_gpu: Any, own: str, value: str) -> None:
+def test_cuda_finds_its_settings_when_gpus_are_counted(made_up_torch: MadeUp, own: str, value: str) -> None:
+    torch = made_up_torch(1)
     backend = backends.load("torch", "gpu:0", "auto", own, 1)
-    assert with_a_gpu.cuda.counted_with == backend.settings["CUDA_LAUNCH_BLOCKING"] == value
+    assert torch.cuda.counted_with == backend.settings["CUDA_LAUNCH_BLOCKING"] == value
     assert os.environ["CUDA_LAUNCH_BLOCKING"] == value
 
 
-@pytest.mark.usefixtures("with_a_gpu")
-def test_a_later_load_does_not_change_the_settings_of_an_earlier_one() -> None:
+def test_a_later_load_does_not_change_the_settings_of_an_earlier_one(made_up_torch: MadeUp) -> None:
+    made_up_torch(1)
     backends.load("torch", "gpu:0", "auto", "sync", 1)
     with pytest.raises(BackendError, match="CUDA was started with CUDA_LAUNCH_BLOCKING=1, and this engine needs 0"):
         backends.load("torch", "gpu:0", "auto", "async", 1)
@@ -54,26 +48,25 @@ def test_a_later_load_does_not_change_the_settings_of_an_earlier_one() -> None:
     backends.load("torch", "gpu:0", "auto", "sync", 1)
 
 
-@pytest.mark.parametrize(("devices", "kind"), [(1, "cpu"), ("cpu:1", "auto"), ("cpu:1", "cpu")])
-def test_cuda_is_left_alone_for_cpus(with_a_gpu: Any, engine: str, devices: int | str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "devices", "kind"), [(1, 1, "cpu"), (1, "cpu:1", "auto"), (1, "cpu:1", "cpu"), (0, 1, "auto")]
+)
+def test_cuda_is_left_alone_for_cpus(
+    made_up_torch: MadeUp, engine: str, gpus: int, devices: int | str, kind: str
+) -> None:
+    torch = made_up_torch(gpus)
     backend = backends.load("torch", devices, kind, engine, 1)
-    assert with_a_gpu.cuda.counted_with == "not counted"
+    assert (torch.cuda.counted_with == "not counted") == (gpus > 0)
     assert "CUDA_LAUNCH_BLOCKING" not in os.environ
     assert not backend.settings
 
 
-def test_without_gpus_the_environment_stays_as_it_is(with_a_gpu: Any, engine: str) -> None:
-    with_a_gpu.cuda.gpus = 0
-    backends.load("torch", 1, "auto", engine, 1)
-    assert "CUDA_LAUNCH_BLOCKING" not in os.environ
-
-
 def test_a_cuda_that_does_not_start_is_said_in_a_line(
-    with_a_gpu: Any, engine: str, monkeypatch: pytest.MonkeyPatch
+    made_up_torch: MadeUp, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nand how to debug that")
 
-    monkeypatch.setattr(with_a_gpu.cuda, "init", fail)
+    monkeypatch.setattr(made_up_torch(1).cuda, "init", fail)
     with pytest.raises(BackendError, match=r"^torch cannot start CUDA \(.* unavailable\): use --device-kind cpu$"):
         backends.load("torch", "gpu:0", "auto", engine, 1)

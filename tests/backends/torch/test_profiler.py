@@ -1,30 +1,38 @@
-"""PyTorch's profiler: the threads, workers and GPUs that its traces show."""
+"""PyTorch's traces: threads, workers and GPUs, calls and waits of the host, and exchanges over gloo."""
 
 import json
 import threading
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import backends
-from backends import Array, Backend
-from backends.profiling.slices import Slice, Trace
+from backends import Array
+from backends.profiling.slices import Slice, Slices, Trace, TraceThread
+from backends.profiling.timeline import ROLES, KnownWait, QueueWait
+from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
 from backends.torch.profiler import timeline_of
 from backends.torch.program_hooks import TorchProfiler
 from tests.backends.profiling.work import matrix, named, overlapping, see
 from tests.conftest import RunPython
 
+THREAD = (1, 2)
+GLOO = 3
 
-def test_several_workers_of_a_device_have_queues_of_their_own(
-    backend_name: str, engine: str, tmp_path: Path, load: Callable[[int], Backend]
-) -> None:
-    if backend_name != "torch" or engine == "sync":
-        pytest.skip("MXNet takes its workers when it is imported; a synchronous engine has none")
-    load(1)
-    backend = backends.load("torch", 1, "cpu", engine, 1, workers_per_device=2)
+
+def operator(name: str, start: int, end: int, thread: int = THREAD[1]) -> Slice:
+    return Slice(name, "cpu_op", THREAD[0], thread, start, end)
+
+
+def mark(name: str, start: int, end: int, thread: int = GLOO) -> Slice:
+    return Slice(name, "user_annotation", THREAD[0], thread, start, end)
+
+
+def test_several_workers_of_a_device_have_queues_of_their_own(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("torch")
+    backend = backends.load("torch", 1, "cpu", "async", 1, workers_per_device=2)
     x = matrix(backend, backend.devices[0])
     both_at_work = threading.Barrier(2)
 
@@ -35,15 +43,6 @@ def test_several_workers_of_a_device_have_queues_of_their_own(
     found = see(backend, tmp_path / "trace.json", products=lambda: [backend.launch(product, x) for _ in range(2)])
     assert {span.queue for span in named(found, "matmul")} == {"compute", "compute 2"}
     assert overlapping(found) == []
-
-
-def on_gpu(name: str, start: int, number: int, gpu: int = 0) -> Slice:
-    args = json.dumps({"device": gpu, "stream": 7, "correlation": number}).encode()
-    return Slice(name, "kernel", gpu, 7, start, start + 1, args)
-
-
-def ran(name: str, thread: int, start: int = 0) -> Slice:
-    return Slice(name, "cpu_op", 99, thread, start, start + 1)
 
 
 @pytest.mark.parametrize(("initialized", "capturing", "waits"), [(False, False, 0), (True, False, 1), (True, True, 0)])
@@ -58,45 +57,25 @@ def test_steps_are_timed_when_the_gpu_is_done(initialized: bool, capturing: bool
     assert len(waited) == waits
 
 
-def test_threads_of_a_program_without_marks_are_called_threads() -> None:
-    found = timeline_of(Trace((ran("aten::mm", 1, 1), ran("aten::copy_", 2, 2), ran("aten::to", 3, 3))))
-    assert [(span.device, span.queue, span.kind) for span in found.spans] == [
-        ("cpu", "thread", "compute"),
-        ("cpu", "thread 2", "copy"),
-        ("cpu", "thread 3", "compute"),
-    ]
+WORK = operator("aten::mm", 1, 2, 1), operator("aten::copy_", 2, 3, 2), operator("aten::to", 3, 4, 3)
+NAMES = {(1, 1): "thread 1 (python3) ", (1, 2): "thread 2 (pt_autograd_0)"}
+NAMED = ["thread 1 (python3)", "thread 2 (pt_autograd_0)"]
 
 
-def test_threads_have_the_names_that_the_trace_gives_them() -> None:
-    names: dict[tuple[int | str, int | str], str] = {
-        (99, 1): "thread 1 (python3) ",
-        (99, 2): "thread 2 (pt_autograd_0)",
-    }
-    on_cpu = tuple(ran("aten::mm", thread, thread) for thread in (1, 2, 3))
-    of_threads = timeline_of(Trace(on_cpu, threads=names))
-    of_python = timeline_of(Trace((*on_cpu, on_gpu("gemm", 4, 0)), threads=names))
-    own = [("thread 1 (python3)"), ("thread 2 (pt_autograd_0)")]
-    assert [(span.device, span.queue) for span in of_threads.spans] == [("cpu", name) for name in (*own, "thread")]
-    assert [(span.device, span.queue) for span in of_python.spans if span.device == "host"] == [
-        ("host", name) for name in (*own, "Python")
-    ]
-
-
-def test_kernels_that_no_call_launched_are_counted_and_gpus_are_named() -> None:
-    launch = Slice("cudaLaunchKernel", "cuda_runtime", 99, 99, 0, 1, b'{"correlation": 2}')
-    described = [{"id": number, "name": f"NVIDIA H{number}00"} for number in range(3)]
-    kernels = (("a<int>()", 1, 1), ("a<float>()", 2, 1), ("a<int>()", 3, 2))
-    slices = (launch, *(on_gpu(name, number, number, gpu) for name, number, gpu in kernels))
-    found = timeline_of(Trace(slices, properties={"deviceProperties": described}))
-    assert found.unlinked == 2
-    assert found.notes[:2] == ("gpu:1 is NVIDIA H100", "gpu:2 is NVIDIA H200")
-    assert found.notes[2].startswith("2 of 3 operations on devices are linked to no launch")
-    assert [(span.name, span.operator) for span in found.spans] == [
-        ("a<int>", "a<int>()"),
-        ("a<float>", "a<float>()"),
-        ("a<int>", "a<int>()"),
-    ]
-    assert timeline_of(Trace(slices[::2])).unlinked == timeline_of(Trace(slices[:1])).unlinked == 0
+@pytest.mark.parametrize(
+    ("names", "more", "device", "queues"),
+    [
+        ({}, (), "cpu", ["thread", "thread 2", "thread 3"]),
+        (NAMES, (), "cpu", [*NAMED, "thread"]),
+        (NAMES, (Slice("gemm", "kernel", 0, 7, 4, 5, b'{"device": 0, "stream": 7}'),), "host", [*NAMED, "Python"]),
+    ],
+)
+def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_them(
+    names: dict[TraceThread, str], more: tuple[Slice, ...], device: str, queues: list[str]
+) -> None:
+    found = [span for span in timeline_of(Trace((*WORK, *more), threads=names)).spans if span.device == device]
+    assert [span.queue for span in found] == queues
+    assert [span.kind for span in found] == (["compute", "copy", "compute"] if device == "cpu" else ["host"] * 3)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +98,10 @@ def test_operators_have_the_names_that_readers_know(operator: str, name: str) ->
 
 
 @pytest.mark.long
-def test_to_profile_imports_no_compiler_and_leaves_it_to_the_program(run_python: RunPython) -> None:
-    if find_spec("torch") is None:
-        pytest.skip("torch is not installed")
+def test_to_profile_imports_no_compiler_and_leaves_it_to_the_program(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
+    require("torch")
     run_python("""
 import sys, tempfile
 from pathlib import Path
@@ -134,3 +114,99 @@ assert "torch._inductor" not in sys.modules
 import torch
 assert torch._inductor
 """)
+
+
+def role_of(name: str, category: str = "cuda_runtime") -> str:
+    calls = host_calls(Slices.of([Slice(name, category, *THREAD, 0, 1)]), {}, ["cuda_runtime", "cuda_driver"])
+    return ROLES[calls.roles[0]]
+
+
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        ("wait for a device", "cudaDeviceSynchronize hipDeviceSynchronize cuCtxSynchronize cudaFree hipFree"),
+        (
+            "wait for a queue",
+            "cudaStreamSynchronize hipStreamSynchronize cuStreamSynchronize zeCommandQueueSynchronize urQueueFinish",
+        ),
+        ("wait for an event", "cudaEventSynchronize hipEventSynchronize zeEventHostSynchronize urEventWait"),
+        ("copy", "cudaMemcpy cudaMemcpyAsync hipMemcpyWithStream hipMemcpyDtoH cuMemcpyHtoDAsync_v2 cudaMemsetAsync"),
+        ("let a queue wait", "cudaStreamWaitEvent hipStreamWaitEvent"),
+        ("call", "cudaLaunchKernel cudaEventQuery cudaEventRecord cudaMalloc hipModuleLaunchKernel cudaFreeHost"),
+    ],
+)
+def test_calls_are_told_apart_by_name(role: str, names: str) -> None:
+    assert {name: role_of(name) for name in names.split()} == dict.fromkeys(names.split(), role)
+
+
+def test_an_operator_that_reads_a_value_is_the_wait_where_the_runtime_s_calls_are_missing() -> None:
+    reads = Slice("aten::_local_scalar_dense", "cpu_op", *THREAD, 0, 9)
+    assert role_of(*reads[:2]) == "wait for an event"
+    both = Slices.of([reads, Slice("cudaStreamSynchronize", "cuda_runtime", *THREAD, 1, 8)])
+    roles = [ROLES[role] for role in host_calls(both, {}, ["cuda_runtime"]).roles]
+    assert roles == ["operator", "wait for a queue"]
+
+
+def test_recorded_waits_are_tied_to_their_calls() -> None:
+    calls = "EventRecord", "StreamWaitEvent", "StreamSynchronize", "EventSynchronize", "DeviceSynchronize"
+    slices = [
+        Slice(f"cuda{name}", "cuda_runtime", *THREAD, number, number + 1, b'{"correlation": %d}' % number)
+        for number, name in enumerate(calls, 1)
+    ]
+    of_event = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
+    for kind, correlation, stream in (
+        ("Stream Sync", 3, 7),
+        ("Context Sync", 5, -1),
+        ("Stream Wait Event", 2, 20),
+        ("Event Sync", 4, -1),
+        ("Stream Sync", 99, 7),
+    ):
+        more = of_event if "Event" in kind else {}
+        args = json.dumps({"correlation": correlation, "device": 0, "stream": stream, **more}).encode()
+        slices.append(Slice(kind, "cuda_sync", *THREAD, 8, 9, args))
+    found = host_calls(Slices.of(slices), {THREAD: "main"}, ["cuda_runtime"])
+    assert found.queues == ("main",)
+    assert dict(found.known_waits) == {
+        2: KnownWait("gpu:0", "stream 7"),
+        3: KnownWait("gpu:0", "stream 7", recorded=1),
+        4: KnownWait("gpu:0"),
+    }
+    assert found.queue_waits == (QueueWait(2, ("gpu:0", "stream 20"), ("gpu:0", "stream 7"), 1),)
+
+
+def test_an_exchange_that_was_launched_before_the_recording_has_no_launch() -> None:
+    marks = [mark("gloo:all_reduce", 0, 20), mark("gloo:all_reduce", 30, 40, GLOO + 1)]
+    launch = operator("c10d::allreduce_", 10, 11)
+    assert [one.launch for one in exchanges(marks, [launch, *marks])] == [None, launch]
+
+
+def test_exchanges_that_overlap_on_a_thread_have_queues_of_their_own() -> None:
+    marks = [mark("gloo:send", 0, 20), mark("gloo:send", 10, 30), mark("gloo:send", 25, 40)]
+    assert [one.span.queue for one in exchanges(marks, marks)] == ["gloo", "gloo 2", "gloo"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end", "computes"),
+    [
+        ("_c10d_functional::wait_tensor", 20, 30, []),
+        ("aten::mm", 0, 10, [(0, 10)]),
+        ("aten::add", 14, 20, [(14, 20)]),
+        # A custom autograd function that sums over the processes while it runs has waited for the sum.
+        ("SumOverProcesses", 0, 50, [(0, 12), (30, 50)]),
+        ("LaunchAndMultiply", 0, 20, [(0, 20)]),
+        # The thread that keeps a gradient may be put off the core when it launches the exchange, by the very exchange.
+        ("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 0, 25, [(0, 10)]),
+    ],
+)
+def test_what_launches_an_exchange_or_waits_for_it_computes_nothing_then(
+    name: str, start: int, end: int, computes: list[tuple[int, int]]
+) -> None:
+    one, launch, marks = (
+        operator(name, start, end),
+        operator("c10d::allreduce_", 10, 11),
+        [mark("gloo:all_reduce", 12, 30)],
+    )
+    found = exchanges(marks, [one, launch, *marks])
+    expected = [one._replace(start=since, end=until) for since, until in computes]
+    assert without_exchanges([launch, one], found) == expected
+    assert without_exchanges([launch, one], []) == [launch, one]

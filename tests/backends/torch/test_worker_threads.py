@@ -1,61 +1,45 @@
-"""PyTorch on CPUs: worker threads make a queue of an eager framework. Decided by events, not by the clock."""
+"""PyTorch on CPUs: worker threads make a queue of an eager framework, and failures name a device and stay short."""
 
 import threading
+import traceback
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import backends
-from backends import Array, Backend
+from backends import Array, Backend, ComputationError
 
 
-@pytest.fixture
-def torch_backend(require: Callable[[str], None]) -> Backend:
+@pytest.fixture(autouse=True)
+def torch_is_there(require: Callable[[str], None]) -> None:
     require("torch")
-    return backends.load("torch", 2, "cpu", "async", 1)
 
 
-def ones(backend: Backend, device: int) -> Array:
+def ones(backend: Backend, device: int = 0) -> Array:
     return backend.asarray(np.ones(2, dtype=np.float32), backend.devices[device])
 
 
-def behind(gate: threading.Event) -> Callable[[Array], Array]:
+def test_nothing_waits_for_what_it_does_not_need(gate: threading.Event) -> None:
     def identity(x: Array) -> Array:
         gate.wait()
         return x
 
-    return identity
-
-
-def test_launch_returns_before_the_computation(torch_backend: Backend, gate: threading.Event) -> None:
-    y = torch_backend.launch(behind(gate), ones(torch_backend, 0))
+    backend = backends.load("torch", 2, "cpu", "async", 1)
+    x, y = ones(backend), ones(backend, 1)
+    blocked = backend.launch(identity, x)
+    assert backend.to_numpy(backend.launch(backend.ops.add, y, 1.0)).sum() == 4
+    backend.launch(identity, y)
+    assert backend.to_numpy(backend.copy_to(x, backend.devices[1])).sum() == 2
     assert not gate.is_set()
     gate.set()
-    assert torch_backend.to_numpy(y).sum() == 2
-
-
-def test_waiting_for_one_device_is_not_waiting_for_another(torch_backend: Backend, gate: threading.Event) -> None:
-    torch_backend.launch(behind(gate), ones(torch_backend, 0))
-    y = torch_backend.launch(torch_backend.ops.add, ones(torch_backend, 1), 1.0)
-    assert torch_backend.to_numpy(y).sum() == 4
-    assert not gate.is_set()
-
-
-def test_copies_go_on_while_both_devices_compute(torch_backend: Backend, gate: threading.Event) -> None:
-    x = ones(torch_backend, 0)
-    for device in (0, 1):
-        torch_backend.launch(behind(gate), ones(torch_backend, device))
-    assert torch_backend.to_numpy(torch_backend.copy_to(x, torch_backend.devices[1])).sum() == 2
-    assert not gate.is_set()
+    assert backend.to_numpy(blocked).sum() == 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("engine", ["async", "sync"])
-def test_every_thread_that_computes_keeps_to_its_share_of_cores(
-    require: Callable[[str], None], threads: int, engine: str
-) -> None:
-    require("torch")
+def test_every_thread_that_computes_keeps_to_its_share_of_cores(threads: int, engine: str) -> None:
     backend = backends.load("torch", 2, "cpu", engine, threads)
     if engine == "async":
         # PyTorch gives a thread that has yet to compute the number that was set last, anywhere.
@@ -68,15 +52,46 @@ def test_every_thread_that_computes_keeps_to_its_share_of_cores(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_dropping_a_backend_ends_its_threads(require: Callable[[str], None], workers: int) -> None:
-    require("torch")
+def test_dropping_a_backend_ends_its_threads(workers: int) -> None:
     before = set(threading.enumerate())
     backend: Backend | None = backends.load("torch", 2, "cpu", "async", 1, workers)
     assert backend is not None
-    backend.wait(backend.launch(backend.ops.relu, ones(backend, 0)))
+    backend.wait(backend.launch(backend.ops.relu, ones(backend)))
     started = set(threading.enumerate()) - before
     assert len(started) == 2 * (workers + 1)
     del backend
     for thread in started:
         thread.join(timeout=60)
         assert not thread.is_alive()
+
+
+def fail(*_: Any) -> Any:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("verb", ["wait", "waitall", "to_numpy"])
+def test_a_failure_names_the_device_that_failed(verb: str, workers: int) -> None:
+    backend = backends.load("torch", 3, "cpu", "async", 1, workers)
+    x = backend.launch(fail, ones(backend, 1))
+    for device in (2, 0):
+        x = backend.copy_to(x, backend.devices[device])
+        x = backend.launch(backend.ops.add, x, ones(backend, device))
+    with pytest.raises(ComputationError, match="torch on cpu:2: ValueError: no"):
+        getattr(backend, verb)(*() if verb == "waitall" else (x,))
+
+
+def test_thousands_of_dependents_make_no_long_traceback() -> None:
+    backend = backends.load("torch", 2, "cpu", "async", 1)
+    x = backend.launch(fail, ones(backend))
+    for number in range(5000):
+        x = backend.copy_to(x, backend.devices[1]) if number % 500 == 0 else backend.launch(backend.ops.add, x, 1.0)
+    with pytest.raises(ComputationError) as caught:
+        backend.waitall()
+    assert len("".join(traceback.format_exception(caught.value)).splitlines()) < 60
+
+
+def test_what_is_no_array_cannot_be_read(engine: str) -> None:
+    backend = backends.load("torch", 1, "cpu", engine, 1)
+    with pytest.raises(ComputationError, match="no attribute"):
+        backend.to_numpy(backend.launch(lambda _: 1.0, ones(backend)))

@@ -19,37 +19,22 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from operator import or_
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from tests.backends.torch.cuda.made_up_graphs import MadeUpGraph, recorded_here, recording, tensors
+from tests.backends.torch.cuda.made_up_graphs import (
+    MadeUpGraph,
+    Part,
+    address,
+    part_of,
+    recorded_here,
+    recording,
+    tensors,
+)
 
 Known = Counter[int]
 GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
-
-
-class MadeUpStream:
-    """A stream that computes nothing."""
-
-    def __init__(self, cuda: "Cuda", gpu: int) -> None:
-        self.cuda, self.gpu, self.known = cuda, gpu, Known()
-
-    def wait_event(self, event: "MadeUpEvent") -> None:
-        self.cuda.check(self.gpu)
-        with self.cuda.lock:
-            self.known |= event.known
-
-    def wait_stream(self, other: "MadeUpStream") -> None:
-        self.wait_event(other.record_event())
-
-    def synchronize(self) -> None:
-        self.record_event().synchronize()
-
-    def record_event(self) -> "MadeUpEvent":
-        self.cuda.check(self.gpu)
-        with self.cuda.lock:
-            return MadeUpEvent(self.cuda, self.gpu, Known(self.known))
 
 
 class MadeUpEvent:
@@ -71,6 +56,20 @@ class MadeUpEvent:
         return True
 
 
+class MadeUpStream(MadeUpEvent):
+    """A stream that computes nothing; what it knows grows."""
+
+    def wait_event(self, event: MadeUpEvent) -> None:
+        self.cuda.check(self.gpu)
+        with self.cuda.lock:
+            self.known |= event.known
+
+    def record_event(self) -> MadeUpEvent:
+        self.cuda.check(self.gpu)
+        with self.cuda.lock:
+            return MadeUpEvent(self.cuda, self.gpu, Known(self.known))
+
+
 class Cuda:
     """What `torch.cuda` has, for some GPUs that are names; `races` are in words."""
 
@@ -81,10 +80,9 @@ class Cuda:
         self.races: list[str] = []
         self.seen_done = Known()
         self.gpus = gpus
-        self.default_streams = [MadeUpStream(self, gpu) for gpu in range(gpus)]
+        self.default_streams = [MadeUpStream(self, gpu, Known()) for gpu in range(gpus)]
         self.here = threading.local()
         self.on_gpu: dict[int, int] = {}
-        self.pinned: set[int] = set()
         self.allocated_on: dict[int, MadeUpStream] = {}
         self.accesses: dict[int, list[tuple[Part, MadeUpStream, int, bool, str]]] = defaultdict(list)
         self.users: Counter[int] = Counter()
@@ -109,11 +107,8 @@ class Cuda:
     def is_initialized(self) -> bool:
         return self.started
 
-    def can_device_access_peer(self, one: int, other: int) -> bool:
-        return one == other
-
     def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
-        return MadeUpStream(self, range(self.gpus)[device])
+        return MadeUpStream(self, range(self.gpus)[device], Known())
 
     def set_stream(self, stream: MadeUpStream) -> None:
         self._current()[stream.gpu] = stream
@@ -160,7 +155,7 @@ class Cuda:
             self.accesses.clear()
 
     def access(
-        self, part: "Part", writes: bool, name: str, stream: MadeUpStream | None, users: Collection[MadeUpStream] = ()
+        self, part: Part, writes: bool, name: str, stream: MadeUpStream | None, users: Collection[MadeUpStream] = ()
     ) -> None:
         """Note a race where the access does not know of an earlier one that it conflicts with; it waits for `users`."""
         if graph := recorded_here():
@@ -219,11 +214,9 @@ class MadeUpTorch:
                 return address(self) in cuda.on_gpu
 
             @property
-            def device(self) -> Place:
-                return Place(cuda.on_gpu.get(address(self)))
-
-            def is_pinned(self) -> bool:
-                return address(self) in cuda.pinned
+            def device(self) -> torch.device:
+                gpu = cuda.on_gpu.get(address(self))
+                return torch.device("cpu" if gpu is None else f"cuda:{gpu}")
 
             def record_stream(self, stream: MadeUpStream) -> None:
                 assert self.is_cuda
@@ -256,37 +249,23 @@ class MadeUpTorch:
     def tensor(self, x: Any, device: str = "cpu") -> Any:
         return self._new(torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:")))
 
-    def empty(self, size: int, dtype: torch.dtype, pin_memory: bool) -> Any:
-        return self._new(torch.empty(size, dtype=dtype), None, pin_memory)
+    def empty(self, size: int, dtype: torch.dtype, **_: bool) -> Any:
+        return self._new(torch.empty(size, dtype=dtype), None)
 
-    def empty_like(self, x: Any, device: str | None = None, pin_memory: bool = False, **kwargs: Any) -> Any:
+    def empty_like(self, x: Any, device: str | None = None, **kwargs: Any) -> Any:
+        # Page-locked memory is like any other here.
+        kwargs.pop("pin_memory", None)
         with torch._C.DisableTorchFunctionSubclass():
             # Not just anything: labels are looked up while a graph is recorded, too.
             made = torch.empty_like(x, **kwargs).fill_(float("nan") if x.is_floating_point() else 0)
         gpu = {None: x.device.index, "cpu": None}.get(device, int((device or "")[5:] or 0))
-        return self._new(made, gpu, pin_memory)
+        return self._new(made, gpu)
 
-    def _new(self, plain: Any, gpu: int | None, pinned: bool = False) -> Any:
+    def _new(self, plain: Any, gpu: int | None) -> Any:
         with self.cuda.lock:
             x = plain.as_subclass(self.own)
             self.cuda.used(x, gpu)
-            if pinned:
-                self.cuda.pinned.add(address(x))
         return x
-
-
-class Place(NamedTuple):
-    """What a tensor says of where it is."""
-
-    index: int | None
-
-
-class Part(NamedTuple):
-    """Some memory, and which of its addresses."""
-
-    memory: int
-    start: int
-    stop: int
 
 
 def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -309,7 +288,7 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
         cuda.check(gpu)
     if stream is not None:
         for other in between_gpus:
-            stream.wait_stream(other)
+            stream.wait_event(other.record_event())
     if in_place or written not in read:
         for part in {part_of(x) for x in taken} - {part_of(result)}:
             cuda.access(part, False, name, stream)
@@ -322,23 +301,7 @@ def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], 
             cuda.access(part_of(result), True, name, stream)
     if stream is not None:
         for other in between_gpus:
-            other.wait_stream(stream)
+            other.wait_event(stream.record_event())
         on_host = any(memory not in cuda.on_gpu for memory in (*read, written))
         if on_host and not kwargs.get("non_blocking"):
             stream.synchronize()
-
-
-def address(x: torch.Tensor) -> int:
-    """Return what stands for the memory of a tensor: its address, or that of the storage if it has no elements."""
-    with torch._C.DisableTorchFunctionSubclass():
-        storage = x.untyped_storage()
-        return storage.data_ptr() or storage._cdata
-
-
-def part_of(x: torch.Tensor) -> Part:
-    """Return the memory of a tensor; what is between its elements counts."""
-    with torch._C.DisableTorchFunctionSubclass():
-        last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
-        return Part(
-            address(x), x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size() if x.numel() else x.data_ptr()
-        )

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -11,9 +11,32 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from backends.arrays import tree_leaves
 
 if TYPE_CHECKING:
-    from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream, Part
+    from tests.backends.torch.cuda.made_up_cuda import Cuda, MadeUpStream
 
 _here = threading.local()
+
+
+class Part(NamedTuple):
+    """Some memory, and which of its addresses."""
+
+    memory: int
+    start: int
+    stop: int
+
+
+def address(x: torch.Tensor) -> int:
+    """Return what stands for the memory of a tensor: its address, or that of the storage if it has no elements."""
+    with torch._C.DisableTorchFunctionSubclass():
+        storage = x.untyped_storage()
+        return storage.data_ptr() or storage._cdata
+
+
+def part_of(x: torch.Tensor) -> Part:
+    """Return the memory of a tensor; what is between its elements counts."""
+    with torch._C.DisableTorchFunctionSubclass():
+        last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
+        size = (last + 1) * x.element_size() if x.numel() else 0
+        return Part(address(x), x.data_ptr(), x.data_ptr() + size)
 
 
 class MadeUpGraph:
@@ -49,7 +72,7 @@ class Recording(TorchDispatchMode):
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
-            taken = {_memory(x) for x in tensors((args, tuple((kwargs or {}).values())))}
+            taken = {address(x) for x in tensors((args, tuple((kwargs or {}).values())))}
             made = [(place, x) for place, x in enumerate(tree_leaves(result)) if _is_new(x, taken)]
             for _, x in made:
                 if x.is_floating_point():
@@ -97,8 +120,4 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _is_new(x: Any, taken: set[int]) -> bool:
-    return isinstance(x, torch.Tensor) and _memory(x) not in taken
-
-
-def _memory(x: torch.Tensor) -> int:
-    return x.untyped_storage().data_ptr()
+    return isinstance(x, torch.Tensor) and address(x) not in taken

@@ -43,23 +43,6 @@ def squares(backend: Backend) -> Any:
     return backend.ops.value_and_grad(lambda parameters, x: backend.ops.total(parameters[0] * parameters[0] * x))
 
 
-@GPUS
-def test_results_stay_what_they_were(on_made_up_gpus: Load, names: str) -> None:
-    backend, cuda = on_made_up_gpus(names, variants=REPLAY)
-    gradient, results = squares(backend), []
-    for step in range(6):
-        for device in backend.devices:
-            weight, x = (backend.asarray(np.float32([step, k]), device) for k in (1, 3))
-            results.append(backend.launch(gradient, (weight,), x))
-    for number, result in enumerate(results):
-        step = number // len(backend.devices)
-        value, (slope,) = backend.to_numpy(result)
-        assert value == step**3 + 3
-        np.testing.assert_array_equal(slope, [2 * step * step, 6])
-    assert cuda.races == []
-    assert [graph.replays for graph in cuda.graphs] == [6 - ISSUED_AS_USUAL] * len(backend.devices)
-
-
 def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) -> None:
     backend, cuda = on_made_up_gpus("gpu:0", variants=REPLAY)
     (device,) = backend.devices
@@ -154,11 +137,10 @@ def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(
             labels = backend.launch(lambda y: y + 0, labels)
         return backend.to_numpy(backend.launch(gradient, (x,), labels)[0])
 
-    losses = [loss(last) for last in (0, 1, 0, 1)]
-    np.testing.assert_allclose(losses, 2 * np.log(2), rtol=1e-6)
+    right = 2 * np.log(2)
+    np.testing.assert_allclose([loss(last) for last in (0, 1, 0, 1)], right, rtol=1e-6)
     if variants:
-        assert np.isnan(loss(label))
-        np.testing.assert_allclose(loss(1), 2 * np.log(2), rtol=1e-6)
+        np.testing.assert_allclose([loss(label), loss(1)], [np.nan, right], rtol=1e-6)
         assert cuda.graphs
     else:
         with pytest.raises(ComputationError, match=f"IndexError: labels are from 0 to 1, and there is {label}"):

@@ -1,8 +1,10 @@
-"""PyTorch on GPUs, whole, beside CPU devices, and as several streams: who waits for whom, on made-up GPUs."""
+"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: right numbers, no races on made-up GPUs."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
 from random import Random
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backends import HOST, Backend
+from backends import HOST, Backend, BackendError
 from backends.conformance.drawing import draw_program
 from backends.conformance.running import run
 from backends.devices import Device
@@ -54,17 +56,17 @@ def test_random_programs_have_no_races_and_give_numpy_s_numbers(
     assert cuda.races == []
 
 
-def test_a_value_is_let_go_when_its_readers_are_done(on_made_up_gpus: Callable[..., Loaded]) -> None:
+def test_streams_of_one_gpu_read_each_other_s_arrays_and_let_them_go(on_made_up_gpus: Callable[..., Loaded]) -> None:
     backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
     first, second = backend.devices
     for step in range(20):
         x = backend.asarray(np.full(3, step, dtype=np.float32), first)
         y = backend.copy_to(backend.launch(backend.ops.add, x, 1.0), second)
-        backend.launch(backend.ops.add, y, 1.0)
-    del x, y
+        total = backend.launch(backend.ops.add, y, x)
+    assert backend.to_numpy(total).tolist() == [39, 39, 39]
+    del x, y, total
     backend.waitall()
-    left = sum(cuda.users[memory] > 0 for memory in cuda.allocated_on)
-    assert left < 40
+    assert sum(cuda.users[memory] > 0 for memory in cuda.allocated_on) < 40
     assert cuda.races == []
 
 
@@ -75,35 +77,20 @@ def test_what_was_read_by_a_name_that_is_gone_is_not_overwritten(
 ) -> None:
     for place in range(len(names.split(",")) + 1):
         backend, cuda = on_made_up_gpus(names)
+        there = (*backend.devices, HOST)[place]
         with ExitStack() as profile:
             for stream in backend.streams if profiled else ():  # type: ignore[attr-defined]
                 profile.enter_context(stream.submitting(lambda fn: lambda *args: fn(*args)))
-            overwrite_what_is_read(backend, (*backend.devices, HOST)[place])
+            x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
+            parts = backend.launch(backend.ops.split, x, (2, 2))
+            copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
+            backend.wait(parts)
+            del parts
+            x = backend.copy_to(new, there, out=x)
+            for copy in copies:
+                np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
+            np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
         assert cuda.races == []
-
-
-def overwrite_what_is_read(backend: Backend, there: Device) -> None:
-    """Copy a view to every device, let it go, and overwrite the memory."""
-    x, new = (backend.asarray(np.float32([k, 1, 2, 3]), there) for k in (0, 4))
-    parts = backend.launch(backend.ops.split, x, (2, 2))
-    copies = [backend.copy_to(parts[-1], device) for device in backend.devices]
-    backend.wait(parts)
-    del parts
-    x = backend.copy_to(new, there, out=x)
-    for copy in copies:
-        np.testing.assert_array_equal(backend.to_numpy(copy), [2, 3])
-    np.testing.assert_array_equal(backend.to_numpy(x), [4, 1, 2, 3])
-
-
-@pytest.mark.parametrize("names", PLACES)
-def test_large_arrays_cross_in_pieces(on_made_up_gpus: Callable[..., Loaded], names: str) -> None:
-    backend, cuda = on_made_up_gpus(names)
-    x = np.arange(2**20 + 3, dtype=np.float32)
-    for device in backend.devices:
-        for other in (*backend.devices, HOST):
-            there = backend.copy_to(backend.asarray(x, device), other)
-            np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(there, device)), x)
-    assert cuda.races == []
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -125,10 +112,104 @@ def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
         assert cuda.races == []
 
 
-def test_two_streams_of_one_gpu_read_each_other_s_arrays(on_made_up_gpus: Callable[..., Loaded]) -> None:
-    backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
-    x, y = (
-        backend.launch(backend.ops.add, backend.asarray(np.float32([1, 2]), device), 1.0) for device in backend.devices
-    )
-    assert backend.to_numpy(backend.launch(backend.ops.add, x, y)).tolist() == [4, 6]
+SHAPES = st.lists(st.integers(0, 7), max_size=3)
+DTYPES = st.sampled_from(["float32", "float64", "uint8", "bool", "int64"])
+
+
+@given(st.lists(st.tuples(SHAPES, DTYPES, st.booleans(), st.booleans()), max_size=6), st.integers(0, 99))
+def test_arrays_of_any_shape_cross_by_way_of_page_locked_buffers_in_pieces(
+    require: Callable[[str], None], copies: list[tuple[list[int], str, bool, bool]], seed: int
+) -> None:
+    require("torch")
+    import torch as real
+
+    from backends.torch.cuda.copies import _Staging as Staging
+    from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
+
+    torch = MadeUpTorch(1, seed)
+    staging, stream = Staging(torch, buffers=3, piece_bytes=64), torch.cuda.Stream(0)
+    for shape, dtype, transposed, transposed_out in copies:
+        x = torch.tensor(real.arange(real.Size(shape).numel()).reshape(shape).to(getattr(real, dtype)).numpy())
+        x = x.mT if transposed and x.ndim > 1 else x
+        with torch.cuda.stream(stream):
+            there, back = torch.empty_like(x, device="cuda:0"), torch.empty_like(x)
+            there = there.mT.contiguous().mT if transposed_out and x.ndim > 1 else there
+            staging.to_gpu(there, x)
+            staging.to_host(back, there)
+        assert real.equal(back, x)
+    assert torch.cuda.races == []
+    assert staging._allocated <= 3
+
+
+Alone = tuple[Any, Backend]
+
+
+@pytest.fixture
+def alone(on_made_up_gpus: Callable[..., Loaded], monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
+    """A group of one process, over gloo, and its backend of one GPU, which sees no race."""
+    torch = pytest.importorskip("torch")
+    from backends.torch.process_group import TorchGroup
+
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    backend, cuda = on_made_up_gpus("gpu:0")
+    yield TorchGroup(backend._torch, backend, 0, ("here",)), backend  # type: ignore[attr-defined]
+    torch.distributed.destroy_process_group()
     assert cuda.races == []
+
+
+def test_a_value_of_a_gpu_is_summed_when_it_is_computed(alone: Alone) -> None:
+    group, backend = alone
+    (device,) = backend.devices
+    for step in range(3):
+        term = backend.launch(backend.ops.add, backend.asarray(np.full(2, step, np.float32), device), 1.0)
+        pair = group.sum((term, backend.asarray(np.float32([step]), device)))
+        doubled = backend.launch(lambda first, second: (first + first, second), pair[0], pair[1])
+        summed, other = backend.to_numpy(doubled)
+        assert (summed.tolist(), other.tolist()) == ([2 * step + 2] * 2, [step])
+    assert group.sum_on_host(np.float32([5])).tolist() == [5]
+    group.waitall()
+
+
+def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(alone: Alone) -> None:
+    group, backend = alone
+    (device,) = backend.devices
+    if backend.engine == "sync":
+        pytest.skip("nothing is queued behind a reader")
+    # Two arrays: they are summed in other memory, and the sum is then copied to theirs.
+    x, y = (backend.asarray(np.arange(4, dtype=np.float32), device) for _ in range(2))
+    parts = backend.launch(backend.ops.split, x, (2, 2))
+    copy = backend.copy_to(parts[-1], HOST)
+    name, deadline = weakref.ref(parts), monotonic() + 20
+    del parts
+    while name() is not None:
+        assert monotonic() < deadline
+        sleep(0.001)
+    summed = group.sum((x, y))
+    group.waitall()
+    assert backend.to_numpy(copy).tolist() == [2, 3]
+    assert backend.to_numpy(summed[0]).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("of_other", "hosts", "refused"),
+    [("GPU-1", ("here", "here"), True), ("GPU-2", ("here", "here"), False), ("GPU-1", ("here", "there"), False)],
+)
+def test_ranks_on_one_gpu_are_refused(of_other: str, hosts: tuple[str, str], refused: bool) -> None:
+    torch = pytest.importorskip("torch")
+    from backends.torch.process_group import check_gpus
+
+    store = torch.distributed.HashStore()
+    store.set("GPU of 1", f"{hosts[1]}: {of_other}")
+    with pytest.raises(BackendError, match="ranks 0, 1 share a GPU") if refused else nullcontext():
+        check_gpus(store, 0, hosts, "GPU-1")
+
+
+@pytest.mark.parametrize("length", [0, 2])
+def test_a_made_up_array_is_where_it_was_made(made_up_torch: Callable[..., Any], length: int) -> None:
+    """Those without elements have one address."""
+    torch, places = made_up_torch(2), {"cuda:1": 1, "cpu": None, "cuda:0": 0}
+    made = [torch.tensor(np.zeros(length), device=place) for place in places]
+    for arrays in (made, [x.view(-1, 1) for x in made], [torch.cat([x, x]) for x in made]):
+        assert [x.device.index for x in arrays] == list(places.values())
+    assert torch.cuda.unfinished() == {"cat"}

@@ -12,7 +12,7 @@ from backends.arrays import tree_map
 from backends.torch.streams.future import Failure, Future, completed_future
 from backends.torch.streams.sharing import check_apart, extent
 from backends.torch.streams.worker import WorkerStream, submit_collective
-from tests.backends.torch.streams.made import FIRST, SECOND, SHORTLY, pool, stream
+from tests.backends.torch.streams.test_worker import FIRST, SECOND, SHORTLY, pool, stream
 
 torch = pytest.importorskip("torch")
 
@@ -84,19 +84,6 @@ def test_a_writer_does_not_wait_for_readers_of_other_parts(gate: threading.Event
     assert not gate.is_set()
     gate.set()
     assert [copy.result() for copy in copies] == [[0, 0], [0, 0], [[0, 0]]]
-
-
-def test_a_writer_does_not_wait_for_later_readers(gate: threading.Event) -> None:
-    owner, reader, started = stream(), stream(SECOND), threading.Event()
-    parts = owner.submit(halves, owner.submit(torch.zeros, 4))
-    owner.submit(started.wait, 20)
-    written = owner.submit_consuming(fill, parts[0])
-    copy = reader.submit(reading(gate), parts[1])
-    started.set()
-    assert written.result().tolist() == [7, 7]
-    assert not gate.is_set()
-    gate.set()
-    assert copy.result() == [0, 0]
 
 
 def test_a_collective_comes_after_readers_by_other_names(gate: threading.Event) -> None:

@@ -1,61 +1,85 @@
-"""Worker streams: order, readiness and memory, decided by events rather than by the clock."""
+"""Worker streams: items of futures, order, memory and pools; decided by events rather than by the clock."""
 
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from backends.torch.streams.future import Failure
-from backends.torch.streams.worker import submit_collective
-from tests.backends.torch.streams.made import FIRST, SECOND, stream
+from backends import BackendError, Device
+from backends.torch.streams.future import Announcing, Failure, Future, completed_future, device_of, resolve
+from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
+
+FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
+SHORTLY = 0.05
+"""Seconds in which what nothing holds back would happen."""
+
+
+def stream(device: Device = FIRST) -> WorkerStream:
+    return WorkerStream(device, f"{device} test", set(), lambda: None)
+
+
+def pool(device: Device = FIRST) -> PooledStream:
+    return PooledStream(device, f"{device} pool", set(), lambda: None, 2)
+
+
+def test_an_announced_item_is_there_before_the_rest() -> None:
+    gate = threading.Event()
+
+    def compute(announce: Callable[[tuple[int, ...], str], None]) -> tuple[str, tuple[str, str]]:
+        announce((1, 0), "early")
+        gate.wait()
+        return "value", ("early", "late")
+
+    future = stream().submit(Announcing(compute))
+    reader = stream(SECOND).submit(lambda item: f"{item} and read", future[1][0])
+    assert reader.result() == "early and read"
+    assert "pending" in repr(future)
+    gate.set()
+    assert resolve((future[0], future[1][1], future[1])) == ("value", "late", ("early", "late"))
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(future)
+
+
+def test_who_waits_for_an_item_gets_it_or_what_prevented_it() -> None:
+    gate = threading.Event()
+    futures = [stream().submit(fn) for fn in (lambda: gate.wait() and ("a", "b"), lambda: gate.wait() and 1 // 0)]
+    made, failed = (stream(SECOND).submit(lambda item: item, future[1]) for future in futures)
+    gate.set()
+    assert made.result() == "b"
+    with pytest.raises(Failure, match="ZeroDivisionError"):
+        failed.result()
+
+
+def test_thousands_of_items_are_all_delivered() -> None:
+    # A wake-up that is lost now and then would hang here.
+    producer, consumer = stream(FIRST), stream(SECOND)
+    pairs = [producer.submit(lambda number=number: (number, -number)) for number in range(5000)]
+    items = [consumer.submit(lambda item: item, pair[1]) for pair in pairs]
+    assert [item.result() for item in items] == [-number for number in range(5000)]
+
+
+def test_the_device_is_that_of_the_first_future_however_deep() -> None:
+    first, second = completed_future(FIRST, 1), completed_future(SECOND, 2)
+    assert device_of(0.5, (), (3, (second,)), first) == SECOND
+    assert device_of(first, second) == FIRST
+    with pytest.raises(BackendError, match="array of this backend"):
+        device_of(0.5, (1, 2))
 
 
 def test_a_dropped_result_is_freed_at_once() -> None:
-    class Array:
-        pass
-
     worker = stream()
-    made: list[weakref.ref[Array]] = []
+    made: list[weakref.ref[set[int]]] = []
 
-    def make() -> Array:
-        array = Array()
-        made.append(weakref.ref(array))
+    def make() -> set[int]:
+        made.append(weakref.ref(array := {1}))
         return array
 
     worker.submit(make)
     worker.submit(lambda: None).result()
     assert made[0]() is None
-
-
-def test_reading_one_item_does_not_hold_back_who_consumes_another() -> None:
-    gate = threading.Event()
-    owner, reader = stream(FIRST), stream(SECOND)
-    pair = owner.submit(lambda: ([1], [2]))
-    read = reader.submit(lambda cell: gate.wait() and list(cell), pair[0])
-    other = owner.submit_consuming(lambda cell: cell.append(3) or cell, pair[1])
-    assert other.result() == [2, 3]
-    same = owner.submit_consuming(lambda cell: cell.append(4) or cell, pair[0])
-    gate.set()
-    assert read.result() == [1]
-    assert same.result() == [1, 4]
-
-
-@pytest.mark.parametrize("reads_item", [True, False])
-def test_a_whole_and_its_items_are_not_consumed_while_the_other_is_read(reads_item: bool) -> None:
-    gate = threading.Event()
-    owner, reader = stream(FIRST), stream(SECOND)
-    pair = owner.submit(lambda: ([1], [2]))
-    read, consumed = (pair[0], pair) if reads_item else (pair, pair[0])
-    gated = reader.submit(gate.wait)
-    copy = reader.submit(lambda cell: list(cell if reads_item else cell[0]), read)
-    overwritten = owner.submit_consuming(lambda cell: (cell[0] if reads_item else cell).append(3), consumed)
-    # Long enough for the owner to overwrite what the reader has yet to see, if nothing held it back.
-    time.sleep(0.1)
-    gate.set()
-    overwritten.result()
-    assert gated.result() is True
-    assert copy.result() == [1]
 
 
 def test_a_collective_is_done_when_all_of_its_parts_are() -> None:
@@ -76,11 +100,74 @@ def test_a_collective_is_done_when_all_of_its_parts_are() -> None:
     assert (sorted(taken), list(memory)) == ([0, 1], [10, 10])
 
 
-def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
-    def take(_: tuple[int, ...], part: int) -> None:
-        if part == 1:
-            raise ValueError("no part of mine")
+def test_a_worker_that_cannot_be_prepared_fails_its_tasks_and_collectives() -> None:
+    def prepare() -> None:
+        raise OSError("no such core")
 
-    for result in submit_collective([stream(FIRST), stream(SECOND)], take, (1, 2)):
-        with pytest.raises(Failure, match="no part of mine"):
-            result.result()
+    broken, sound = WorkerStream(FIRST, "broken", set(), prepare), stream(SECOND)
+    futures = [broken.submit(int), *submit_collective([sound, broken], lambda *_: None, (1, 2))]
+    for future in futures:
+        with pytest.raises(Failure, match="no such core") as caught:
+            future.result()
+        assert caught.value.device == FIRST
+    broken.barrier()()
+    sound.barrier()()
+
+
+def test_tasks_of_a_pool_begin_in_order() -> None:
+    worker, gate, ran = pool(), threading.Event(), []
+    blocked = worker.submit(gate.wait)
+    futures = [worker.submit(ran.append, number) for number in range(100)]
+    futures[-1].result()
+    assert ran == list(range(100))
+    gate.set()
+    blocked.result()
+
+
+@pytest.mark.parametrize("consumer", ["the same stream", "another", "another pool"])
+@pytest.mark.parametrize("item", [False, True])
+def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, item: bool) -> None:
+    worker, gate = pool(), threading.Event()
+    value = worker.submit(lambda: ([1], [2]))
+    read = value[0] if item else value
+    slow = worker.submit(lambda x: gate.wait() and list(x if item else x[0]), read)
+    worker.submit(lambda _: None, read).result()
+    writer = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}[consumer]
+    overwritten = writer.submit_consuming(lambda x: x[0].append(3), value)
+    time.sleep(SHORTLY)
+    gate.set()
+    assert slow.result() == [1]
+    overwritten.result()
+    assert resolve(value[0]) == [1, 3]
+
+
+def test_the_barrier_of_a_pool_waits_for_all_tasks_before_it_and_none_behind() -> None:
+    worker, gate, later = pool(), threading.Event(), threading.Event()
+    slow = worker.submit(gate.wait)
+    worker.submit(lambda: None).result()
+    wait_until_done = worker.barrier()
+    blocked = worker.submit(later.wait)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait_until_done)
+        time.sleep(SHORTLY)
+        assert not waiting.done()
+        gate.set()
+        waiting.result(timeout=20)
+    assert slow.result() is True
+    assert "pending" in repr(blocked)
+    later.set()
+
+
+def test_many_threads_may_submit_to_one_pool() -> None:
+    # Tasks that wait for numbers behind them in the queue would hang here.
+    worker = pool()
+
+    def consume_and_read(start: int) -> int:
+        value: Future = worker.submit(lambda: [start])
+        for _ in range(200):
+            read = worker.submit(len, value)
+            value = worker.submit_consuming(lambda cell, n: [cell.append(n), cell][1], value, read)
+        return len(value.result())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(consume_and_read, range(4))) == [201] * 4
