@@ -1,16 +1,19 @@
-"""What times are made of, in seconds, and which parts explain a difference."""
+"""What times are made of, which parts explain a difference, and what speaks against times: pyperf's own warnings."""
 
 from collections.abc import Mapping
 
+import pyperf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyperf._cli import format_checks
 
 from parallel_core.comparison.account import account_of, systematic_errors, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.validity import assess, instabilities
 from parallel_core.terminal.comparison import show_difference
-from tests.parallel_core.comparison.made_up import ONE, TOGETHER, comparison, measured, parallel, with_parts
+from tests.parallel_core.comparison.made_up import ONE, TOGETHER, comparison, measured, parallel, result, with_parts
 from tests.parallel_core.terminal.printed import printed
 
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
@@ -88,3 +91,35 @@ def test_a_change_between_comparisons_has_reasons_too() -> None:
     assert (change["verdict"], change["reasons"]) == ("slower", ("overhead",))
     assert change["parts"]["overhead"]["low"] < 0.1 < change["parts"]["overhead"]["high"]
     assert "issuing 100 ms" in printed(show_difference, found)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (0.1, 0.1001, 0.0999, 0.1002),
+        (0.1, 0.13, 0.1, 0.13),
+        (*(0.1,) * 50, 0.151),
+        (*(0.1,) * 50, 0.049),
+        (0.0009, 0.0009, 0.0009001),
+        (*(0.1,) * 5, 0.2),
+    ],
+    ids=["stable", "noisy", "a long one", "a short one", "all short", "few and a long one"],
+)
+def test_the_warnings_are_those_of_pyperf(values: tuple[float, ...]) -> None:
+    run = pyperf.Run(values, metadata={"name": "a case"}, collect_metadata=False)
+    found, told = " ".join(instabilities(values, values)), " ".join(format_checks(pyperf.Benchmark([run])))
+    for sign in ("standard deviation", "the minimum", "the maximum", "the shortest"):
+        assert (sign in found) == (sign in told), told
+
+
+def test_short_times_that_were_timed_together_are_long_enough() -> None:
+    short = (1e-5, 1.01e-5)
+    assert instabilities(short, short) == ("the shortest time is only 10.0 μs",)
+    assert instabilities(short, [200 * seconds for seconds in short]) == ()
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(1.02, "measured"), (0.97, "measured"), (0.8, "invalid")])
+def test_a_whole_that_is_faster_than_its_slowest_part_is_invalid(seconds: float, state: str) -> None:
+    took = {"alone": 1.0, "other": 0.5, TOGETHER: seconds}
+    runs = (result(TORCH, {name: taken * drift for name, taken in took.items()}) for drift in ONE)
+    assert assess(CellResults(TORCH, tuple(runs)))[0] == state

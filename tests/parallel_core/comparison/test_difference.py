@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.comparison.cells import Comparison
-from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.cells import CellResults, Comparison
+from parallel_core.comparison.difference import Difference, compare_with_old
+from parallel_core.system.files import write_json
 from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import (
     ONE,
@@ -22,18 +23,21 @@ from tests.parallel_core.comparison.made_up import (
 
 HINT = "(compare --like OLD does the work of OLD)"
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
+USUAL = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
 
 
-def save(found: Comparison, folder: Path) -> str:
-    folder.mkdir()
-    (folder / "comparison.json").write_text(json.dumps(found.as_json()))
-    return str(folder)
+def save(path: Path, *cells: CellResults) -> str:
+    write_json(path, comparison(*cells).as_json())
+    return str(path)
+
+
+def held(old: CellResults, new: CellResults) -> Difference:
+    return compare_with_old(comparison(old), comparison(new))
 
 
 def test_every_case_is_held_against_what_it_was() -> None:
-    old = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
     new = comparison(measured(MXNET, times(1.1)), measured(TORCH, times(0.999)))
-    slower, same = compare_with_old(old, new).changes
+    slower, same = compare_with_old(USUAL, new).changes
     assert (slower.cell, slower.verdict) == (MXNET, "slower")
     assert slower.ratio.estimate == pytest.approx(1.1)
     assert (same.cell, same.verdict) == (TORCH, "no difference shown")
@@ -41,7 +45,7 @@ def test_every_case_is_held_against_what_it_was() -> None:
 
 def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
     other_size = changed(measured(TORCH, ONE), parameters={"size": 104, "rounds": 3})
-    old = comparison(measured(MXNET, ONE), measured(TORCH, ONE), measured(parallel("numpy"), ONE))
+    old = comparison(*USUAL.cells, measured(parallel("numpy"), ONE))
     new = comparison(failed(MXNET), other_size, measured(parallel("jax"), ONE))
     found = compare_with_old(old, new)
     assert found.changes == ()
@@ -53,24 +57,16 @@ def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
     )
 
 
-def test_variants_are_other_work_and_old_results_had_none() -> None:
-    old, new = measured(MXNET, ONE), measured(MXNET, times(1.1))
-
-    assert compare_with_old(comparison(old), comparison(on_other_backend(new, variants=[]))).changes
-    variants = comparison(on_other_backend(new, variants=["bulk-on", "temporary-space-low"]))
-    found = compare_with_old(comparison(old), variants)
-    assert found.changes == ()
-    assert found.left_out == (
-        f"{MXNET}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}",
-    )
-
-
-def test_how_often_something_was_timed_may_differ_and_images_may_not() -> None:
+def test_variants_and_images_are_other_work_and_how_often_something_was_timed_is_not() -> None:
     one = measured(TORCH, ONE)
-    again = changed(one, parameters={"size": 100, "rounds": 5})
-    assert compare_with_old(comparison(one), comparison(again)).changes
-    real, made_up = (comparison(changed(one, data=data)) for data in ("Fashion-MNIST from /data", "synthetic images"))
-    (reason,) = compare_with_old(real, made_up).left_out
+    assert held(one, changed(one, parameters={"size": 100, "rounds": 5})).changes
+    # Old results had no variants.
+    assert held(one, on_other_backend(one, variants=[])).changes
+    found = held(one, on_other_backend(one, variants=["bulk-on", "temporary-space-low"]))
+    assert found.changes == ()
+    told = f"{TORCH}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}"
+    assert found.left_out == (told,)
+    (reason,) = held(*(changed(one, data=data) for data in ("Fashion-MNIST from /data", "synthetic images"))).left_out
     assert "data was real and is synthetic" in reason
 
 
@@ -97,8 +93,8 @@ def test_other_versions_machines_and_kernels_are_named_where_both_comparisons_kn
 def test_the_check_fails_where_a_larger_slow_down_is_shown(
     program: RunProgram, tmp_path: Path, factor: float, percent: str, status: int
 ) -> None:
-    old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
-    new = save(comparison(measured(MXNET, ONE), measured(TORCH, times(factor))), tmp_path / "new")
+    old = save(tmp_path / "old", *USUAL.cells)
+    new = save(tmp_path / "new", measured(MXNET, ONE), measured(TORCH, times(factor)))
     done = program("diff", old, new, "--fail-if-slower", percent)
     assert done.returncode == status
     assert "2 cases compared" in done.stdout
@@ -110,48 +106,21 @@ def test_the_check_fails_where_a_larger_slow_down_is_shown(
     assert program("diff", old, new).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["diff", "report"])
-def test_an_experiment_of_another_version_is_one_line_and_status_2(
-    program: RunProgram, tmp_path: Path, command: str
-) -> None:
-    found = comparison(measured(MXNET, ONE)).as_json()
-    cell = found["cells"][0]
-    for one in (cell, *cell["results"]):
-        one["experiment"] = "later"
-    path = tmp_path / "comparison.json"
-    path.write_text(json.dumps(found))
-    arguments = [str(path)] * (2 if command == "diff" else 1)
-    done = program(command, *arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "holds the experiment 'later', which is not known here" in done.stderr
-
-
-NONE = (None, "", "[]", "{}", "null", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00", "\ufeff{}", '"\\ud800"')
-
-
-@pytest.mark.parametrize(
-    "content", [*NONE, '{"x": NaN}', "[" * 10**5, '{"x":' * 10**5], ids=lambda content: repr(content)[:20]
-)
-def test_what_is_no_comparison_is_one_line_and_status_2(
-    program: RunProgram, tmp_path: Path, content: str | None
-) -> None:
-    good = save(comparison(measured(MXNET, ONE)), tmp_path / "good")
-    bad = tmp_path / "bad.json"
-    if content is not None:
-        bad.write_text(content)
-    done = program("diff", good, str(bad))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert str(bad) in done.stderr
+def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp_path: Path) -> None:
+    old, new = save(tmp_path / "old", *USUAL.cells), save(tmp_path / "new", measured(MXNET, ONE), failed(TORCH))
+    assert program("diff", old, new).returncode == 0
+    done = program("diff", old, new, "--fail-if-slower", "5")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
 
 
 def test_json_has_standard_output_to_itself_and_nothing_in_common_is_one_line_and_status_2(
     program: RunProgram, tmp_path: Path
 ) -> None:
-    old = save(comparison(measured(MXNET, ONE)), tmp_path / "old")
-    slow = save(comparison(measured(MXNET, times(2))), tmp_path / "slow")
+    old, slow = save(tmp_path / "old", measured(MXNET, ONE)), save(tmp_path / "slow", measured(MXNET, times(2)))
     (change,) = json.loads(program("diff", old, slow, "--json", "-").stdout)["changes"]
     assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
-    new = save(comparison(measured(TORCH, ONE)), tmp_path / "new")
+    new = save(tmp_path / "new", measured(TORCH, ONE))
     done = program("diff", old, new)
     assert done.returncode == 2
     assert done.stderr == (
@@ -159,17 +128,20 @@ def test_json_has_standard_output_to_itself_and_nothing_in_common_is_one_line_an
     )
 
 
-def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp_path: Path) -> None:
-    old = save(comparison(measured(MXNET, ONE), measured(TORCH, ONE)), tmp_path / "old")
-    new = save(comparison(measured(MXNET, ONE), failed(TORCH)), tmp_path / "new")
-    assert program("diff", old, new).returncode == 0
-    done = program("diff", old, new, "--fail-if-slower", "5")
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
+LATER = json.dumps(USUAL.as_json()).replace('"parallel"', '"later"')
+NONE = (None, "", "[]", "{}", "null", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00", "\ufeff{}", '"\\ud800"')
 
 
-@pytest.mark.parametrize("limit", ["-1", "nan", "inf", "much"])
-def test_a_limit_that_is_no_percentage_is_one_line_and_status_2(program: RunProgram, limit: str) -> None:
-    done = program("diff", "old", "new", f"--fail-if-slower={limit}")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "is not zero or a positive number" in done.stderr
+@pytest.mark.parametrize(
+    "content", [*NONE, '{"x": NaN}', "[" * 10**5, '{"x":' * 10**5, LATER], ids=lambda content: repr(content)[:20]
+)
+def test_what_is_no_comparison_or_of_a_later_version_is_one_line_and_status_2(
+    program: RunProgram, tmp_path: Path, content: str | None
+) -> None:
+    bad = tmp_path / "bad.json"
+    if content is not None:
+        bad.write_text(content)
+    done = program("diff", save(tmp_path / "good", measured(MXNET, ONE)), str(bad))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(bad) in done.stderr
+    assert ("holds the experiment 'later', which is not known here" in done.stderr) == (content == LATER)
