@@ -1,20 +1,25 @@
-"""Pictures of results: whatever the result holds, as SVG whose texts are text, in light and in dark."""
+"""Pictures of results and task graphs: whatever they hold, as SVG whose texts are text, in light and in dark."""
 
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parallel_core import RequestError
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Answer, Result
+from parallel_core.measurement.task_graph import Task, levels
 from parallel_core.report.plots import as_svg, check_drawing, write_picture_file
 from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
-from parallel_core.report.plots.scales import Axis, Scale
+from parallel_core.report.plots.scales import Axis, Scale, around, from_zero, write_seconds
 from parallel_core.report.plots.svg import inline, text_width, titled
+from parallel_core.report.plots.task_graph import TaskGraph, rows_of
 from parallel_core.system.formatting import figure
+from tests.parallel_core.measurement.test_task_graph import graphs
 from tests.parallel_core.report.plots.drawn import SVG, Drawn
 from tests.parallel_core.report.plots.synthetic_results import NASTY, SWEPT, TIMED, TRAINED
 
@@ -33,16 +38,15 @@ AXIS = Axis("an axis", Scale(0, 10), figure)
 def test_a_picture_shows_what_the_result_holds(shown: Result, expected: list[str], tmp_path: Path) -> None:
     answered = replace(shown, answer=Answer((f"It took {NASTY}.",), ""))
     svg = as_svg(answered)
-    drawn = Drawn(svg)
-    assert set(expected) <= set(drawn.texts)
-    assert drawn.texts[0] == f"It took {NASTY}."
-    assert drawn.texts[1].startswith(f"{shown.experiment} on torch 1.0, async engine, cpu:1, cpu:2")
+    texts = Drawn(svg).texts
+    assert set(expected) <= set(texts)
+    assert texts[0] == f"It took {NASTY}."
+    assert texts[1].startswith(f"{shown.experiment} on torch 1.0, async engine, cpu:1, cpu:2")
     # The same bytes each time, of which nothing needs another file.
     write_picture_file(answered, tmp_path / "x.svg")
     assert (tmp_path / "x.svg").read_bytes() == svg
     assert b"prefers-color-scheme: dark" in svg
-    assert svg.count(b"http") == 1
-    assert b" id=" not in svg
+    assert (svg.count(b"http"), svg.count(b" id=")) == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.pdf", "x.txt", "svg", "x.svg.gz"])
@@ -60,14 +64,13 @@ def test_bars_begin_and_end_where_their_values_lie() -> None:
     ]
     drawn = Drawn(titled(BarsChart({"": bars[:1], "under <this>": bars[1:]}, figure, "an axis"), "a title"))
     whole, negative, inner, nothing = drawn.boxes
-    room = whole.end - whole.start
-    assert [(box.start - whole.start) / room for box in (negative, nothing)] == pytest.approx([0.4, 0.2], abs=1e-3)
-    assert [(box.end - whole.start) / room for box in (negative, inner)] == pytest.approx([0.8, 0.6], abs=1e-3)
+    (whisker,) = (one for one in drawn.root.iter(f"{SVG}line") if one.get("class") == "ink")
+    low, high = (float(whisker.get(end, "nan")) for end in ("x1", "x2"))
+    ends = (negative.start, negative.end, inner.end, nothing.start, low, high)
+    shares = [(end - whole.start) / (whole.end - whole.start) for end in ends]
+    assert shares == pytest.approx([0.4, 0.8, 0.6, 0.2, 0.1, 0.9], abs=1e-3)
     # Where nothing is a line is seen.
     assert nothing.end - nothing.start == 1
-    (whisker,) = (one for one in drawn.root.iter(f"{SVG}line") if one.get("class") == "ink")
-    ends = [(float(whisker.get(end, "nan")) - whole.start) / room for end in ("x1", "x2")]
-    assert ends == pytest.approx([0.1, 0.9], abs=1e-3)
     assert drawn.places("whole", "under <this>", "negative", "nothing", "an axis") == sorted(
         drawn.places("10 of them", "under <this>", "four", "0 in all", "an axis")
     )
@@ -116,3 +119,86 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
     assert NASTY.encode() not in svg
     assert any(NASTY in text for text in Drawn(svg).texts)
     assert NASTY not in (inline(BarsChart({"": [Bar(hostile, "", 0, 1, "copy")]}), hostile) or "")
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=5), st.booleans())
+def test_values_keep_their_order_and_marks_are_on_the_scale_and_neither_none_nor_many(
+    values: list[float], log: bool
+) -> None:
+    scale = around(values) if log else from_zero(values)
+    places, marks = [scale.place(value) for value in sorted(values)], scale.marks
+    assert places == sorted(places)
+    assert all(-1e-9 <= place <= 1 + 1e-9 for place in places)
+    assert list(marks) == sorted(set(marks))
+    assert all(scale.low <= mark <= scale.high * (1 + 1e-9) for mark in marks)
+    assert 2 <= len(marks) <= 9
+
+
+@pytest.mark.parametrize(
+    ("scale", "labels"),
+    [
+        (Scale(0, 0.9), ["0", "0.2", "0.4", "0.6", "0.8"]),
+        (Scale(-0.1, 0.9), ["0", "0.2", "0.4", "0.6", "0.8"]),
+        (Scale(0.1, 3, log=True), ["0.1", "0.2", "0.5", "1", "2"]),
+        (Scale(0.95, 1.05, log=True), ["0.96", "0.98", "1", "1.02", "1.04"]),
+        (Scale(1e-5, 20, log=True), ["1e-05", "0.001", "0.1", "10"]),
+    ],
+)
+def test_marks_are_round(scale: Scale, labels: list[str]) -> None:
+    assert [label for _, label in Axis("", scale, lambda value: f"{value:.4g}").ticks] == labels
+
+
+def test_a_product_is_a_sum_of_lengths_on_a_logarithmic_scale() -> None:
+    scale = around((0.25, 1.0, 2.0))
+    assert scale.place(2) - scale.place(1) == pytest.approx(scale.place(1) - scale.place(0.5))
+    assert scale.place(math.nextafter(scale.low, 0)) == 0
+    assert scale.place(1e9) == 1
+
+
+def test_marked_times_have_no_needless_digits() -> None:
+    written = map(write_seconds, (0, 2e-5, 0.05, -0.1, -0.0025, 20))
+    assert list(written) == ["0 ms", "20 μs", "50 ms", "−100 ms", "−2.5 ms", "20 s"]
+
+
+DIAMOND = (
+    Task("x", "a", "load", (), 5.0),
+    Task("fork", "a", "compute", (0,), 0.001),
+    Task("sent", "b", "copy", (1,), 0.0002),
+    Task("left", "a", "compute", (1,), 0.003),
+    Task("right", "b", "compute", (2,), 0.004),
+    Task("join <&>", "b", "allreduce", (1, 3, 4), 0.001),
+)
+
+
+def graph(*tasks: Task) -> Drawn:
+    return Drawn(titled(TaskGraph(tasks), "a <title> & more"))
+
+
+def test_a_task_graph_s_texts_are_text_and_its_longest_chain_is_in_colour_without_implied_dependencies() -> None:
+    drawn = graph(*DIAMOND)
+    assert {"x", "fork", "left", "right", "join <&>", "a", "b", "a <title> & more"} <= set(drawn.texts)
+    # Without the input's own seconds: fork, sent, right, join.
+    assert {"3.00 ms", "200 μs", "input", "longest chain: 6.20 ms of 9.20 ms in all"} <= set(drawn.texts)
+    # Four boxes, and the legend's; the three arrows between them, which are a line and a head each.
+    assert sum("chain" in box.style for box in drawn.boxes) == 5
+    arrows = [one.get("class") or "" for one in drawn.root.iter(f"{SVG}path")]
+    assert (len(arrows), sum("c1" in style for style in arrows)) == (2 * 6, 2 * 3)
+
+
+@given(graphs())
+def test_no_two_tasks_share_a_place(tasks: tuple[Task, ...]) -> None:
+    places = list(zip((task.device for task in tasks), levels(tasks), rows_of(tasks), strict=True))
+    assert len(set(places)) == len(tasks)
+
+
+def test_a_chain_keeps_its_row() -> None:
+    other = Task("other", "a", "compute")
+    chain = (Task("first", "a", "compute"), Task("second", "a", "compute", (1,)), Task("third", "a", "compute", (2,)))
+    assert rows_of((other, *chain)) == (0, 1, 1, 1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_single_task_can_be_drawn(seconds: float) -> None:
+    found = graph(Task("alone", "cpu:1", "compute", (), seconds)).texts
+    assert "alone" in found
+    assert any("ms" in text or " s" in text for text in found if "Times" not in text) == bool(seconds)
