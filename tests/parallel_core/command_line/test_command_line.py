@@ -25,31 +25,27 @@ def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False)
 
 
-def test_a_table_or_json_on_standard_output_and_json_in_a_file(program: RunProgram, tmp_path: Path) -> None:
+def test_a_table_or_json_on_standard_output_and_json_in_a_file_with_a_guess_that_is_told_last(
+    program: RunProgram, tmp_path: Path
+) -> None:
     path = tmp_path / "result.json"
-    done = program(*SMALL, "--json", str(path))
-    assert done.returncode in MEASURED
-    assert json.loads(path.read_text())["metrics"]["parallel_speedup"] > 0
+    done = program(*SMALL, "--guess", "1e6", "--json", str(path))
+    assert done.returncode in MEASURED, done.stderr
     assert "GFLOP/s on one core\n" in done.stdout
     # One line if the machine was disturbed.
     assert done.stderr.count("\n") == bool(done.returncode)
+    last = done.stdout.split("\n\n")[-1]
+    assert last.startswith("You guessed 1,000,000; measured ")
+    written = json.loads(path.read_text())
+    assert written["metrics"]["parallel_speedup"] > 0
+    assert (written["guess"]["metric"], written["guess"]["value"]) == ("parallel_speedup", 1e6)
+    assert written["guess"]["reason"] in " ".join(last.split())
     done = program(*SMALL, "--json", "-")
     assert done.returncode in MEASURED
     written = json.loads(done.stdout)
     assert (written["experiment"], "guess" in written) == ("parallel", False)
     assert "parallel_speedup" in done.stderr
     assert "guessed" not in done.stderr
-
-
-def test_a_guess_is_told_last_and_written(program: RunProgram, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    done = program(*SMALL, "--guess", "1e6", "--json", str(path))
-    assert done.returncode in MEASURED, done.stderr
-    last = done.stdout.split("\n\n")[-1]
-    assert last.startswith("You guessed 1,000,000; measured ")
-    guess = json.loads(path.read_text())["guess"]
-    assert (guess["metric"], guess["value"]) == ("parallel_speedup", 1e6)
-    assert guess["reason"] in " ".join(last.split())
 
 
 def test_times_that_leave_all_open_on_a_disturbed_machine_end_with_status_3(

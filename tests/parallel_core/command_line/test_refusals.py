@@ -16,6 +16,7 @@ TRAIN = "run data-parallel --backend numpy"
 SUM = "run allreduce --backend numpy"
 SIDE_BY_SIDE = "run parallel --backend mxnet,torch"
 CONFORMANCE = "conformance --backend numpy"
+LAUNCH = "launch --processes 2"
 LONG = "x" * 300
 HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
@@ -111,6 +112,23 @@ REFUSED = (
     ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
     ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),
     ("compare --json /nowhere/x.json", "cannot write to /nowhere/x.json"),
+    ("diff old new --fail-if-slower=-1", "'-1' is not zero or a positive number"),
+    ("diff old new --fail-if-slower inf", "'inf' is not zero or a positive number"),
+    (f"{LAUNCH} -- run data-parallel", "say which framework"),
+    (f"{LAUNCH} -- run data-parallel --backend", "say which framework"),
+    (f"{LAUNCH} --backend torch", "give the command of each process after --"),
+    (f"{LAUNCH} --backend torch -- compare", "give the command of each process after --"),
+    (f"{LAUNCH} --backend torch -- run", "'run' does not run on several processes"),
+    (f"{LAUNCH} --backend torch -- run async", "'run async' does not run on several processes"),
+    (f"{LAUNCH} --backend torch -- run data-parallel --backend mxnet", "name it once"),
+    (f"{LAUNCH} --backend keras -- run data-parallel", "unknown backend 'keras' (known: jax, mxnet, numpy,"),
+    (f"{LAUNCH} --servers 2 --backend torch -- run data-parallel", "--servers are MXNet's"),
+    (f"{LAUNCH} --restarts 1 --backend torch -- run data-parallel", "give --checkpoint DIR to the run"),
+    (f"{LAUNCH} --timeout nan -- run data-parallel", "--timeout"),
+    (f"{LAUNCH} --restarts -1 -- run data-parallel", "--restarts"),
+    (f"{LAUNCH} --port 65536 -- run data-parallel", "--port"),
+    ("launch --backend torch -- run data-parallel", "say how many"),
+    ("launch --processes 0 -- run data-parallel", "--processes"),
     # No file can have such a name.
     (f"report {LONG}", "File name too long"),
     (f"diff {LONG} {LONG}", "File name too long"),
