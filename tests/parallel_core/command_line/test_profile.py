@@ -145,26 +145,12 @@ def test_a_program_that_runs_the_profiler_itself_has_its_own_trace_and_this_one(
     assert len(steps) == 3
 
 
-MXNET_WITH_OWN_PROFILER = """
+MXNET_WITH_OWN_PROFILER = f"""
+{(EXAMPLES / "plain_mxnet.py").read_text()}
 import json
-import mxnet as mx
-from mxnet import autograd, gluon
-
-net = gluon.nn.Dense(2)
-net.initialize()
-trainer = gluon.Trainer(net.collect_params(), "sgd")
-
-def step():
-    with autograd.record():
-        loss = net(mx.nd.ones((4, 3))).sum()
-    loss.backward()
-    trainer.step(4)
-
-for _ in range(10):
-    step()
 mx.profiler.set_config(filename="own.json", profile_imperative=True)
 mx.profiler.set_state("run")
-step()
+net(images)
 mx.nd.waitall()
 mx.profiler.set_state("stop")
 mx.profiler.dump()
@@ -181,7 +167,8 @@ def test_a_program_that_runs_mxnet_s_profiler_afterwards_has_a_whole_file(
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(MXNET_WITH_OWN_PROFILER)
     done = profile(folder, "--", "own.py")
-    assert (done.returncode, done.stdout) == (0, "of its own True\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("of its own True\n")
     assert "5 recorded" in done.stderr
 
 
