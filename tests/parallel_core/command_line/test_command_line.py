@@ -25,9 +25,7 @@ def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False)
 
 
-def test_a_table_or_json_on_standard_output_and_json_in_a_file_with_a_guess_that_is_told_last(
-    program: RunProgram, tmp_path: Path
-) -> None:
+def test_a_table_or_json_and_a_guess_that_is_told_last(program: RunProgram, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     done = program(*SMALL, "--guess", "1e6", "--json", str(path))
     assert done.returncode in MEASURED, done.stderr
@@ -48,9 +46,7 @@ def test_a_table_or_json_on_standard_output_and_json_in_a_file_with_a_guess_that
     assert "guessed" not in done.stderr
 
 
-def test_times_that_leave_all_open_on_a_disturbed_machine_end_with_status_3(
-    program: RunProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_that_leave_all_open_end_with_status_3(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = MachineWatch(10.0, 2.0, 0.9, 0.0, None, None, None)
     monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: taken)
     done = program(*SMALL, "--json", "-")
@@ -60,9 +56,7 @@ def test_times_that_leave_all_open_on_a_disturbed_machine_end_with_status_3(
     assert written["answer"]["sentences"] == written["disturbances"]
 
 
-def test_times_that_cannot_be_true_are_shown_without_a_verdict_and_end_with_status_3(
-    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_impossible_times_have_status_3(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
     monkeypatch.setattr(conclusions, "why_impossible", lambda *_: "the whole was faster than its part")
     done = program(*SMALL, "--json", str(path))
@@ -102,9 +96,7 @@ def test_an_engine_and_a_variant_from_the_command_line(
     assert f", {engine} engine{' with ' if variants else ''}{''.join(variants)}, cpu:1" in done.stderr
 
 
-def test_training_on_synthetic_data_says_so_everywhere(
-    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_synthetic_data_is_told_of(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = tmp_path / "curve.svg"
     monkeypatch.setattr("parallel_core.training.dataset.DEBIAN", Path("/nowhere"))
     monkeypatch.setattr("parallel_core.training.dataset.ORIGIN", "http://127.0.0.1:9/")

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import RunProgram
 from tests.parallel_core.jobs.ranks import are_gone, wait_for_lines
 
+LikeIt = tuple["subprocess.CompletedProcess[str]", Path]
 PROGRAM = [sys.executable, "-m", "parallel_core"]
 COMPARE = [*PROGRAM, "compare"]
 ON_NUMPY = ["--backends", "numpy", "--engines", "sync", "--no-traces"]
@@ -98,7 +99,7 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def like_it(interleaved: Path) -> "tuple[subprocess.CompletedProcess[str], Path]":
+def like_it(interleaved: Path) -> LikeIt:
     """Compare with the sizes of a saved comparison, JSON on standard output, and no folder named; return the folder."""
     first, here = interleaved / "first", interleaved / "here"
     first.mkdir()
@@ -131,9 +132,7 @@ def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(in
     assert options["deadline_seconds"] == 500
 
 
-def test_saved_sizes_are_taken_over_and_json_has_standard_output_to_itself(
-    like_it: "tuple[subprocess.CompletedProcess[str], Path]",
-) -> None:
+def test_saved_sizes_are_taken_over_and_json_stands_alone(like_it: LikeIt) -> None:
     done, folder = like_it
     (result,) = cells(folder)["overlap numpy sync"]["results"]
     assert (result["parameters"]["copies"], result["parameters"]["size"]) == (7, 100)
@@ -144,9 +143,7 @@ def test_saved_sizes_are_taken_over_and_json_has_standard_output_to_itself(
     assert f"Report:  runs/{folder.name}/report.html" in done.stderr
 
 
-def test_the_suites_are_read_by_pyperf_s_own_tools(
-    interleaved: Path, like_it: "tuple[subprocess.CompletedProcess[str], Path]"
-) -> None:
+def test_the_suites_are_read_by_pyperf_s_own_tools(interleaved: Path, like_it: LikeIt) -> None:
     one, two = (str(folder / "pyperf" / "numpy-sync.json") for folder in (interleaved / "out", like_it[1]))
 
     def pyperf(*arguments: str) -> str:
@@ -163,9 +160,7 @@ def test_the_suites_are_read_by_pyperf_s_own_tools(
         assert key in shown
 
 
-def test_other_work_than_the_saved_comparison_s_is_refused(
-    program: RunProgram, tmp_path: Path, interleaved: Path
-) -> None:
+def test_other_work_than_that_of_like_is_refused(program: RunProgram, tmp_path: Path, interleaved: Path) -> None:
     saved = interleaved / "out"
     done = program("compare", "building-blocks", "--quick", "--like", str(saved), "--out", str(tmp_path / "new"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

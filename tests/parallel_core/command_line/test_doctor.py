@@ -53,7 +53,7 @@ def test_programs_read_the_documented_keys() -> None:
     assert report["sections"][0]["findings"][0]["cause"] is None
 
 
-def test_without_a_framework_the_status_is_1_and_the_json_stands_alone_and_with_one_it_is_0(
+def test_the_status_tells_whether_there_is_a_framework(
     program: RunProgram, make_stub: MakeStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Here, and in processes that are started.

@@ -14,6 +14,7 @@ from backends.process_groups.addresses import free_port
 from parallel_core.trace_analysis.trace_files import read_timeline
 from tests.parallel_core.own_program.recorded_programs import EXAMPLES
 
+Words = tuple[str, ...]
 Require = Callable[[str], None]
 
 
@@ -95,9 +96,7 @@ sys.exit(4)
 
 
 @pytest.mark.long
-def test_a_program_with_marked_steps_that_ends_while_it_is_recorded_keeps_them_and_its_status(
-    folder: Path, tmp_path: Path, require: Require
-) -> None:
+def test_marked_steps_of_a_program_that_ends_are_kept(folder: Path, tmp_path: Path, require: Require) -> None:
     require("torch")
     script = tmp_path / "unmarked.py"
     script.write_text(UNMARKED)
@@ -131,9 +130,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=own, on_trace_ready=rea
 
 
 @pytest.mark.long
-def test_a_program_that_runs_the_profiler_itself_has_its_own_trace_and_this_one(
-    folder: Path, tmp_path: Path, require: Require
-) -> None:
+def test_a_program_that_profiles_itself_has_both_traces(folder: Path, tmp_path: Path, require: Require) -> None:
     require("torch")
     script = tmp_path / "own.py"
     script.write_text(WITH_OWN_PROFILER)
@@ -187,13 +184,7 @@ ANY = {"none", "some", "overlap", "inconclusive"}
     ids=["buckets", "one-bucket", "no-sync", "torchrun"],
 )
 def test_whether_gradients_are_exchanged_under_the_backward_pass(
-    launcher: tuple[str, ...],
-    arguments: tuple[str, ...],
-    verdicts: set[str],
-    buckets: int,
-    early: int,
-    folder: Path,
-    require: Require,
+    launcher: Words, arguments: Words, verdicts: set[str], buckets: int, early: int, folder: Path, require: Require
 ) -> None:
     require("torch")
     done = profile(folder, "--", *launcher, EXAMPLES / "ddp_torch.py", *arguments)

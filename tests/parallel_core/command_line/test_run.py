@@ -54,9 +54,7 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     assert {"cpu:1", "cpu:2", "host"} <= {e["args"]["name"] for e in events if e["name"] == "process_name"}
 
 
-def test_everything_is_timed_and_written_before_the_profiler_runs(
-    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_is_written_before_profiling(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
     written: list[object] = []
 
@@ -84,9 +82,7 @@ def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(progra
 
 
 @pytest.mark.long
-def test_several_backends_do_the_same_work_each_in_the_environment_that_is_named_for_it_and_there_is_one_answer(
-    tmp_path: Path,
-) -> None:
+def test_several_backends_do_the_same_work_each_on_its_own_python(tmp_path: Path) -> None:
     path, other = tmp_path / "both.json", tmp_path / "python"
     other.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
@@ -168,11 +164,12 @@ def test_bad_requests_full_disks_and_damaged_files_are_one_line_each(train: Trai
     assert said(done).startswith(f"{path} is no whole checkpoint (")
 
 
+Asked = Callable[[str], Job]
 LAUNCHED = "-- run data-parallel --epochs 2"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Job]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Return the job that a command line asks the launcher for."""
     jobs: list[Job] = []
     # The command stands in the place of its module.
@@ -186,7 +183,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Job]:
     return launched
 
 
-def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Callable[[str], Job]) -> None:
+def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Asked) -> None:
     job = asked(f"--processes 3 --backend torch {LAUNCHED}")
     program = (sys.executable, "-P", "-m", "parallel_core", "run", "data-parallel", "--epochs", "2")
     assert job.command == (*program, "--backend", "torch")
@@ -198,9 +195,7 @@ def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Cal
     assert asked(f"--processes 2 --servers 3 {LAUNCHED} --backend mxnet").servers == 3
 
 
-def test_a_port_that_is_given_is_kept_and_one_in_use_is_a_failure_that_is_reported_at_once(
-    asked: Callable[[str], Job],
-) -> None:
+def test_a_port_that_is_given_is_kept_and_one_in_use_is_reported(asked: Asked) -> None:
     port = free_port("127.0.0.1")
     given = asked(f"--processes 2 --port {port} --backend torch {LAUNCHED}")
     assert (given.port, given.keeps_port) == (port, True)

@@ -25,6 +25,7 @@ from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
 from tests.parallel_core.comparison.made_up import (
     ONE,
+    TOGETHER,
     changed,
     comparison,
     every_chart,
@@ -38,7 +39,7 @@ from tests.parallel_core.comparison.made_up import (
 )
 from tests.parallel_core.comparison.test_account import scaled
 
-BARRIER = EXPERIMENTS["barriers"].case
+NO_BARRIER, FEWER_BARRIERS = (EXPERIMENTS["barriers"].case.replace("64", count) for count in ("0", "32"))
 SAYS = {band.code: band.says for band in EXPERIMENTS["parallel"].metrics[0].bands}
 
 
@@ -76,9 +77,7 @@ def test_cells_are_held_against_the_first_one_and_a_missing_framework_is_a_row_w
         (5, 5, "invalid", "5 of 10 runs are valid: too fast"),
     ],
 )
-def test_invalid_results_are_not_counted_and_too_many_make_a_cell_invalid(
-    wrong: int, valid: int, state: str, reason: str
-) -> None:
+def test_too_many_invalid_results_make_a_cell_invalid(wrong: int, valid: int, state: str, reason: str) -> None:
     first = changed(measured(parallel("torch"), (0.001,) * wrong), problems=("too fast",))
     (cell,) = cells_of(replace(first, results=first.results + measured(first.cell, ONE[:valid]).results))
     assert (cell.state, cell.reason, len(cell.results.valid)) == (state, reason, valid)
@@ -88,41 +87,36 @@ def test_invalid_results_are_not_counted_and_too_many_make_a_cell_invalid(
 @pytest.mark.parametrize(
     ("experiment", "names", "case"),
     [
-        ("small-ops", ("all devices, size 2", "one device, size 8", "all devices, size 8"), "all devices, size 8"),
-        ("small-ops", ("all devices, size 8", "all threads, size 8"), "all devices, size 8"),
-        ("small-ops", ("one device, size 8", "one device, size 64"), "one device, size 64"),
-        ("barriers", (BARRIER.replace("64", "0"), BARRIER.replace("64", "32"), "other"), BARRIER.replace("64", "32")),
-        ("allreduce", ("native, 64 KiB", "native, 1 MiB", "star, 1 MiB"), "native, 1 MiB"),
-        ("allreduce", ("star, 1 MiB", "sharded, 1 MiB"), "sharded, 1 MiB"),
-        ("independent-ops", ("independent, 2 workers", "chain, 2 workers"), "independent, 2 workers"),
+        (
+            "small-ops",
+            [("all devices, size 2", "one device, size 8", "all devices, size 8")] * 2,
+            "all devices, size 8",
+        ),
+        ("small-ops", [("all devices, size 8", "all threads, size 8")] * 2, "all devices, size 8"),
+        ("small-ops", [("one device, size 8", "one device, size 64")] * 2, "one device, size 64"),
+        ("barriers", [(NO_BARRIER, FEWER_BARRIERS, "other")] * 2, FEWER_BARRIERS),
+        ("allreduce", [("native, 64 KiB", "native, 1 MiB", "star, 1 MiB")] * 2, "native, 1 MiB"),
+        ("allreduce", [("star, 1 MiB", "sharded, 1 MiB")] * 2, "sharded, 1 MiB"),
+        ("independent-ops", [("independent, 2 workers", "chain, 2 workers")] * 2, "independent, 2 workers"),
         # The declared one, wherever it stands.
-        ("small-ops", ("all devices, size 128", "all devices, size 256"), "all devices, size 128"),
+        ("small-ops", [("all devices, size 128", "all devices, size 256")] * 2, "all devices, size 128"),
+        ("parallel", [(TOGETHER,), (TOGETHER,), ("other",)], TOGETHER),
+        ("parallel", [("other",), (TOGETHER,)], TOGETHER),
+        ("parallel", [("one",), ("other",)], "none that both have"),
     ],
 )
-def test_cells_are_compared_by_the_usual_case_or_the_largest_of_its_kind(
-    experiment: str, names: tuple[str, ...], case: str
+def test_cells_that_have_it_are_compared_by_the_usual_case_or_the_largest_of_its_kind(
+    experiment: str, names: list[tuple[str, ...]], case: str
 ) -> None:
-    cells = [Cell(experiment, backend, "async") for backend in ("mxnet", "torch")]
-    results = [CellResults(cell, (result(cell, dict.fromkeys(names, 1.0)),) * 3) for cell in cells]
-    (found,) = analyse(comparison(*results)).experiments
-    assert [(cell.state, cell.time and cell.time.estimate) for cell in found.cells] == [("measured", 1.0)] * 2
-    assert [one.case for one in found.between_frameworks] == [case]
-
-
-@pytest.mark.parametrize(
-    ("cases", "states"),
-    [
-        (("on all together", "on all together", "other"), ["measured", "measured", "failed"]),
-        (("other", "on all together"), ["failed", "measured"]),
-        (("one", "other"), ["failed", "failed"]),
-    ],
-)
-def test_a_cell_without_the_case_of_the_others_is_not_compared(cases: tuple[str, ...], states: list[str]) -> None:
-    cells = [measured(parallel(name), ONE, case) for name, case in zip(("mxnet", "torch", "jax"), cases, strict=False)]
-    analysed = analyse(comparison(*cells))
+    cells = [Cell(experiment, backend, "async") for backend in ("mxnet", "torch", "jax")]
+    results = (
+        CellResults(cell, (result(cell, dict.fromkeys(own, 1.0)),) * 3) for cell, own in zip(cells, names, strict=False)
+    )
+    analysed = analyse(comparison(*results))
     (found,) = analysed.experiments
-    assert [cell.state for cell in found.cells] == states
-    assert len(found.between_frameworks) == max(0, states.count("measured") - 1)
+    expected = [("measured", 1.0) if case in own else ("failed", None) for own in names]
+    assert [(cell.state, cell.time and cell.time.estimate) for cell in found.cells] == expected
+    assert [one.case for one in found.between_frameworks] == [case] * (expected.count(("measured", 1.0)) - 1)
     show_comparison(analysed, Console(file=StringIO()))
 
 

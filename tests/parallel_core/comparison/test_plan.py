@@ -196,9 +196,7 @@ def every(sounding: Sounding) -> dict[Cell, Sounding]:
 
 
 @given(st.dictionaries(st.sampled_from(CELLS), SOUNDINGS), st.floats(-10, 2000), st.none() | st.integers(1, 12))
-def test_the_wanted_rounds_fit_or_sizes_are_the_smallest(
-    soundings: dict[Cell, Sounding], left: float, wanted: int | None
-) -> None:
+def test_rounds_fit_or_sizes_are_smallest(soundings: dict[Cell, Sounding], left: float, wanted: int | None) -> None:
     one = fitted(soundings, left, wanted)
     if one.round_seconds(traced=True) + ((wanted or USUAL_ROUNDS) - 1) * one.round_seconds() > left:
         assert one.sizes == {name: dict(work.least) for name, work in WORKS.items()}

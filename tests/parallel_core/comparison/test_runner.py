@@ -205,7 +205,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
     return ran(folder / "python", f'{sys.executable} "$@" | tee {folder}/lines'), folder / "lines"
 
 
-def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_they_ran_on(
+def test_cells_that_share_a_process_are_named_by_what_they_ran_on(
     measured: tuple[Ran, Path],
 ) -> None:
     both, _ = measured

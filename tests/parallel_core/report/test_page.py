@@ -230,7 +230,7 @@ def test_the_verbs_are_the_protocol_s_with_the_code_of_each_class_that_ran() -> 
         ("sync", ["cpu"], ("allreduce",)),
     ],
 )
-def test_functions_of_the_framework_s_folder_stand_below_the_verb_that_calls_them(
+def test_functions_stand_below_the_verb_that_calls_them(
     engine: str, kinds: list[Any], functions: tuple[str, ...]
 ) -> None:
     source = source_of_verb(class_of("torch", engine, kinds), "allreduce")
@@ -241,9 +241,7 @@ def test_functions_of_the_framework_s_folder_stand_below_the_verb_that_calls_the
 
 
 @pytest.mark.parametrize("base", ["dict", "Elsewhere"])
-def test_a_class_of_another_package_may_inherit_from_what_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str
-) -> None:
+def test_a_base_class_may_be_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str) -> None:
     own = f"class Mine({base}):\n    def launch(self):\n        return 1\n"
     (tmp_path / "one_more_backend.py").write_text(f"from one_more_package import Elsewhere\n\n{own}")
     (tmp_path / "one_more_package.py").write_text("class Another:\n    def wait(self):\n        return 2\n")
