@@ -121,12 +121,9 @@ def test_training_that_diverges_is_one_line_and_status_1(program: RunProgram, tm
     assert not path.exists()
 
 
-def test_list_help_and_version(program: RunProgram) -> None:
+def test_help_and_version(program: RunProgram) -> None:
     assert "--epochs" in program("run", "data-parallel", "--help").stdout
     assert program("--version").stdout.startswith("parallel-core, version ")
-    listing = program("list").stdout
-    for name in ("async", "parallel", "overlap", "data-parallel", "allreduce", "mxnet", "numpy", "torch"):
-        assert name in listing
 
 
 @pytest.mark.parametrize("devices", ["2", "cpu:3,cpu:1"])

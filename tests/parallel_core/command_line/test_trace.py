@@ -46,7 +46,7 @@ def figures(*arguments: str | Path) -> Any:
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str) -> None:
-    path, picture = tmp_path / name, tmp_path / "picture [bold].svg"
+    path, picture = tmp_path / name, tmp_path / "picture [bold].SVG"
     write_trace_file(OURS, path)
     done = shown(path, "--timeline", picture)
     assert (done.exit_code, done.stderr) == (0, "")

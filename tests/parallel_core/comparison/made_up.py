@@ -75,7 +75,6 @@ def with_parts(one: CellResults, shares: Mapping[str, float]) -> CellResults:
 
 
 def with_figures(one: CellResults, figures: Iterable[float]) -> CellResults:
-    """Give each process of a cell its experiment's figure."""
     name = EXPERIMENTS[one.cell.experiment].main.name
     results = (replace(result, metrics={name: value}) for result, value in zip(one.results, figures, strict=False))
     return replace(one, results=tuple(results))
@@ -92,17 +91,14 @@ def times(factor: float) -> tuple[float, ...]:
 
 
 def changed(results: CellResults, **changes: Any) -> CellResults:
-    """Return a cell's results with other fields."""
     return replace(results, results=tuple(replace(one, **changes) for one in results.results))
 
 
 def on_other_backend(results: CellResults, **changes: Any) -> CellResults:
-    """Return a cell's results with another description of its backend."""
     return changed(results, backend={**results.results[0].backend, **changes})
 
 
 def comparison(*cells: CellResults) -> Comparison:
-    """Return a comparison of some cells."""
     return Comparison(
         rounds=5,
         quick=False,
@@ -115,7 +111,6 @@ def comparison(*cells: CellResults) -> Comparison:
 
 
 def parallel(backend: str, engine: str = "async") -> Cell:
-    """Return a cell of `parallel`."""
     return Cell("parallel", backend, engine)
 
 

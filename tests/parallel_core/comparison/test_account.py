@@ -72,13 +72,11 @@ def test_the_engines_of_a_framework_tell_the_systematic_error_of_its_operations(
     assert errors == {"torch": pytest.approx(0.03)}
 
 
-def test_what_only_one_side_has_is_compared_with_nothing() -> None:
+def test_what_only_one_side_has_is_compared_with_nothing_and_impossible_operations_withhold_reasons() -> None:
     assert time_difference(scaled(MXNET, 1, 0.8), made_of(TORCH, 2, PARTS)).parts == {}
     assert list(account_of(scaled(MXNET, 1, 0.8), TOGETHER)) == ["operations", "rest"]
     assert account_of(measured(MXNET, ONE), TOGETHER) == {}
-
-
-def test_operations_that_take_longer_than_their_case_withhold_the_reasons() -> None:
+    # Operations took longer than their case.
     doubtful = time_difference(scaled(MXNET, 1.0, 1.2), scaled(TORCH, 2.0, 1.0))
     assert doubtful.reasons == ()
     assert doubtful.withheld.startswith(TOGETHER)

@@ -82,7 +82,7 @@ def test_comparisons_and_their_differences() -> None:
     show_it = partial(show_comparison, analyse(saved))
     # Between these widths figures have no bounds.
     assert 60 < NARROW <= 80 < WIDE
-    assert_nothing_is_lost(show_it, {60: WIDEST, 80: WIDE - 1})
+    assert_nothing_is_lost(show_it, {60: WIDEST, 80: WIDE - 1, WIDE: WIDEST})
     assert printed(show_it, 80).count("data: ") == 1
     assert_nothing_is_lost(partial(show_difference, compare_with_old(saved, saved)))
 

@@ -22,7 +22,6 @@ from parallel_core.terminal.result import show
 from tests.parallel_core.comparison.made_up import (
     ONE,
     comparison,
-    every_chart,
     failed,
     measured,
     parallel,
@@ -77,11 +76,9 @@ def test_a_doubtful_figure_is_marked_or_withheld(speedups: tuple[float, ...], wr
     assert note in in_words(" ".join(lines))
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_tables_fit(width: int) -> None:
-    assert all(len(line) <= width for line in shown(*every_chart().cells, width=width))
-    missing = shown(measured(parallel("mxnet"), ONE), failed(parallel("torch")), width=width)
-    (row,) = (line for line in missing if line.strip().startswith("torch async"))
+def test_a_cell_that_failed_is_a_row() -> None:
+    lines = shown(measured(parallel("mxnet"), ONE), failed(parallel("torch")))
+    (row,) = (line for line in lines if line.strip().startswith("torch async"))
     assert "failed" in row
 
 

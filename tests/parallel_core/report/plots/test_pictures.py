@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallel_core import RequestError
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Answer, Result
 from parallel_core.measurement.task_graph import Task, levels
-from parallel_core.report.plots import as_svg, check_drawing, write_picture_file
+from parallel_core.report.plots import as_svg, write_picture_file
 from parallel_core.report.plots.bars import Bar, BarsChart
 from parallel_core.report.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
 from parallel_core.report.plots.scales import Axis, Scale, around, from_zero, write_seconds
@@ -47,13 +46,6 @@ def test_a_picture_shows_what_the_result_holds(shown: Result, expected: list[str
     assert (tmp_path / "x.svg").read_bytes() == svg
     assert b"prefers-color-scheme: dark" in svg
     assert (svg.count(b"http"), svg.count(b" id=")) == (1, 0)
-
-
-@pytest.mark.parametrize("name", ["x.png", "x.pdf", "x.txt", "svg", "x.svg.gz"])
-def test_another_format_is_refused_before_anything_runs(name: str) -> None:
-    check_drawing(Path("x.SVG"))
-    with pytest.raises(RequestError, match=rf"cannot draw {name}: pictures are SVG, so end its name in \.svg"):
-        check_drawing(Path(name))
 
 
 def test_bars_begin_and_end_where_their_values_lie() -> None:

@@ -92,8 +92,9 @@ def test_a_path_over_a_thread_without_spans_has_a_lane_for_it(monkeypatch: pytes
     assert [lane[:2] for lane in unpacked.own] == [list(lanes[0]), ["cpu:1", "compute"], *map(list, lanes[1:])]
 
 
-def test_an_empty_timeline_and_one_of_empty_cases_are_packed() -> None:
+def test_an_empty_timeline_and_one_of_empty_cases_are_packed_and_shown() -> None:
     assert packed(Timeline("made up", ())) == ([], [], [])
+    assert "0 spans" in page({"": Timeline("made up", ())})
     lanes, cases, path = packed(Timeline("made up", (), (Window("run", 5, 9),)))
     assert (lanes, cases, path) == ([["", "cases", [["run", "", "mark", 0, 4, None]]]], [["run", 0, 4]], [])
 
@@ -195,10 +196,6 @@ def test_several_timelines_count_from_the_same_time() -> None:
     text = render(ranks, dict.fromkeys(ranks, ()), {"rank 1": 100})
     first, second = (unpack(b64decode(packed)).own for packed in Parsed(text).packed)
     assert (first, second) == (plain(ranks["rank 1"], -80), plain(ranks["rank 2"], 20))
-
-
-def test_a_timeline_without_spans_is_said_to_have_none() -> None:
-    assert "0 spans" in page({"": Timeline("made up", ())})
 
 
 def test_what_bounds_the_path_of_a_real_trace_is_told() -> None:
