@@ -166,11 +166,7 @@ def compared(experiment: str = "overlap") -> Comparison:
     return comparison(*cells, failed(Cell(experiment, "numpy", "sync")))
 
 
-MANY = cache(many_small)
-
-
-def small(_: Cell) -> Timeline:
-    return MANY(4000)
+SMALL = many_small(4000)
 
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
@@ -184,12 +180,12 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
         ("PyTorch without queue", in_turn, ["cpu calling thread"]),
     ]
     # Another case than the experiment's is named.
-    other, _ = charts.timelines_chart(analysis_of(*compared("parallel").cells), small)
+    other, _ = charts.timelines_chart(analysis_of(*compared("parallel").cells), lambda _: SMALL)
     assert some(other).panels[0].remarks == "50.0 ms of “increments”, 1.1 queues at once"
 
 
 def test_many_experiments_share_the_page() -> None:
-    drawn = [charts.timelines_chart(analysis_of(*compared().cells), small, count)[0] for count in (1, 20)]
+    drawn = [charts.timelines_chart(analysis_of(*compared().cells), lambda _: SMALL, count)[0] for count in (1, 20)]
     alone, one_of_many = (sum(panel.shown.count for panel in some(chart).panels) for chart in drawn)
     assert 0 < one_of_many <= 300 < alone
 
