@@ -10,6 +10,7 @@ import pytest
 import backends
 from parallel_core.experiments import EXPERIMENTS
 from tests.conftest import RunProgram
+from tests.tree import ROOT
 
 PARALLEL = "run parallel --backend numpy --size 64 --rounds 5"
 TRAIN = "run data-parallel --backend numpy"
@@ -18,6 +19,7 @@ SIDE_BY_SIDE = "run parallel --backend mxnet,torch"
 CONFORMANCE = "conformance --backend numpy"
 LAUNCH = "launch --processes 2"
 LONG = "x" * 300
+SAVED = ROOT / "benchmarks/results/epyc-2-cores"
 HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
 REFUSED = (
@@ -111,6 +113,7 @@ REFUSED = (
     ("compare --out /dev/null/x", "cannot make the folder /dev/null/x"),
     ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
     ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),
+    (f"compare --quick --like {SAVED}", f"--like {SAVED} was made with mode full, not quick: see --quick"),
     ("compare --json /nowhere/x.json", "cannot write to /nowhere/x.json"),
     ("diff old new --fail-if-slower=-1", "'-1' is not zero or a positive number"),
     ("diff old new --fail-if-slower inf", "'inf' is not zero or a positive number"),

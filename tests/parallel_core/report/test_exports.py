@@ -67,6 +67,9 @@ def test_a_suite_holds_values_and_warm_ups_of_every_process() -> None:
     first, second = benchmark.get_runs()
     assert first.values == pytest.approx((1.0, 1.001, 0.999))
     assert second.warmups == ((1, 2.2),)
+    metadata = benchmark.get_metadata()
+    assert metadata.keys() >= {"cpu_affinity", "threads_per_device", "parameters"}
+    assert [metadata[name] for name in ("framework", "engine", "device_cores")] == ["torch 1.0", "async", "0 1"]
 
 
 def test_devices_that_keep_to_no_core_have_suites_too_and_repeats_in_one_timing_are_pyperf_s_loops() -> None:
