@@ -88,12 +88,11 @@ class Machine:
         """
         seen: list[tuple[float, NextRun]] = []
         kept: list[Comparison] = []
-
-        def on_run(run: NextRun) -> None:
-            seen.append((self.now, run))
-
         plan = replace(PLAN, **changes)
-        found = asyncio.run(run_comparison(plan, "compare", on_run, kept.append, self.run, lambda: self.now))
+        running = run_comparison(
+            plan, "compare", lambda run: seen.append((self.now, run)), kept.append, self.run, lambda: self.now
+        )
+        found = asyncio.run(running)
         assert self.now <= most * plan.seconds
         # Whatever counts was kept when it had been measured.
         assert kept[-1] == found
