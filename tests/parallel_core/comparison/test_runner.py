@@ -19,19 +19,14 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Case
 from tests.parallel_core.comparison.made_up import comparison, result
+from tests.parallel_core.comparison.test_plan import QUICK
 
-SECONDS = 4 * 60.0
-PLAN = Plan(
+PLAN = replace(
+    QUICK,
     experiments=tuple(EXPERIMENTS[name] for name in ("async", "parallel", "overlap", "data-parallel")),
-    backends=("mxnet", "torch"),
     engines=("async", "sync"),
-    interpreters={"mxnet": "python", "torch": "python"},
-    rounds=None,
-    mode="quick",
-    shared=True,
-    seconds=SECONDS,
-    traces_in=Path("nowhere"),
 )
+SECONDS = PLAN.seconds
 START, FIXED, REPETITION = 1.5, 1.0, 0.03
 """Seconds of a process on a machine of usual speed, at the smallest sizes."""
 
