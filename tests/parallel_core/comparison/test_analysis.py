@@ -1,6 +1,6 @@
 """What is concluded of each cell, drawn once for all that show it, and what a comparison answers.
 
-Bands come first, with their cells, then differences; no more is said than intervals show.
+Bands come first, with their cells, then differences. No more is said than intervals show; unstable times are named.
 """
 
 import math
@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import pyperf
 import pytest
+from pyperf._cli import format_checks
 from rich.console import Console
 
 from parallel_core.comparison import account
 from parallel_core.comparison.analysis import NO_PAIR, NOTHING_MEASURED, ONE_FRAMEWORK, CellAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.validity import assess, instabilities
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import WITHOUT_QUEUE
 from parallel_core.measurement import confidence_intervals
@@ -118,6 +121,38 @@ def test_cells_that_have_it_are_compared_by_the_usual_case_or_the_largest_of_its
     assert [(cell.state, cell.time and cell.time.estimate) for cell in found.cells] == expected
     assert [one.case for one in found.between_frameworks] == [case] * (expected.count(("measured", 1.0)) - 1)
     show_comparison(analysed, Console(file=StringIO()))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (0.1, 0.1001, 0.0999, 0.1002),
+        (0.1, 0.13, 0.1, 0.13),
+        (*(0.1,) * 50, 0.151),
+        (*(0.1,) * 50, 0.049),
+        (0.0009, 0.0009, 0.0009001),
+        (*(0.1,) * 5, 0.2),
+    ],
+    ids=["stable", "noisy", "a long one", "a short one", "all short", "few and a long one"],
+)
+def test_the_warnings_are_those_of_pyperf(values: tuple[float, ...]) -> None:
+    run = pyperf.Run(values, metadata={"name": "a case"}, collect_metadata=False)
+    found, told = " ".join(instabilities(values, values)), " ".join(format_checks(pyperf.Benchmark([run])))
+    for sign in ("standard deviation", "the minimum", "the maximum", "the shortest"):
+        assert (sign in found) == (sign in told), told
+
+
+def test_short_times_that_were_timed_together_are_long_enough() -> None:
+    short = (1e-5, 1.01e-5)
+    assert instabilities(short, short) == ("the shortest time is only 10.0 μs",)
+    assert instabilities(short, [200 * seconds for seconds in short]) == ()
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(1.02, "measured"), (0.97, "measured"), (0.8, "invalid")])
+def test_a_whole_that_is_faster_than_its_slowest_part_is_invalid(seconds: float, state: str) -> None:
+    torch, took = parallel("torch"), {"alone": 1.0, "other": 0.5, TOGETHER: seconds}
+    runs = (result(torch, {name: taken * drift for name, taken in took.items()}) for drift in ONE)
+    assert assess(CellResults(torch, tuple(runs)))[0] == state
 
 
 def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
