@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def compare(*arguments: str, folder: Path | None = None) -> "subprocess.Complete
     return subprocess.run([*COMPARE, *arguments], capture_output=True, text=True, timeout=300, cwd=folder, check=False)
 
 
-def cells(folder: Path) -> dict[str, dict[str, list[dict[str, object]]]]:
+def cells(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
     read = json.loads((folder / "comparison.json").read_text())
     return {f"{cell['experiment']} {cell['backend']} {cell['engine']}": cell for cell in read["cells"]}
 
@@ -69,7 +70,7 @@ def test_a_framework_compared_for_real(require: Callable[[str], None], program: 
     # Those of a disturbed machine are repeated.
     one, other = (read[f"parallel {backend} sync"]["results"][0]["parameters"] for backend in ("numpy", "torch"))
     assert one == other
-    assert 256 <= one["size"] <= 504  # type: ignore[index]
+    assert 256 <= one["size"] <= 504
     page = (folder / "report.html").read_text()
     assert "<html" in page
     assert 'id="chart-timelines-parallel"' in page
@@ -77,87 +78,59 @@ def test_a_framework_compared_for_real(require: Callable[[str], None], program: 
 
 @pytest.fixture(scope="module")
 def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compare two experiments, one with a size to choose, in two rounds, and keep a log of their processes."""
+    """Compare two experiments, one with a size to choose, in two rounds, and keep a log of their processes.
+
+    A second framework fails: its experiment of copies once and again, the other one by a refusal.
+    """
     folder = tmp_path_factory.mktemp("interleaved")
     # The last of two sizes counts: smaller matrices than would be chosen.
     (folder / "credulous.py").write_text(CREDULOUS)
     log = f'echo "$*" >> {folder / "log"}'
     smaller = f'{log}\nexec {sys.executable} -P {folder / "credulous.py"} measure "$5 --size 100"'
-    python = interpreter(folder / "python", smaller, f'exec {sys.executable} "$@"')
-    arguments = ["overlap", "parallel", *ON_NUMPY, "--rounds", "2", "--python", f"numpy={python}"]
-    done = compare(*arguments, "--out", str(folder / "out"))
+    numpy = interpreter(folder / "python", smaller, f'exec {sys.executable} "$@"')
+    torch = interpreter(folder / "failing", "case $* in *overlap*) kill -SEGV $$;; esac; echo no luck >&2; exit 2")
+    options = ["--backends", "numpy,torch", "--engines", "sync", "--no-traces", "--rounds", "2", "--deadline", "500"]
+    pythons = (f"--python=numpy={numpy}", f"--python=torch={torch}")
+    done = compare("overlap", "parallel", *options, *pythons, "--out", str(folder / "out"))
     assert done.returncode == 0, done.stderr
+    assert "on torch sync: failed: no luck" in " ".join(done.stdout.split())
     return folder
 
 
-@pytest.fixture(scope="module")
-def like_it(interleaved: Path) -> "tuple[subprocess.CompletedProcess[str], Path]":
-    """Compare with the sizes of a saved comparison, JSON on standard output, and no folder named; return the folder."""
-    first, here = interleaved / "first", interleaved / "here"
-    first.mkdir()
-    here.mkdir()
+def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(interleaved: Path) -> None:
+    commands = (interleaved / "log").read_text().splitlines()[:4]
+    assert [command.split()[4] for command in commands] == ["overlap", "parallel"] * 2
+    assert ["--copies" in command for command in commands if "measure overlap" in command] == [False, True]
+    read = cells(interleaved / "out")
+    results = read["overlap numpy sync"]["results"]
+    assert [result["parameters"] for result in results] == [results[0]["parameters"]] * 2
+    # A run that fails is made up for, and what is refused once would be refused again.
+    failed = [[one["round"] for one in read[f"{name} torch sync"]["failures"]] for name in ("overlap", "parallel")]
+    assert failed == [[1, 2], [1]]
+    options = json.loads((interleaved / "out" / "comparison.json").read_text())["options"]
+    assert options["deadline_seconds"] == 500
+
+
+def test_saved_sizes_are_taken_over_and_json_stands_alone(interleaved: Path, tmp_path: Path) -> None:
     read = json.loads((interleaved / "out" / "comparison.json").read_text())
     for cell in read["cells"]:
         for result in cell["results"]:
             if cell["experiment"] == "overlap":
                 result["parameters"]["copies"] = 7
-    (first / "comparison.json").write_text(json.dumps(read))
-    python = f"numpy={interleaved / 'python'}"
-    options = ["--rounds", "1", "--like", str(first), "--json", "-", "--python", python]
-    done = compare("overlap", *ON_NUMPY, *options, folder=here)
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(read))
+    options = ["--rounds", "1", "--like", str(saved), "--json", "-", "--python", f"numpy={interleaved / 'python'}"]
+    # No folder is named.
+    done = compare("overlap", *ON_NUMPY, *options, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    (folder,) = (here / "runs").iterdir()
-    return done, folder
-
-
-def test_rounds_are_interleaved_and_sizes_chosen_once(interleaved: Path) -> None:
-    commands = (interleaved / "log").read_text().splitlines()
-    assert [command.split()[4] for command in commands] == ["overlap", "parallel"] * 2
-    assert ["--copies" in command for command in commands if "measure overlap" in command] == [False, True]
-    results = cells(interleaved / "out")["overlap numpy sync"]["results"]
-    assert len({json.dumps(result["parameters"]) for result in results}) == 1
-
-
-def test_saved_sizes_are_taken_over_and_json_has_standard_output_to_itself(
-    like_it: "tuple[subprocess.CompletedProcess[str], Path]",
-) -> None:
-    done, folder = like_it
+    (folder,) = (tmp_path / "runs").iterdir()
     (result,) = cells(folder)["overlap numpy sync"]["results"]
-    assert (result["parameters"]["copies"], result["parameters"]["size"]) == (7, 100)  # type: ignore[index]
+    assert (result["parameters"]["copies"], result["parameters"]["size"]) == (7, 100)
     assert json.loads(done.stdout) == json.loads((folder / "comparison.json").read_text())
     assert "Copies hidden" in done.stderr
-    # The folder is named by the time.
+    # It is named by the time.
     assert folder.name.startswith("comparison-2")
     assert f"Report:  runs/{folder.name}/report.html" in done.stderr
-
-
-def test_the_suites_are_read_by_pyperf_s_own_tools(
-    interleaved: Path, like_it: "tuple[subprocess.CompletedProcess[str], Path]"
-) -> None:
-    one, two = (str(folder / "pyperf" / "numpy-sync.json") for folder in (interleaved / "out", like_it[1]))
-
-    def pyperf(*arguments: str) -> str:
-        command = [sys.executable, "-m", "pyperf", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    assert "overlap: run and copy together" in pyperf("compare_to", one, two, "--verbose")
-    stats = pyperf("stats", one)
-    assert "parallel: on all together" in stats
-    assert "Number of run with values: 2" in stats
-    assert "Number of warmup per run: 1" in stats
-    shown = pyperf("metadata", one)
-    for key in ("framework: numpy", "engine: sync", "cpu_affinity:", "threads_per_device:", "device_cores:"):
-        assert key in shown
-
-
-def test_other_work_than_the_saved_comparison_s_is_refused(
-    program: RunProgram, tmp_path: Path, interleaved: Path
-) -> None:
-    saved = interleaved / "out"
-    done = program("compare", "building-blocks", "--quick", "--like", str(saved), "--out", str(tmp_path / "new"))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"--like {saved} was made with mode full, not quick: see --quick" in done.stderr
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
@@ -169,48 +142,6 @@ def test_a_pipe_that_closes_early_costs_no_result(tmp_path: Path) -> None:
     run.wait(timeout=60)
     assert (folder / "report.html").exists()
     assert (folder / "pyperf" / "numpy-sync.json").exists()
-
-
-FAILING = {
-    # Hanging once shows it; the second time it fails at once.
-    "torch async": (
-        "[ -e $0.hung ] && exit 1; touch $0.hung; sleep 1000 & sleep 1000",
-        "gave no result within 30 s",
-    ),
-    "torch sync": ("kill -SEGV $$", "was killed by SIGSEGV"),
-    "mxnet async": ("echo '{'", "gave something else than the result that was asked for"),
-    "mxnet sync": ("echo 'parallel-core: out of memory' >&2; exit 1", "out of memory"),
-    # What is refused once would be refused again.
-    "jax async": ("echo 'parallel-core: jax is not installed' >&2; exit 2", "jax is not installed"),
-    "jax sync": ("echo 'parallel-core: jax is not installed' >&2; exit 2", "jax is not installed"),
-    # A run that fails once is made up for, and NumPy has one engine.
-    "numpy sync": (f'[ -e $0.failed ] || {{ touch $0.failed; exit 1; }}; exec {sys.executable} "$@"', "ended with st"),
-    "numpy async": (f'exec {sys.executable} "$@"', "numpy is the synchronous reference"),
-}
-"""What stands in for a backend's Python does, and the reason that is given."""
-
-
-@pytest.mark.long
-def test_processes_that_fail_are_rows_and_the_others_go_on(program: RunProgram, tmp_path: Path) -> None:
-    folder, pythons = tmp_path / "out", []
-    for name in ("torch", "mxnet", "jax", "numpy"):
-        on_async, on_sync = (FAILING[f"{name} {engine}"][0] for engine in ("async", "sync"))
-        script = f"case $* in *'--engine async'*) {on_async};; *) {on_sync};; esac"
-        pythons.append(f"--python={name}={interpreter(tmp_path / name, script)}")
-    options = ["--backends", "torch,mxnet,jax,numpy", "--rounds", "2", "--no-traces", "--out", str(folder)]
-    # The deadline is long enough for NumPy.
-    done = program("compare", "building-blocks", *options, *pythons, "--deadline", "30")
-    assert done.returncode == 0, done.stderr
-    assert "on jax sync: failed: jax is not installed" in " ".join(done.stdout.split())
-    assert "jax is not installed" in (folder / "report.html").read_text()
-    read = cells(folder)
-    for side, (_, reason) in FAILING.items():
-        failures = read[f"building-blocks {side}"]["failures"]
-        # One more chance, in another round, and then no more.
-        is_final = side.startswith(("jax", "numpy"))
-        assert [failure["round"] for failure in failures] == ([1] if is_final else [1, 2]), side
-        assert str(failures[0]["reason"]).startswith(reason)
-    assert len(read["building-blocks numpy sync"]["results"]) == 2
 
 
 def test_nothing_measured_is_one_line_and_status_1(program: RunProgram, tmp_path: Path) -> None:

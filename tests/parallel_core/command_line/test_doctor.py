@@ -1,12 +1,10 @@
 """`parallel-core doctor` as a user meets it: what is shown, what programs read, and the exit status."""
 
-import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from backends.installation.frameworks import Diagnosis, install_command
 from parallel_core.command_line.doctor import show_examination
@@ -14,6 +12,7 @@ from parallel_core.doctor import Finding
 from parallel_core.doctor.examination import Examination
 from tests.conftest import FRAMEWORKS, RunProgram
 from tests.parallel_core.doctor.stub_frameworks import HIDDEN, MakeStub, make_plug_in
+from tests.parallel_core.terminal.printed import printed
 
 LONG = "pip install " + " ".join(f"'package-{number}==1.0'" for number in range(20))
 FIRST = {"First": (Finding("one", "fine", "is [well]"), Finding("two", "absent", "not here", Diagnosis("A", "a")))}
@@ -30,9 +29,7 @@ ALL = Examination(
 
 
 def shown(everything: bool) -> list[str]:
-    stream = io.StringIO()
-    show_examination(ALL, Console(file=stream, width=60, highlight=False), everything)
-    return [line.strip() for line in stream.getvalue().splitlines()]
+    return [line.strip() for line in printed(show_examination, ALL, everything=everything, width=60).splitlines()]
 
 
 def test_a_person_reads_problems_first_and_pastes_commands() -> None:
@@ -56,26 +53,19 @@ def test_programs_read_the_documented_keys() -> None:
     assert report["sections"][0]["findings"][0]["cause"] is None
 
 
-@pytest.fixture
-def no_frameworks(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide all frameworks, here and in processes that are started."""
+def test_the_status_tells_whether_there_is_a_framework(
+    program: RunProgram, make_stub: MakeStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Here, and in processes that are started.
     make_stub("sitecustomize", HIDDEN.format(names=[*FRAMEWORKS]))
     for name in FRAMEWORKS:
         monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.mark.usefixtures("no_frameworks")
-def test_without_a_framework_the_status_is_1_and_the_json_stands_alone(program: RunProgram) -> None:
     done = program("doctor", "--json", "-")
     assert done.returncode == 1
     problems = {problem["name"]: problem for problem in json.loads(done.stdout)["problems"]}
     assert problems["frameworks"]["state"] == "broken"
     assert all(problems[name]["command"].endswith(install_command("torch")) for name in ("frameworks", "torch"))
     assert "✗ broken: frameworks" in done.stderr
-
-
-@pytest.mark.usefixtures("no_frameworks")
-def test_with_one_framework_the_status_is_0(program: RunProgram, make_stub: MakeStub, tmp_path: Path) -> None:
     make_plug_in(make_stub)
     path = tmp_path / "doctor.json"
     done = program("doctor", "--json", str(path))

@@ -16,10 +16,11 @@ from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_trace import OURS
 from tests.parallel_core.comparison.made_up import comparison, measured, parallel
 
+Words = tuple[str, ...]
 RUN = ("run", "building-blocks", "--backend", "numpy")
 TRAIN = ("run", "data-parallel", "--backend", "numpy")
 COMPARE = ("compare", "building-blocks", "--backends", "numpy", "--engines", "sync")
-INPUTS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+INPUTS: tuple[tuple[Words, Words, Words], ...] = (
     (("trace", "trace.json"), ("--html", "--json"), ("trace.json",)),
     (("trace", "traces"), ("--html", "--json"), ("traces/rank1.json",)),
     (("diff", "old", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
@@ -67,7 +68,7 @@ def refused(program: RunProgram, folder: Path, *arguments: str) -> None:
 
 @pytest.mark.parametrize(("command", "options", "inputs"), INPUTS)
 def test_what_is_read_is_not_written_over(
-    program: RunProgram, folder: Path, command: tuple[str, ...], options: tuple[str, ...], inputs: tuple[str, ...]
+    program: RunProgram, folder: Path, command: Words, options: Words, inputs: Words
 ) -> None:
     rest = ("--", "python", "program.py") if command[0] == "profile" else ()
     for option, read, way in product(options, inputs, ("{}", "{here}/{}", "./old/../{}", "link/{}")):
@@ -76,9 +77,7 @@ def test_what_is_read_is_not_written_over(
 
 
 @pytest.mark.parametrize(("command", "options"), OUTPUTS)
-def test_two_outputs_are_two_files(
-    program: RunProgram, folder: Path, command: tuple[str, ...], options: tuple[str, ...]
-) -> None:
+def test_two_outputs_are_two_files(program: RunProgram, folder: Path, command: Words, options: Words) -> None:
     for (first, second), path in product(permutations(options, 2), ("out.svg", "-")):
         refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
 
@@ -93,11 +92,7 @@ def test_two_outputs_are_two_files(
     ],
 )
 def test_a_pipe_that_closes_early_costs_no_file(
-    program: RunProgram,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: tuple[str, ...],
-    picture: tuple[str, ...],
+    program: RunProgram, folder: Path, monkeypatch: pytest.MonkeyPatch, command: Words, picture: Words
 ) -> None:
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError

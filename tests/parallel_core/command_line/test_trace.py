@@ -4,6 +4,7 @@ import gzip
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -36,9 +37,16 @@ def shown(*arguments: str | Path) -> Outcome:
     return CliRunner(env={"COLUMNS": "200"}).invoke(cli, ["trace", *map(str, arguments)])
 
 
+def figures(*arguments: str | Path) -> Any:
+    """Run the command and return the figures that it writes."""
+    done = shown(*arguments, "--json", "-")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str) -> None:
-    path, picture = tmp_path / name, tmp_path / "picture [bold].svg"
+    path, picture = tmp_path / name, tmp_path / "picture [bold].SVG"
     write_trace_file(OURS, path)
     done = shown(path, "--timeline", picture)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -57,20 +65,16 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("whole", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"])
 def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(tmp_path: Path, whole: int) -> None:
-    path, figures = tmp_path / "trace.json.gz", tmp_path / "figures.json"
-    plain = tmp_path / "plain"
+    path, plain = tmp_path / "trace.json.gz", tmp_path / "plain"
     plain.write_bytes(b"\n" + gzip.decompress((TRACES / "ddp-buckets.json.gz").read_bytes()))
     pack_trace(plain, path, whole)
-    assert shown(path, "--json", figures).exit_code == 0
-    document = json.loads(figures.read_text())
+    document = figures(path)
     (case,) = document["cases"]
     by_profile = step_figures(recorded("ddp-buckets"), whole)
-    found = asdict(answer([by_profile]))
-    assert case["steps"]["account"] == found["step"]
-    assert case["parts"]["exchange_seconds"] == pytest.approx(by_profile.exchange_seconds * whole)
-    assert case["parts"]["hidden_exchange_seconds"] / case["parts"]["exchange_seconds"] == pytest.approx(
-        by_profile.hidden_exchange_share
-    )
+    assert case["steps"]["account"] == asdict(answer([by_profile]))["step"]
+    hidden, exchanged = (case["parts"][name] for name in ("hidden_exchange_seconds", "exchange_seconds"))
+    assert exchanged == pytest.approx(by_profile.exchange_seconds * whole)
+    assert hidden / exchanged == pytest.approx(by_profile.hidden_exchange_share)
     assert [(one["queue"], one["busy_share"]) for one in case["queues"] if one["device"] != HOST_DEVICE] == [
         (one.queue, one.busy_share) for one in by_profile.queues
     ]
@@ -92,7 +96,7 @@ def test_a_file_that_was_cut_off_is_shown_with_a_note_and_one_that_is_no_trace_r
 
 
 def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(tmp_path: Path) -> None:
-    path, picture, alone = tmp_path / "figures.json", tmp_path / "picture.svg", tmp_path / "alone.json"
+    path, picture = tmp_path / "figures.json", tmp_path / "picture.svg"
     files = sorted(PROCESSES.iterdir())
     done = shown(*files, "--json", path, "--timeline", picture)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -100,52 +104,40 @@ def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(tmp
     assert "straggler: rank 1" in done.stdout
     assert "rank 1 cpu" in picture.read_text()
     document = json.loads(path.read_text())
-    assert shown(files[1], "--json", alone).exit_code == 0
-    assert document["ranks"][1] == {"rank": 1, "file": str(files[1]), **json.loads(alone.read_text())}
+    assert document["ranks"][1] == {"rank": 1, "file": str(files[1]), **figures(files[1])}
     assert document["summary"]["straggler"] == 1
     assert [one["rank"] for one in document["summary"]["by_rank"]] == [0, 1]
     assert document["summary"]["spread"]["waited_seconds"]["most_rank"] == 0
 
 
-def test_a_folder_stands_for_the_traces_in_it(tmp_path: Path) -> None:
-    by_folder, by_files = tmp_path / "folder.json", tmp_path / "files.json"
-    assert shown(GPUS, "--json", by_folder).exit_code == 0
-    assert shown(*sorted(GPUS.iterdir(), reverse=True), "--json", by_files).exit_code == 0
-    assert by_folder.read_text() == by_files.read_text()
+def test_a_folder_stands_for_the_traces_in_it_and_the_page_holds_each_rank(tmp_path: Path) -> None:
+    by_folder, page = tmp_path / "folder.json", tmp_path / "page [bold].html"
+    done = shown(GPUS, "--json", by_folder, "--html", page)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert str(page) in done.stdout
+    assert "rank 1" in page.read_text()
+    assert json.loads(by_folder.read_text()) == figures(*sorted(GPUS.iterdir(), reverse=True))
+    assert shown(GPUS / "rank-0.json.gz", "--html", page).exit_code == 0
+    assert "rank 1" not in page.read_text()
 
 
-def test_kernels_that_a_regular_expression_names_communicate_too(tmp_path: Path) -> None:
-    path, usual = tmp_path / "figures.json", tmp_path / "usual.json"
+def test_kernels_that_a_regular_expression_names_communicate_too() -> None:
     file = GPUS / "rank-0.json.gz"
-    assert shown(file, "--json", usual).exit_code == 0
-    assert shown(file, "--json", path, "--communication", "embedding|elementwise_kernel").exit_code == 0
-    (before,), (after,) = (json.loads(one.read_text())["cases"] for one in (usual, path))
+    (before,), (after,) = (
+        figures(file, *more)["cases"] for more in ((), ("--communication", "embedding|elementwise_kernel"))
+    )
     assert after["communication_seconds"] > before["communication_seconds"]
     assert after["compute_seconds"] < before["compute_seconds"]
 
 
-def test_operations_that_no_launch_is_linked_to_are_counted_and_said(tmp_path: Path) -> None:
-    path = tmp_path / "figures.json"
-    done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", path)
-    assert done.exit_code == 0
-    assert "60 of 120 operations on devices are linked to no launch" in " ".join(done.stdout.split())
-    assert json.loads(path.read_text())["unlinked_operations"] == 60
+def test_operations_that_no_launch_is_linked_to_are_counted_and_said() -> None:
+    done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", "-")
+    assert "60 of 120 operations on devices are linked to no launch" in " ".join(done.stderr.split())
+    assert json.loads(done.stdout)["unlinked_operations"] == 60
 
 
-@pytest.mark.parametrize("files", [(GPUS / "rank-0.json.gz",), (GPUS,)], ids=["one rank", "two ranks"])
-def test_the_page_holds_each_rank(tmp_path: Path, files: tuple[Path, ...]) -> None:
-    page = tmp_path / "page [bold].html"
-    done = shown(*files, "--html", page)
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert str(page) in done.stdout
-    assert ("rank 1" in page.read_text()) == (files == (GPUS,))
-
-
-def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: Path) -> None:
-    whole, path = tmp_path / "whole.json", tmp_path / "step.json"
-    assert shown(GPUS, "--json", whole).exit_code == 0
-    assert shown(GPUS, "--step", "551", "--json", path).exit_code == 0
-    every, one = (json.loads(file.read_text())["summary"] for file in (whole, path))
+def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named() -> None:
+    every, one = (figures(GPUS, *more)["summary"] for more in ((), ("--step", "551")))
     assert 0 < one["matched_collectives"] < every["matched_collectives"]
     assert all(a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True))
     refused = shown(GPUS, "--step", "3")
@@ -153,15 +145,8 @@ def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named(tmp_path: P
     assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(refused.exception)
 
 
-def test_what_counts_as_the_device_s_own_delay_can_be_told(tmp_path: Path) -> None:
-    file, target = FOLDER / "two_streams.json.gz", tmp_path / "figures.json"
-
-    def waits(*more: str) -> tuple[float, float]:
-        done = shown(file, "--json", target, *more)
-        assert done.exit_code == 0
-        first = json.loads(target.read_text())["cases"][0]["idleness"][0]
-        return first["kernel_wait_seconds"], first["other_wait_seconds"]
-
-    # As Holistic Trace Analysis has it, of whole microseconds; and with 30 nanoseconds.
-    assert waits() == (104e-6, 0)
-    assert waits("--kernel-delay", "30") == (0, 104e-6)
+# As Holistic Trace Analysis has it, of whole microseconds; and with 30 nanoseconds.
+@pytest.mark.parametrize(("more", "waits"), [((), (104e-6, 0)), (("--kernel-delay", "30"), (0, 104e-6))])
+def test_what_counts_as_the_device_s_own_delay_can_be_told(more: tuple[str, ...], waits: tuple[float, float]) -> None:
+    first = figures(FOLDER / "two_streams.json.gz", *more)["cases"][0]["idleness"][0]
+    assert (first["kernel_wait_seconds"], first["other_wait_seconds"]) == waits

@@ -30,6 +30,8 @@ PLAN = Plan(
 
 def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
     """Return a process's result: each case took its time, give or take a thousandth."""
+    # The case of both devices contains all others.
+    parts = {TOGETHER: tuple(name for name in seconds if name != TOGETHER)}
     plain = Result(
         experiment=cell.experiment,
         backend={
@@ -44,8 +46,8 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
         },
         parameters={"size": 100, "rounds": 3},
         cases=tuple(
-            Case(name, (taken, taken * 1.001, taken * 0.999), (taken / 10,) * 3, (taken * 2,), parts)
-            for (name, taken), parts in zip(seconds.items(), parts_of(tuple(seconds)), strict=True)
+            Case(name, (taken, taken * 1.001, taken * 0.999), (taken / 10,) * 3, (taken * 2,), parts.get(name, ()))
+            for name, taken in seconds.items()
         ),
         metrics={EXPERIMENTS[cell.experiment].main.name: 1 / next(iter(seconds.values()))},
         checks={"max_relative_error": 0.0},
@@ -53,11 +55,6 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
         environment=MACHINE,
     )
     return replace(plain, **changes)
-
-
-def parts_of(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the parts of each case: the case of both devices contains all others."""
-    return tuple(tuple(other for other in names if other != name) if name == TOGETHER else () for name in names)
 
 
 def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> CellResults:
@@ -78,7 +75,6 @@ def with_parts(one: CellResults, shares: Mapping[str, float]) -> CellResults:
 
 
 def with_figures(one: CellResults, figures: Iterable[float]) -> CellResults:
-    """Give each process of a cell its experiment's figure."""
     name = EXPERIMENTS[one.cell.experiment].main.name
     results = (replace(result, metrics={name: value}) for result, value in zip(one.results, figures, strict=False))
     return replace(one, results=tuple(results))
@@ -95,17 +91,14 @@ def times(factor: float) -> tuple[float, ...]:
 
 
 def changed(results: CellResults, **changes: Any) -> CellResults:
-    """Return a cell's results with other fields."""
     return replace(results, results=tuple(replace(one, **changes) for one in results.results))
 
 
 def on_other_backend(results: CellResults, **changes: Any) -> CellResults:
-    """Return a cell's results with another description of its backend."""
     return changed(results, backend={**results.results[0].backend, **changes})
 
 
 def comparison(*cells: CellResults) -> Comparison:
-    """Return a comparison of some cells."""
     return Comparison(
         rounds=5,
         quick=False,
@@ -118,37 +111,17 @@ def comparison(*cells: CellResults) -> Comparison:
 
 
 def parallel(backend: str, engine: str = "async") -> Cell:
-    """Return a cell of `parallel`."""
     return Cell("parallel", backend, engine)
 
 
-def every_chart() -> Comparison:
-    """Return a comparison with every kind of chart, on both frameworks and engines, and a missing framework."""
-    cells = []
-    for experiment in ("parallel", "data-parallel", "async", "allreduce"):
-        for side, seconds in TIMES.items():
-            cell = Cell(experiment, *side.split())
-            cells.append(measured(cell, [seconds * drift for drift in (1, 1.01, 0.99)]))
-    cells = [with_details(one) for one in cells]
-    return comparison(*cells, failed(Cell("parallel", "numpy", "sync"), NASTY))
-
-
-def with_details(one: CellResults) -> CellResults:
-    if one.cell.experiment == "data-parallel":
-        series = {"loss": tuple(2.3 - step / 100 for step in range(60)), "test_accuracy": (0.1, 0.5)}
-        return changed(one, series=series, data=NASTY)
-    if one.cell.experiment == "allreduce":
-        curves = {
-            "bytes": (4096.0, 2.0**22),
-            "algbw_gb_per_s plain copy": (0.2, 20.0),
-            "algbw_gb_per_s star": (0.1, 2.0),
-            "algbw_gb_per_s native": (0.15, 15.0),
-            "share_of_copy_bound star": (0.5, 0.1),
-            "share_of_copy_bound native": (0.75, 0.75),
-        }
-        return changed(one, series=curves)
-    if one.cell.experiment == "async":
-        model = {
+DETAILS: Mapping[str, Mapping[str, Any]] = {
+    "parallel": {},
+    "data-parallel": {
+        "series": {"loss": tuple(2.3 - step / 100 for step in range(60)), "test_accuracy": (0.1, 0.5)},
+        "data": NASTY,
+    },
+    "async": {
+        "metrics": {
             "dispatch_fraction": 0.01,
             "t1_seconds": 1e-5,
             "measured_once_seconds": 0.1,
@@ -156,7 +129,28 @@ def with_details(one: CellResults) -> CellResults:
             "book_predicted_once_seconds": 0.05,
             "measured_each_seconds": 0.5,
             "predicted_each_seconds": 0.4,
+        },
+        "cases": result(Cell("async", "torch", "async"), {"increments, waiting once": 0.1, "10 products": 0.2}).cases,
+    },
+    "allreduce": {
+        "series": {
+            "bytes": (4096.0, 2.0**22),
+            "algbw_gb_per_s plain copy": (0.2, 20.0),
+            "algbw_gb_per_s star": (0.1, 2.0),
+            "algbw_gb_per_s native": (0.15, 15.0),
+            "share_of_copy_bound star": (0.5, 0.1),
+            "share_of_copy_bound native": (0.75, 0.75),
         }
-        cases = {"increments, waiting once": 0.1, "10 products": 0.2}
-        return replace(one, results=tuple(replace(result(one.cell, cases), metrics=model) for _ in one.results))
-    return one
+    },
+}
+"""What results of some experiments hold beside a time."""
+
+
+def every_chart() -> Comparison:
+    """Return a comparison with every kind of chart, on both frameworks and engines, and a missing framework."""
+    cells = [
+        changed(measured(Cell(experiment, *side.split()), [seconds * drift for drift in (1, 1.01, 0.99)]), **details)
+        for experiment, details in DETAILS.items()
+        for side, seconds in TIMES.items()
+    ]
+    return comparison(*cells, failed(Cell("parallel", "numpy", "sync"), NASTY))

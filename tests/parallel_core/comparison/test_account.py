@@ -1,20 +1,38 @@
-"""What times are made of, in seconds, and which parts explain a difference."""
+"""Why times differ: what they are made of, between cells and between saved comparisons, and when that fails a check."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.comparison.account import account_of, systematic_errors, time_difference
-from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.difference import compare_with_old
+from parallel_core.comparison.cells import Cell, CellResults, Comparison
+from parallel_core.comparison.difference import Difference, compare_with_old
+from parallel_core.system.files import write_json
 from parallel_core.terminal.comparison import show_difference
-from tests.parallel_core.comparison.made_up import ONE, TOGETHER, comparison, measured, parallel, with_parts
+from tests.conftest import RunProgram
+from tests.parallel_core.comparison.made_up import (
+    ONE,
+    TOGETHER,
+    changed,
+    comparison,
+    failed,
+    measured,
+    on_other_backend,
+    parallel,
+    times,
+    with_parts,
+)
 from tests.parallel_core.terminal.printed import printed
 
 MXNET, TORCH = parallel("mxnet"), parallel("torch")
 PARTS = {"operations": 0.6, "overhead": 0.2, "transfer": 0.1}
+HINT = "(compare --like OLD does the work of OLD)"
+USUAL = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
 
 
 def made_of(cell: Cell, whole: float, parts: Mapping[str, float], noise: tuple[float, ...] = ONE) -> CellResults:
@@ -69,13 +87,11 @@ def test_the_engines_of_a_framework_tell_the_systematic_error_of_its_operations(
     assert errors == {"torch": pytest.approx(0.03)}
 
 
-def test_what_only_one_side_has_is_compared_with_nothing() -> None:
+def test_what_only_one_side_has_is_compared_with_nothing_and_impossible_operations_withhold_reasons() -> None:
     assert time_difference(scaled(MXNET, 1, 0.8), made_of(TORCH, 2, PARTS)).parts == {}
     assert list(account_of(scaled(MXNET, 1, 0.8), TOGETHER)) == ["operations", "rest"]
     assert account_of(measured(MXNET, ONE), TOGETHER) == {}
-
-
-def test_operations_that_take_longer_than_their_case_withhold_the_reasons() -> None:
+    # Operations took longer than their case.
     doubtful = time_difference(scaled(MXNET, 1.0, 1.2), scaled(TORCH, 2.0, 1.0))
     assert doubtful.reasons == ()
     assert doubtful.withheld.startswith(TOGETHER)
@@ -88,3 +104,110 @@ def test_a_change_between_comparisons_has_reasons_too() -> None:
     assert (change["verdict"], change["reasons"]) == ("slower", ("overhead",))
     assert change["parts"]["overhead"]["low"] < 0.1 < change["parts"]["overhead"]["high"]
     assert "issuing 100 ms" in printed(show_difference, found)
+
+
+def save(path: Path, *cells: CellResults) -> str:
+    write_json(path, comparison(*cells).as_json())
+    return str(path)
+
+
+def held(old: CellResults, new: CellResults) -> Difference:
+    return compare_with_old(comparison(old), comparison(new))
+
+
+def test_cells_that_cannot_be_compared_are_left_out_with_the_reason() -> None:
+    other_size = changed(measured(TORCH, ONE), parameters={"size": 104, "rounds": 3})
+    old = comparison(*USUAL.cells, measured(parallel("numpy"), ONE))
+    new = comparison(failed(MXNET), other_size, measured(parallel("jax"), ONE))
+    found = compare_with_old(old, new)
+    assert found.changes == ()
+    assert found.left_out == (
+        "parallel on mxnet async: failed in the new comparison (torch is not installed)",
+        f"parallel on torch async: not the same work: size was 100 and is 104 {HINT}",
+        "parallel on jax async: only in the new comparison",
+        "parallel on numpy async: only in the old comparison",
+    )
+
+
+def test_variants_and_images_are_other_work_and_how_often_something_was_timed_is_not() -> None:
+    one = measured(TORCH, ONE)
+    assert held(one, changed(one, parameters={"size": 100, "rounds": 5})).changes
+    # Old results had no variants.
+    assert held(one, on_other_backend(one, variants=[])).changes
+    found = held(one, on_other_backend(one, variants=["bulk-on", "temporary-space-low"]))
+    assert found.changes == ()
+    told = f"{TORCH}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}"
+    assert found.left_out == (told,)
+    (reason,) = held(*(changed(one, data=data) for data in ("Fashion-MNIST from /data", "synthetic images"))).left_out
+    assert "data was real and is synthetic" in reason
+
+
+def test_other_versions_machines_and_kernels_are_named_where_both_comparisons_know_theirs() -> None:
+    def on(processor: str, version: str, core_type: str) -> Comparison:
+        library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": core_type, "threads": 1}
+        found = comparison(on_other_backend(measured(TORCH, ONE), version=version, kernels=[library]))
+        return replace(found, machine={**found.machine, "processor": processor})
+
+    old, new = on("one", "1.0", "Prescott"), on("another", "2.0", "Haswell")
+    assert compare_with_old(old, new).environment_changes == (
+        "processor: one → another",
+        "torch: 1.0 → 2.0",
+        "torch's kernels: OpenBLAS 0.3.13, Prescott kernels → OpenBLAS 0.3.13, Haswell kernels",
+    )
+    without = replace(comparison(measured(TORCH, ONE)), machine=old.machine)
+    assert compare_with_old(without, old).environment_changes == ()
+
+
+@pytest.mark.parametrize(
+    ("factor", "percent", "status"),
+    [(1.1, "5", 1), (1.1, "0", 1), (1.1, "15", 0), (1.0005, "0", 0), (0.5, "0", 0)],
+)
+def test_a_slow_down_fails(program: RunProgram, tmp_path: Path, factor: float, percent: str, status: int) -> None:
+    old = save(tmp_path / "old", *USUAL.cells)
+    new = save(tmp_path / "new", measured(MXNET, ONE), measured(TORCH, times(factor)))
+    done = program("diff", old, new, "--fail-if-slower", percent)
+    assert done.returncode == status
+    assert "2 cases compared" in done.stdout
+    if status:
+        assert done.stderr == (
+            f"parallel-core: 1 of 2 cases became slower by more than {percent} %, "
+            "most of all parallel on torch async: on all together (× 1.10)\n"
+        )
+    assert program("diff", old, new).returncode == 0
+
+
+def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp_path: Path) -> None:
+    old, new = save(tmp_path / "old", *USUAL.cells), save(tmp_path / "new", measured(MXNET, ONE), failed(TORCH))
+    assert program("diff", old, new).returncode == 0
+    done = program("diff", old, new, "--fail-if-slower", "5")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
+
+
+def test_json_stands_alone_and_nothing_in_common_is_status_2(program: RunProgram, tmp_path: Path) -> None:
+    old, slow = save(tmp_path / "old", measured(MXNET, ONE)), save(tmp_path / "slow", measured(MXNET, times(2)))
+    (change,) = json.loads(program("diff", old, slow, "--json", "-").stdout)["changes"]
+    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
+    new = save(tmp_path / "new", measured(TORCH, ONE))
+    done = program("diff", old, new)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in the new comparison\n"
+    )
+
+
+LATER = json.dumps(USUAL.as_json()).replace('"parallel"', '"later"')
+NONE = (None, "", "[]", "{}", "null", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00", "\ufeff{}", '"\\ud800"')
+
+
+@pytest.mark.parametrize(
+    "content", [*NONE, '{"x": NaN}', "[" * 10**5, '{"x":' * 10**5, LATER], ids=lambda content: repr(content)[:20]
+)
+def test_what_is_no_comparison_is_one_line(program: RunProgram, tmp_path: Path, content: str | None) -> None:
+    bad = tmp_path / "bad.json"
+    if content is not None:
+        bad.write_text(content)
+    done = program("diff", save(tmp_path / "good", measured(MXNET, ONE)), str(bad))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(bad) in done.stderr
+    assert ("holds the experiment 'later', which is not known here" in done.stderr) == (content == LATER)

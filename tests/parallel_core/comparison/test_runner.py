@@ -19,19 +19,14 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Case
 from tests.parallel_core.comparison.made_up import comparison, result
+from tests.parallel_core.comparison.test_plan import QUICK
 
-SECONDS = 4 * 60.0
-PLAN = Plan(
+PLAN = replace(
+    QUICK,
     experiments=tuple(EXPERIMENTS[name] for name in ("async", "parallel", "overlap", "data-parallel")),
-    backends=("mxnet", "torch"),
     engines=("async", "sync"),
-    interpreters={"mxnet": "python", "torch": "python"},
-    rounds=None,
-    mode="quick",
-    shared=True,
-    seconds=SECONDS,
-    traces_in=Path("nowhere"),
 )
+SECONDS = PLAN.seconds
 START, FIXED, REPETITION = 1.5, 1.0, 0.03
 """Seconds of a process on a machine of usual speed, at the smallest sizes."""
 
@@ -81,16 +76,19 @@ class Machine:
             measured[cell] = Measured(gave, began, self.now)
         return Ran(measured, {}, start)
 
-    def compare(self, **changes: Any) -> tuple[Comparison, list[tuple[float, NextRun]]]:
-        """Compare here; return the comparison, and the runs, each with the time at which it was announced."""
+    def compare(self, most: float = 1.2, **changes: Any) -> tuple[Comparison, list[tuple[float, NextRun]]]:
+        """Compare here; return the comparison, and the runs, each with the time at which it was announced.
+
+        It ends within `most` of its time.
+        """
         seen: list[tuple[float, NextRun]] = []
         kept: list[Comparison] = []
-
-        def on_run(run: NextRun) -> None:
-            seen.append((self.now, run))
-
         plan = replace(PLAN, **changes)
-        found = asyncio.run(run_comparison(plan, "compare", on_run, kept.append, self.run, lambda: self.now))
+        running = run_comparison(
+            plan, "compare", lambda run: seen.append((self.now, run)), kept.append, self.run, lambda: self.now
+        )
+        found = asyncio.run(running)
+        assert self.now <= most * plan.seconds
         # Whatever counts was kept when it had been measured.
         assert kept[-1] == found
         assert len(kept) == sum(run.round != SOUNDING for _, run in seen)
@@ -98,7 +96,7 @@ class Machine:
 
 
 def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
-    found, _ = Machine(slowness=6.0).compare()
+    found, _ = Machine(slowness=6.0).compare(most=math.inf)
     assert [len(cell.results) for cell in found.cells] == [1] * len(PLAN.cells)
 
 
@@ -106,16 +104,13 @@ def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
 def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slow_kernels: float) -> None:
     machine = Machine(slowness, slow_kernels)
     found, seen = machine.compare()
-    taken = machine.now
-    assert 0.8 * SECONDS <= taken <= 1.2 * SECONDS or found.rounds == 10
-    assert taken <= 1.2 * SECONDS
-    assert found.rounds >= 3
-    assert all(len(cell.results) == found.rounds for cell in found.cells)
+    assert machine.now >= 0.8 * SECONDS or found.rounds == 10
+    assert all(len(cell.results) == found.rounds >= 3 for cell in found.cells)
     # From the first minute on, in which every cell is timed once, estimates are right for the rounds that are foreseen.
     first = next(at for at, run in seen if run.round == 1)
     assert first <= 60
     for at, run in seen:
-        left = taken - at
+        left = machine.now - at
         # Whether another round fits may be known late, and a round may be half of what is left.
         if at >= first and left > 30 and run.rounds == found.rounds:
             assert run.seconds_left == pytest.approx(left, rel=0.3)
@@ -124,15 +119,14 @@ def test_it_keeps_to_its_minutes_on_quick_and_slow_machines(slowness: float, slo
 @settings(max_examples=5)
 @given(st.floats(2.0, 6.0))
 def test_on_a_machine_that_becomes_slow_there_are_fewer_rounds(later: float) -> None:
-    machine = Machine(slowness=0.5, later=later)
-    found, _ = machine.compare()
-    assert machine.now <= 1.2 * SECONDS
+    found, _ = Machine(slowness=0.5, later=later).compare()
     assert found.rounds >= 1
 
 
 @pytest.mark.parametrize("seconds", [SECONDS, math.inf])
 def test_all_cells_of_an_experiment_do_the_same_work_and_that_which_is_given(seconds: float) -> None:
-    found, _ = Machine(slow_kernels=7.0).compare(seconds=seconds, rounds=3, sizes={"parallel": {"size": 200}})
+    machine = Machine(slow_kernels=7.0)
+    found, _ = machine.compare(math.inf, seconds=seconds, rounds=3, sizes={"parallel": {"size": 200}})
     for experiment in found.experiments:
         parameters = [one.parameters for cell in found.of(experiment) for one in cell.results]
         assert all(one == parameters[0] for one in parameters)
@@ -141,9 +135,7 @@ def test_all_cells_of_an_experiment_do_the_same_work_and_that_which_is_given(sec
 
 def test_a_cell_that_hangs_is_killed_and_costs_the_others_no_round() -> None:
     hanging = Cell("overlap", "torch", "async")
-    machine = Machine(slowness=0.5, hanging=frozenset({hanging}))
-    found, _ = machine.compare()
-    assert machine.now <= 1.2 * SECONDS
+    found, _ = Machine(slowness=0.5, hanging=frozenset({hanging})).compare()
     for cell in found.cells:
         assert bool(cell.failures) == (cell.cell == hanging)
         assert len(cell.results) == (0 if cell.failures else found.rounds)
@@ -151,10 +143,8 @@ def test_a_cell_that_hangs_is_killed_and_costs_the_others_no_round() -> None:
 
 @pytest.mark.parametrize("silent", [{"mxnet async"}, {"mxnet async", "mxnet sync", "torch async", "torch sync"}])
 def test_what_a_sounding_does_not_tell_is_found_out_in_the_first_round(silent: set[str]) -> None:
-    machine = Machine(slowness=0.5, silent=frozenset(silent))
-    found, seen = machine.compare()
+    found, seen = Machine(slowness=0.5, silent=frozenset(silent)).compare()
     assert next(at for at, run in seen if run.round == 1) <= 0.3 * SECONDS
-    assert machine.now <= 1.2 * SECONDS
     assert all(len(cell.valid) == found.rounds >= 3 for cell in found.cells)
 
 
@@ -163,15 +153,13 @@ def test_rounds_that_are_asked_for_are_not_exceeded_and_may_end_a_little_late() 
     assert (found.rounds, {run.round for _, run in seen}) == (2, {SOUNDING, 1, 2})
     # Here not even the smallest sizes fit.
     late = Machine()
-    found, _ = late.compare(rounds=3, seconds=100.0)
+    found, _ = late.compare(most=1.1, rounds=3, seconds=100.0)
     assert all(len(cell.results) == 3 for cell in found.cells)
-    assert 100.0 < late.now <= 110.0
+    assert late.now > 100.0
 
 
 def test_a_comparison_in_full_keeps_to_its_minutes_too() -> None:
-    machine = Machine(slowness=0.5)
-    found, seen = machine.compare(mode="full", shared=False, seconds=4 * SECONDS)
-    assert machine.now <= 1.2 * 4 * SECONDS
+    found, seen = Machine(slowness=0.5).compare(mode="full", shared=False, seconds=4 * SECONDS)
     assert all(len(cell.results) == found.rounds >= 3 for cell in found.cells)
     # After the soundings each cell has processes of its own.
     assert all(len(run.cells) == (4 if run.round == SOUNDING else 1) for _, run in seen)
@@ -211,7 +199,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
     return ran(folder / "python", f'{sys.executable} "$@" | tee {folder}/lines'), folder / "lines"
 
 
-def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_they_ran_on(
+def test_cells_that_share_a_process_are_named_by_what_they_ran_on(
     measured: tuple[Ran, Path],
 ) -> None:
     both, _ = measured
@@ -234,6 +222,7 @@ def test_cells_of_a_backend_and_engine_share_a_process_and_are_named_by_what_the
         ("echo 'parallel-core: numpy is not installed' >&2; exit 2", False, "numpy is not installed", True),
         ("echo '{'", False, "gave something else than the result that was asked for", False),
         ("tail -n 1 LINES", False, "gave something else than the", False),
+        ("", False, "cannot be started: No such file or directory", True),
     ],
 )
 def test_the_first_cell_without_a_result_bears_what_befell_the_process(
@@ -245,10 +234,4 @@ def test_the_first_cell_without_a_result_bears_what_befell_the_process(
     assert list(gave.measured) == [FIRST][:is_kept]
     ((cell, failure),) = gave.failures.items()
     assert (cell, failure.round, failure.refused) == (NUMPY.cells[is_kept], 1, refused)
-    assert failure.reason.startswith(reason)
-
-
-def test_an_interpreter_that_is_gone_is_a_refusal(tmp_path: Path) -> None:
-    (failure,) = ran(tmp_path / "python").failures.values()
-    assert failure.refused
-    assert failure.reason.endswith("cannot be started: No such file or directory")
+    assert failure.reason.removeprefix(f"{tmp_path}/python ").startswith(reason)

@@ -1,4 +1,4 @@
-"""A saved comparison is read whole or refused in one line, and nothing in it says where a file is written."""
+"""A saved comparison survives its file, is read whole or refused in one line, and says of no file where it is."""
 
 import io
 import json
@@ -13,33 +13,86 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import analyse
-from parallel_core.comparison.cells import Comparison
+from parallel_core.comparison.cells import CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.storage import make_folder, read_comparison
 from parallel_core.report.pyperf_export import suites
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
 from tests.conftest import RunProgram
-from tests.parallel_core.comparison.made_up import comparison, every_chart, measured, parallel
+from tests.parallel_core.comparison.made_up import changed, comparison, every_chart, failed, measured, parallel
+from tests.parallel_core.comparison.test_account import PARTS, made_of
 from tests.tree import ROOT
 
+Place = tuple[str | int, ...]
+TORCH = parallel("torch")
 ELSEWHERE = ("../../elsewhere", "/{}/elsewhere")
 NAMES = (*ELSEWHERE, "x/../../../elsewhere", "..", ".", "x/y", "x\0y", "x\n", "x" * 300, "-")
-RESULT: tuple[Any, ...] = ("cells", 0, "results", 0)
+RESULT: Place = ("cells", 0, "results", 0)
+REMOVED = "removed"
+"""Stands for what is not there."""
 
 
-def saved(folder: Path, name: str, *places: tuple[Any, ...]) -> Path:
+def written(found: Comparison, *changes: tuple[Place, Any]) -> Any:
+    """Return a comparison as its file has it, with other values at some places."""
+    read = json.loads(json.dumps(found.as_json()))
+    for (*above, last), value in changes:
+        inside = reduce(getitem, above, read)
+        if value == REMOVED:
+            del inside[last]
+        else:
+            inside[last] = value
+    return read
+
+
+def test_a_comparison_survives_its_file() -> None:
+    bands = {"parallel_speedup": "parallel", "other": None}
+    whole = changed(made_of(parallel("mxnet"), 1.0, PARTS), bands=bands, sizes="kept")
+    # Parts that are no cases are passed over.
+    cases = tuple(replace(case, parts=("nothing",)) for case in whole.results[0].cases)
+    saved = comparison(changed(whole, cases=cases), failed(TORCH), CellResults(parallel("numpy")))
+    assert Comparison.from_json(written(saved)) == saved
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("cases", 0, "seconds"), []),
+        (("cases", 0, "seconds"), [0.0]),
+        (("cases", 0, "seconds"), [None]),
+        (("cases", 0, "dispatch_seconds"), [-1.0]),
+        (("cases", 0, "dispatch_seconds"), []),
+        (("cases", 0, "operations_seconds"), [None]),
+        (("cases", 0, "repeats"), 0),
+        (("cases", 0, "share"), 0.0),
+        (("cases", 0, "warmup_seconds"), [-1.0]),
+        (("metrics",), []),
+        (("metrics", "parallel_speedup"), 10**30),
+        (("tasks",), [{"name": "x", "device": "cpu:1", "kind": "compute", "after": [-1]}]),
+        (("cases",), None),
+        (("schema",), 3),
+        (("backend", "devices"), REMOVED),
+        (("backend", "devices"), []),
+        (("environment", "python"), REMOVED),
+        (("environment",), REMOVED),
+        (("parameters",), REMOVED),
+    ],
+)
+def test_a_result_that_cannot_be_is_refused(place: Place, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"\w+"):
+        Comparison.from_json(written(comparison(measured(TORCH, (1.0, 1.1))), ((*RESULT, *place), value)))
+
+
+def saved(folder: Path, name: str, *places: Place) -> Path:
     """Save a comparison in a folder, with another name at some places."""
     folder.mkdir()
-    read = json.loads(json.dumps(comparison(measured(parallel("torch"), (1.0,))).as_json()))
-    for *above, last in places:
-        reduce(getitem, above, read)[last] = name.format(folder.parent)
+    read = written(comparison(measured(TORCH, (1.0,))), *((place, name.format(folder.parent)) for place in places))
     (folder / "comparison.json").write_text(json.dumps(read))
     return folder
 
@@ -50,14 +103,14 @@ def files_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
 def test_a_name_that_no_cell_or_device_can_have_is_refused(program: RunProgram, tmp_path: Path, name: str) -> None:
-    cell, result = ("cells", 0), RESULT
+    cell: Place = ("cells", 0)
     # Both agree, so that nothing but the name is wrong.
-    both = [
-        ((*cell, "experiment"), (*result, "experiment")),
-        ((*cell, "backend"), (*result, "backend", "name")),
-        ((*cell, "engine"), (*result, "backend", "engine")),
+    both: list[tuple[Place, ...]] = [
+        ((*cell, "experiment"), (*RESULT, "experiment")),
+        ((*cell, "backend"), (*RESULT, "backend", "name")),
+        ((*cell, "engine"), (*RESULT, "backend", "engine")),
     ]
-    alone = [(one,) for one in (("utc",), (*result, "backend", "devices", 0), *chain(*both))]
+    alone = [(one,) for one in (("utc",), (*RESULT, "backend", "devices", 0), *chain(*both))]
     for number, places in enumerate((*both, *alone)):
         folder = saved(tmp_path / str(number), name, *places)
         done = program("report", str(folder))
@@ -77,14 +130,11 @@ def test_no_other_name_in_it_becomes_a_path(program: RunProgram, tmp_path: Path,
 @cache
 def whole() -> Comparison:
     kept = read_comparison(ROOT / "benchmarks/results/epyc-avx512-2-cores")
+    drawn = ("allreduce on torch async", "parallel on numpy sync")
     return comparison(
         *(replace(one, results=one.results[:2]) for one in kept.of("overlap")[:2]),
         *(replace(one, results=one.results[:1]) for one in kept.of("data-parallel")[:1]),
-        *(
-            one
-            for one in every_chart().cells
-            if str(one.cell) in ("allreduce on torch async", "parallel on numpy sync")
-        ),
+        *(one for one in every_chart().cells if str(one.cell) in drawn),
     )
 
 
@@ -95,14 +145,11 @@ ODD = st.one_of(
     st.sampled_from([10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "2026-13-41T99:99:99"]),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=3),
-    st.just({}),
-    st.just([]),
-    st.just([None]),
-    st.just({"a": 1}),
+    st.sampled_from([{}, [], [None], {"a": 1}]),
 )
 
 
-def places(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
+def places(value: Any, *above: str | int) -> Iterator[Place]:
     """Iterate over all places in a document, by their keys."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inside:
@@ -110,42 +157,32 @@ def places(value: Any, *above: str | int) -> Iterator[tuple[str | int, ...]]:
         yield from places(one, *above, key)
 
 
-def drawn_place() -> st.SearchStrategy[tuple[str | int, ...]]:
+def drawn_place() -> st.SearchStrategy[Place]:
     """Draw a kind of place, and then one of it, so that what stands there once is drawn as often."""
-    kinds: dict[tuple[str, ...], list[tuple[str | int, ...]]] = {}
-    for place in places(json.loads(json.dumps(whole().as_json()))):
+    kinds: dict[Place, list[Place]] = {}
+    for place in places(written(whole())):
         kinds.setdefault(tuple("" if isinstance(key, int) else key for key in place), []).append(place)
-    return st.sampled_from(sorted(kinds)).flatmap(lambda kind: st.sampled_from(kinds[kind]))
+    return st.sampled_from([*kinds]).flatmap(lambda kind: st.sampled_from(kinds[kind]))
 
 
-@given(st.deferred(drawn_place), st.just("remove") | ODD)
-@example(("cells", 0, "results", 0, "backend", "version"), 10**400)
+@given(st.deferred(drawn_place), st.just(REMOVED) | ODD)
+@example((*RESULT, "backend", "version"), 10**400)
 @example(("utc",), "2026-13-41T99:99:99")
-@example(("cells", 0, "results", 0, "backend", "kernels"), "remove")
-def test_what_was_changed_is_a_comparison_or_refused_in_one_line(
-    tmp_path: Path, place: tuple[str | int, ...], value: Any
-) -> None:
+@example((*RESULT, "backend", "kernels"), REMOVED)
+def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path, place: Place, value: Any) -> None:
     """What is read can be analysed, shown, exported and compared: only reading looks at its form."""
-    read = found = json.loads(json.dumps(whole().as_json()))
-    for key in place[:-1]:
-        found = found[key]
-    assume(value != found[place[-1]])
-    if value == "remove":
-        del found[place[-1]]
-    else:
-        found[place[-1]] = value
     path = tmp_path / "comparison.json"
-    path.write_text(json.dumps(read))
+    path.write_text(json.dumps(written(whole(), (place, value))))
     try:
-        changed = read_comparison(path)
+        found = read_comparison(path)
     except RequestError as error:
         assert "\n" not in str(error)  # noqa: PT017
         return
-    analysis = analyse(changed)
-    for suite in suites(changed).values():
+    analysis = analyse(found)
+    for suite in suites(found).values():
         suite.dump(io.StringIO())
     show_comparison(analysis, Console(file=io.StringIO()))
-    show_difference(compare_with_old(whole(), changed), Console(file=io.StringIO()))
+    show_difference(compare_with_old(whole(), found), Console(file=io.StringIO()))
 
 
 def test_a_new_folder_is_no_other_comparison_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

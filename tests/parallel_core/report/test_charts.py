@@ -32,7 +32,7 @@ from tests.parallel_core.comparison.made_up import (
     with_figures,
 )
 from tests.parallel_core.comparison.test_account import made_of
-from tests.parallel_core.report.pages import TIMELINES, timeline_of
+from tests.parallel_core.report.pages import TIMELINES, timeline_of, with_bare_times
 from tests.parallel_core.report.plots.drawn import Drawn
 from tests.parallel_core.report.plots.frameworks import many_small
 
@@ -44,8 +44,9 @@ def of(name: str) -> ExperimentAnalysis:
     return next(one for one in ANALYSIS().experiments if one.experiment.name == name)
 
 
-def first_of(compared: Comparison) -> ExperimentAnalysis:
-    return analyse(compared).experiments[0]
+def analysis_of(*cells: CellResults) -> ExperimentAnalysis:
+    (experiment,) = analyse(comparison(*cells)).experiments
+    return experiment
 
 
 def some(drawn: Something | None) -> Something:
@@ -70,19 +71,23 @@ def test_a_figure_has_a_bar_a_value_and_a_whisker_for_each_cell() -> None:
 
 
 def test_a_negative_figure_is_drawn_to_the_left_of_nothing() -> None:
-    cells = [measured(parallel(name), (1.0, 1.01, 0.99)) for name in ("mxnet", "torch")]
-    chart = some(charts.metric_chart(first_of(comparison(cells[0], with_figures(cells[1], [-0.5] * 3)))))
+    mxnet, torch = (measured(parallel(name), (1.0, 1.01, 0.99)) for name in ("mxnet", "torch"))
+    chart = some(charts.metric_chart(analysis_of(mxnet, with_figures(torch, [-0.5] * 3))))
     positive, negative = chart.groups[""]
     assert negative.end == chart.axis.scale.low == -0.5
     assert positive.end > positive.start == negative.start == 0
 
 
 @pytest.mark.parametrize("times", [(1.0,), (1.0, 2.0), (1.0, 2.0, 4.0)])
-def test_too_few_processes_have_no_whisker_and_a_long_one_does_not_shrink_the_bars(times: tuple[float, ...]) -> None:
-    chart = some(charts.case_times_chart(first_of(comparison(measured(parallel("mxnet"), times)))))
-    ((bar,),) = chart.groups.values()
+def test_too_few_processes_have_no_bounds_and_a_long_whisker_does_not_shrink_the_bars(times: tuple[float, ...]) -> None:
+    experiment = analysis_of(*(with_bare_times(measured(parallel(name), times)) for name in ("mxnet", "torch")))
+    chart = some(charts.case_times_chart(experiment))
+    ((bar, _),) = chart.groups.values()
     assert (bar.bounds is not None) == (len(times) > 2)
     assert chart.axis.scale.place(bar.end) > 0.6
+    ((compared, parts),) = some(charts.differences_chart(experiment)).groups.items()
+    assert compared.endswith(": too few runs to decide") == (len(times) < 3)
+    assert any("–" in value for _, value in (*words([bar]), *words(parts))) == (len(times) > 2)
 
 
 def test_times_stand_under_their_case_dispatch_under_its_experiment_and_a_model_beside_what_it_predicts() -> None:
@@ -100,11 +105,9 @@ def test_times_stand_under_their_case_dispatch_under_its_experiment_and_a_model_
 
 
 def test_parts_of_a_difference_add_up_to_it() -> None:
-    cells = [
-        made_of(parallel(name), whole, {"operations": operations, "overhead": 0.2})
-        for name, whole, operations in (("mxnet", 1.0, 0.6), ("torch", 1.5, 0.9))
-    ]
-    (bars,) = some(charts.differences_chart(first_of(comparison(*cells)))).groups.values()
+    mxnet = made_of(parallel("mxnet"), 1.0, {"operations": 0.6, "overhead": 0.2})
+    torch = made_of(parallel("torch"), 1.5, {"operations": 0.9, "overhead": 0.2})
+    (bars,) = some(charts.differences_chart(analysis_of(mxnet, torch))).groups.values()
     ends = [end for bar in bars for end in (bar.start, bar.end)]
     assert ends == pytest.approx([0, 0.3, 0.3, 0.3, 0.3, 0.5, 0, 0.5])
     assert bars[-1].style == "total"
@@ -117,11 +120,11 @@ def test_times_are_written_with_their_bounds() -> None:
 
 
 def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> None:
-    seconds = {SINGLE: 0.3, ONCE: 0.6, EACH: 1.0}
-    plain = result(Cell("async", "torch", "async"), seconds, parameters={"steps": 100})
+    cell, seconds = Cell("async", "torch", "async"), {SINGLE: 0.3, ONCE: 0.6, EACH: 1.0}
+    plain = result(cell, seconds, parameters={"steps": 100})
     timed = (replace(case, bare_seconds=(0.2,)) if case.name == ONCE else case for case in plain.cases)
-    cell = CellResults(Cell("async", "torch", "async"), (replace(plain, cases=tuple(timed)),))
-    bars = some(charts.layers_chart(first_of(comparison(cell)))).groups["torch async"]
+    experiment = analysis_of(CellResults(cell, (replace(plain, cases=tuple(timed)),)))
+    bars = some(charts.layers_chart(experiment)).groups["torch async"]
     assert [bar.value for bar in bars] == ["2.00 ms", "1.00 ms", "3.00 ms", "4.00 ms"]
     assert [bar.start for bar in bars] == pytest.approx([0, 0.002, 0.003, 0.006])
     assert charts.layers_chart(of("parallel")) is None
@@ -130,13 +133,10 @@ def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> N
 def test_a_sweep_has_a_panel_for_each_cell_and_a_table() -> None:
     chart, table = charts.curves_chart(of("allreduce"))
     assert [panel.name for panel in some(chart).panels] == list(TIMES)
+    # A bound is dotted and has no marks; measured curves differ by shape as well as by colour.
+    looks = [("plain copy", True, None), ("star", False, 0), ("native", False, 1)]
     for panel in some(chart).panels:
-        # A bound is dotted and has no marks; measured curves differ by shape as well as by colour.
-        assert [(curve.label, curve.dash != "", curve.shape) for curve in panel.curves] == [
-            ("plain copy", True, None),
-            ("star", False, 0),
-            ("native", False, 1),
-        ]
+        assert [(curve.label, curve.dash != "", curve.shape) for curve in panel.curves] == looks
         assert [label for _, label in panel.x.ticks] == ["4 KiB", "4 MiB"]
     assert "star: 0.10 (0.10–0.10); each device's vector: 4 KiB" in Drawn(str(inline(chart, "curves"))).titles
     assert table[0][:3] == ("each device's vector", "mxnet async: plain copy", "mxnet async: star")
@@ -161,49 +161,31 @@ def test_learning_curves_have_a_colour_for_a_framework_and_dots_without_a_queue(
     assert charts.learning_curves(ANALYSIS(), of("parallel")) is None
 
 
-SIDES = ("mxnet async", "mxnet sync", "torch async", "torch sync")
-
-
 def compared(experiment: str = "overlap") -> Comparison:
-    cells = [measured(Cell(experiment, *side.split()), (1.0, 1.01)) for side in SIDES]
+    cells = [measured(Cell(experiment, *side.split()), (1.0, 1.01)) for side in TIMES]
     return comparison(*cells, failed(Cell(experiment, "numpy", "sync")))
 
 
-MANY = cache(many_small)
-
-
-def small(_: Cell) -> Timeline:
-    return MANY(4000)
+SMALL = many_small(4000)
 
 
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
-    chart, without = charts.timelines_chart(first_of(compared()), timeline_of)
+    chart, without = charts.timelines_chart(analysis_of(*compared().cells), timeline_of)
     assert without == {"mxnet sync": NASTY}
-    timed = "(timed: 1.00 s)"
+    overlapped = "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"
+    in_turn = "552 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication under computation"
     assert [(one.name, one.remarks, [lane.name for lane in one.shown.lanes]) for one in some(chart).panels] == [
-        (
-            "MXNet",
-            f"305 ms {timed}, 1.8 queues at once, 98 % of communication under computation",
-            ["host Python", "cpu:1 compute", "cpu:2 compute"],
-        ),
-        (
-            "PyTorch",
-            f"305 ms {timed}, 1.8 queues at once, 98 % of communication under computation",
-            ["host Python", "cpu:1 compute", "cpu:1 copy"],
-        ),
-        (
-            "PyTorch without queue",
-            f"552 ms {timed}, 1.0 queue at once, 0 % of communication under computation",
-            ["cpu calling thread"],
-        ),
+        ("MXNet", overlapped, ["host Python", "cpu:1 compute", "cpu:2 compute"]),
+        ("PyTorch", overlapped, ["host Python", "cpu:1 compute", "cpu:1 copy"]),
+        ("PyTorch without queue", in_turn, ["cpu calling thread"]),
     ]
     # Another case than the experiment's is named.
-    other, _ = charts.timelines_chart(first_of(compared("parallel")), small)
+    other, _ = charts.timelines_chart(analysis_of(*compared("parallel").cells), lambda _: SMALL)
     assert some(other).panels[0].remarks == "50.0 ms of “increments”, 1.1 queues at once"
 
 
 def test_many_experiments_share_the_page() -> None:
-    drawn = [charts.timelines_chart(first_of(compared()), small, count)[0] for count in (1, 20)]
+    drawn = [charts.timelines_chart(analysis_of(*compared().cells), lambda _: SMALL, count)[0] for count in (1, 20)]
     alone, one_of_many = (sum(panel.shown.count for panel in some(chart).panels) for chart in drawn)
     assert 0 < one_of_many <= 300 < alone
 

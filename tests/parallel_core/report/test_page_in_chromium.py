@@ -1,6 +1,6 @@
 """The report as a reader meets it, in Debian's Chromium: no network, no errors, any screen, either scheme, paper."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,23 +64,21 @@ def visited(browser: "Browser", report: Path) -> Open:
     return cache(lambda width, scheme: Visit(browser, report, width, scheme))
 
 
-@pytest.fixture
-def unfolded(visited: Open) -> Iterator[Open]:
+@pytest.fixture(scope="module")
+def unfolded(browser: "Browser", report: Path) -> Open:
     """Open the report with all that folds away unfolded."""
-    opened: list[Visit] = []
 
-    def open_all(width: int, scheme: str) -> Visit:
-        opened.append(visited(width, scheme))
-        opened[-1].page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        return opened[-1]
+    @cache
+    def visit(width: int, scheme: str) -> Visit:
+        opened = Visit(browser, report, width, scheme)
+        opened.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        return opened
 
-    yield open_all
-    for visit in opened:
-        visit.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
+    return visit
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (800, "dark"), (1600, "dark")])
-def test_nothing_runs_out_of_the_page(unfolded: Open, width: int, scheme: str) -> None:
+def test_nothing_runs_out_of_the_page_and_all_text_stands_out(unfolded: Open, width: int, scheme: str) -> None:
     visit = unfolded(width, scheme)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.page.evaluate(TOO_WIDE) == []
@@ -88,14 +86,10 @@ def test_nothing_runs_out_of_the_page(unfolded: Open, width: int, scheme: str) -
     assert first is not None
     assert second is not None
     assert (first["y"] == second["y"]) == (width >= 1000)
-    assert visit.troubles == []
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (800, "dark")])
-def test_all_text_stands_out_in_light_and_in_dark(unfolded: Open, width: int, scheme: str) -> None:
-    count, pale = unfolded(width, scheme).page.evaluate(PALE_TEXTS)
+    count, pale = visit.page.evaluate(PALE_TEXTS)
     assert count > 500
     assert pale == []
+    assert visit.troubles == []
 
 
 def test_tables_sort_by_a_click(visited: Open) -> None:

@@ -1,10 +1,9 @@
 """What is printed fits the terminal: no number, unit or name is lost or parted, however narrow it is."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 from hypothesis import example, given
@@ -37,7 +36,7 @@ from tests.parallel_core.terminal import printed as printing
 SAVED = Path(__file__).parents[3] / "benchmarks/results/epyc-2-cores/comparison.json"
 TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
 WIDEST = 200
-WIDTHS: Mapping[int, int] = MappingProxyType({60: WIDEST, 80: WIDEST})
+WIDTHS = ((60, WIDEST), (80, WIDEST))
 """Columns, and those of the terminal that all is held against."""
 QUANTITY = re.compile(r"[±−-]? ?\d(?:[\d,.]*\d)?(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?")
 BOX = re.compile(r"[\u2500-\u257f]+")
@@ -59,9 +58,9 @@ def quantities(text: str) -> set[str]:
     return {" ".join(found.split()) for line in text.splitlines() for found in QUANTITY.findall(line)}
 
 
-def assert_nothing_is_lost(show_it: Show, references: Mapping[int, int] = WIDTHS) -> None:
+def assert_nothing_is_lost(show_it: Show, references: Iterable[tuple[int, int]] = WIDTHS) -> None:
     """Check that at some widths all is printed that is printed at others."""
-    for width, reference_width in references.items():
+    for width, reference_width in references:
         narrow, reference = printed(show_it, width), printed(show_it, reference_width)
         assert quantities(reference) <= quantities(narrow)
         assert words(reference) <= words(narrow)
@@ -82,7 +81,7 @@ def test_comparisons_and_their_differences() -> None:
     show_it = partial(show_comparison, analyse(saved))
     # Between these widths figures have no bounds.
     assert 60 < NARROW <= 80 < WIDE
-    assert_nothing_is_lost(show_it, {60: WIDEST, 80: WIDE - 1})
+    assert_nothing_is_lost(show_it, ((60, WIDEST), (80, WIDE - 1), (WIDE, WIDEST)))
     assert printed(show_it, 80).count("data: ") == 1
     assert_nothing_is_lost(partial(show_difference, compare_with_old(saved, saved)))
 

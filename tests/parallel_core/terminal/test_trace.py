@@ -1,27 +1,35 @@
-"""What is printed of queues, operations, steps and ranks: readable in 80 columns, and only what a trace has."""
+"""What is printed of a trace: all that was computed and no more, readable in 80 columns, short where there is much."""
 
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from backends.profiling import Span, Timeline
+from backends.profiling import Span, Timeline, Window
 from backends.profiling.collectives import Collective
 from parallel_core.system.formatting import percent
-from parallel_core.terminal.timeline import show_figures
+from parallel_core.terminal.timeline import show_agreements, show_figures
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
+from parallel_core.trace_analysis.profiling_run import DISPATCH, Agreement
 from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace
+from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
-from tests.parallel_core.trace_analysis.synthetic import made_case, queue_of
+from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
 from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
 MS = 1_000_000
 
 
-def shown(found: CaseFigures) -> str:
+def shown(timeline: Timeline, main: str | None = None, width: int = 100) -> str:
+    return printed(show_figures, timeline_figures(timeline), main=main, width=width)
+
+
+def in_full(found: CaseFigures) -> str:
     return printed(show_figures, (found,), width=80) + printed(show_details, found, width=80)
 
 
@@ -30,15 +38,92 @@ def ddp() -> CaseFigures:
     return figures_of(case_of_trace("ddp"))
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
+    text = shown(overlap_timeline(), JOINT, width)
+    assert all(len(line) <= width for line in text.splitlines())
+    text = in_words(text)
+    assert "cpu:1 compute 50 98 % 0 – –" in text
+    assert "host Python 101 1 %, waits 99 % 0 – –" in text
+    assert "98 % of the copying (196 ms of 200 ms) lay under computation" in text
+    assert "critical path: 98 % copy on cpu:2 compute and 2 % matmul on cpu:1 compute" in text
+    assert "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th percentile" in text
+    assert "control returned after 2.00 ms, 1 % of the time" in text
+
+
+def test_a_title_says_that_the_profiler_slowed_a_case_down_and_nothing_is_divided_by_it() -> None:
+    text = in_words(shown(replace(overlap_timeline(), timed={JOINT: 0.05}), JOINT))
+    assert "slowed down by the profiler: 4.1 × the time" in text
+    assert not re.search("overlap:|critical path:", text)
+    assert "slowed down" not in shown(replace(overlap_timeline(), timed={JOINT: 0.2}), JOINT)
+
+
+def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
+    timeline = Timeline("made up", queue_of([(0, 1), (2, 3)]))
+    text, (case,) = in_words(shown(timeline)), timeline_figures(timeline)
+    assert "critical path: 67 % compute on cpu:1 compute and 33 % idle" in text
+    assert not re.search("overlap|launch|control|None|nan", text)
+    assert "operations that take the most time" in in_full(case)
+    assert not re.search("step|collectives alone|idle between|None|nan", in_full(case))
+    # Nor of a case in which the profiler saw nothing.
+    cases = (Window("[first]", 0, ns(2)), Window("[bold]", ns(5), ns(6)))
+    text = shown(Timeline("made up", queue_of([(0, 1)], device=FIRST), cases))
+    assert "“[bold]”: the profiler recorded nothing in it" in text
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=400))
+@example([(1, 0, number) for number in range(300)])
+@example([(1, 999, number) for number in range(300)])
+def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(drawn: list[tuple[int, int, int]]) -> None:
+    """Operations follow each other: their lengths, the gaps before them and their names are drawn."""
+    spans, end = [], 0
+    for length, gap, name in drawn:
+        spans.append(Span(f"k{name}", "compute", "cuda:0", "stream 7", end + gap, end + gap + length))
+        end += gap + length
+    text = in_words(shown(Timeline("made up", tuple(spans), (Window("case", 0, end),)), width=1000))
+    for line in re.findall("critical path: (.*)", text):
+        shares = [float(share) for share in re.findall(r"([\d.]+) % (?:k\d+ on|(?:other|[\d,]+) names|idle)", line)]
+        # Each of at most five is rounded, and the rest or idle time below 0.5 % is left out.
+        assert shares
+        assert abs(sum(shares) - 100) <= 3
+
+
+def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:
+    cases = tuple(Window(f"case {hour}", ns(hour), ns(hour + 1)) for hour in range(20))
+    timeline = Timeline("made up", queue_of([(hour, hour + 0.5) for hour in range(20)]), cases)
+    text = shown(timeline, "case 7")
+    assert all(f"case {hour} " in text for hour in range(20))
+    assert re.findall("“(.*)”", text) == ["case 7"]
+    assert "“" not in shown(timeline)
+
+
+def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
+    result = overlap_result(0.2, 0.2, 0.3)
+    text = in_words(printed(show_agreements, held(result, stretch=1.5)))
+    assert "run and copy together overlap_efficiency 0.98 0.5 ± " in text
+    assert "“run and copy together”: overlap_efficiency 0.98 by the trace, 0.5 by the clock" in text
+    assert "6 of 6 agree" in text
+
+
+def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
+    one = Agreement("case", DISPATCH, 0.9, 0.1, 0.05)
+    cases = [replace(one, case=f"case {number}", by_clock=0.9 if number == 4 else 0.1) for number in range(5)]
+    text = printed(show_agreements, cases, main="case 2", asked=DISPATCH)
+    assert text.count("differ") == text.count("! ") == 1
+    assert "1 of 4 agree" in text
+    assert "case 2" not in printed(show_agreements, cases, main="case 2", asked="overlap_efficiency")
+    assert printed(show_agreements, ()) == ""
+
+
 @pytest.mark.parametrize("name", LINKED)
 def test_real_traces_fit_in_80_columns(name: str) -> None:
-    text = shown(figures_of(case_of_trace(name)))
+    text = in_full(figures_of(case_of_trace(name)))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert not re.search("None|nan", text)
 
 
 def test_queues_operations_steps_and_both_shares_of_hidden_communication_are_told(ddp: CaseFigures) -> None:
-    text = in_words(shown(ddp))
+    text = in_words(in_full(ddp))
     assert ddp.parts.hidden_exchange_share is not None
     assert f"overlap: {percent(ddp.parts.hidden_exchange_share)} of the exchange" in text
     assert "of collectives only, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
@@ -56,32 +141,24 @@ def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_t
     arguments = [f"argument_{number}" for number in range(9)]
     longest = replace(ddp.operations[0], name=f"kernel<{', '.join(arguments)}>")
     many = replace(ddp.steps, steps=ddp.steps.steps * 20)
-    text = in_words(shown(replace(ddp, operations=(longest,), steps=many)))
+    text = in_words(in_full(replace(ddp, operations=(longest,), steps=many)))
     assert [one for one in arguments if one not in text] == []
     assert "ProfilerStep#4" not in text
     assert "ProfilerStep#6 is unlike the other steps" in text
 
 
-def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
-    text = shown(figures_of(made_case(*queue_of([(0, 1), (2, 3)]))))
-    assert "operations that take the most time" in text
-    assert not re.search("step|collectives alone|idle between|None|nan", text)
-
-
-def of_rank(rank: int, ranks: int) -> RankTrace:
-    """Make up a rank that computes the longer the higher its number is; the others wait for it."""
-    computing, end = (100 + rank) * MS, (110 + ranks) * MS
-    spans = (
-        Span("matmul", "compute", "gpu:0", "stream 7", 0, computing),
-        Span("AllReduce", "exchange", "gpu:0", "stream 9", computing, end),
-    )
-    timeline = Timeline("torch", spans)
-    met = Collective("allreduce", "0", None, "9", computing, end)
-    return RankTrace(Path(f"{rank}.json"), rank, ranks, timeline, 2, timeline_figures(timeline), (met,), 0)
-
-
 def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
-    traces = {rank: replace(of_rank(rank, ranks), world_size=world_size or ranks) for rank in range(ranks)}
+    """Make up ranks of which each computes the longer the higher its number is, and the others wait for it."""
+    traces = {}
+    for rank in range(ranks):
+        computing, end = (100 + rank) * MS, (110 + ranks) * MS
+        spans = (
+            Span("matmul", "compute", "gpu:0", "stream 7", 0, computing),
+            Span("AllReduce", "exchange", "gpu:0", "stream 9", computing, end),
+        )
+        made, met = Timeline("torch", spans), Collective("allreduce", "0", None, "9", computing, end)
+        about = (Path(f"{rank}.json"), rank, world_size or ranks)
+        traces[rank] = RankTrace(*about, made, 2, timeline_figures(made), (met,), 0)
     return printed(show_ranks, summary_of(traces), width=width)
 
 

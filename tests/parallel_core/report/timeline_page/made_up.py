@@ -3,7 +3,8 @@
 import json
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, queue_order
@@ -87,39 +88,34 @@ def _plain(span: Span, origin: int) -> list[Any]:
 def unpack(packed: bytes) -> Unpacked:
     """Read what `pack` wrote, as its docstring says, times from the origin."""
     data = iter(zlib.decompress(packed))
-
-    def number() -> int:
-        value, shift = 0, 0
-        for byte in data:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-        raise AssertionError("it ends within a number")
-
-    header = json.loads(bytes(next(data) for _ in range(number())))
+    numbers = _numbers(data)
+    header = json.loads(bytes(islice(data, next(numbers))))
     counts = [count for *_, count in header["lanes"]]
-    columns = [[[number() for _ in range(count)] for count in counts] for _ in range(4)]
+    columns = [[list(islice(numbers, count)) for count in counts] for _ in range(4)]
     lanes = []
-    for (device, queue, _), gaps, lengths, labels, waits in zip(header["lanes"], *columns, strict=True):
-        waited = [_unfolded(one - 1) if one else None for one in waits]
-        rows = zip(labels, _times(gaps, lengths), waited, strict=True)
-        lanes.append([device, queue, [[*header["labels"][label], *times, one] for label, times, one in rows]])
+    for (device, queue, _), *of_lane in zip(header["lanes"], *columns, strict=True):
+        reached, spans = 0, []
+        for gap, length, label, waited in zip(*of_lane, strict=True):
+            start = reached + _unfolded(gap)
+            reached = start + length
+            spans.append([*header["labels"][label], start, reached, _unfolded(waited - 1) if waited else None])
+        lanes.append([device, queue, spans])
     on_path = next((spans for *queue, spans in lanes if queue == PATH), [])
-    path = [[name, start, end, *lanes[number()][:2]] for name, _, _, start, end, _ in on_path]
+    path = [[name, start, end, *lanes[next(numbers)][:2]] for name, _, _, start, end, _ in on_path]
     assert list(data) == []
     origin = header["origin"]
     return Unpacked(lanes, [[name, start - origin, end - origin] for name, start, end in header["cases"]], path)
 
 
+def _numbers(data: Iterator[int]) -> Iterator[int]:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield value
+            value = shift = 0
+
+
 def _unfolded(value: int) -> int:
     return -(value + 1) // 2 if value % 2 else value // 2
-
-
-def _times(gaps: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
-    times, reached = [], 0
-    for gap, length in zip(gaps, lengths, strict=True):
-        start = reached + _unfolded(gap)
-        reached = start + length
-        times.append((start, reached))
-    return times

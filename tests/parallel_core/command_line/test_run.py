@@ -1,0 +1,206 @@
+"""`run` with a trace, on several backends in turns and with checkpoints, and `launch`, which runs it in processes."""
+
+import gzip
+import json
+import re
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends import Backend, ComputationError
+from backends.process_groups.addresses import free_port
+from parallel_core.command_line.launch import launch
+from parallel_core.command_line.run import resources
+from parallel_core.jobs.job import Job
+from parallel_core.measurement.result import Result
+from parallel_core.trace_analysis.trace_files import read_timeline
+from parallel_core.training.checkpoints import FILE
+from parallel_core.training.dataset import synthetic
+from tests.conftest import MEASURED, RunProgram
+from tests.parallel_core.command_line.test_command_line import run
+
+PARALLEL = ("run", "parallel", "--size", "64")
+SMALL = (*PARALLEL, "--device-kind", "cpu", "--rounds", "2")
+
+
+def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
+    framework_name: str, tmp_path: Path, require: Callable[[str], None], program: RunProgram
+) -> None:
+    require(framework_name)
+    trace, picture = tmp_path / "trace.json.gz", tmp_path / "timeline.svg"
+    # MXNet and JAX take their settings when a process imports them.
+    started = program if framework_name == "torch" else run
+    done = started(*SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture))
+    assert done.returncode in MEASURED, done.stderr
+    for text in ("parallel_speedup", "Recorded by the profiler", "Under the profiler it took"):
+        assert text in done.stdout, text
+    assert re.search("trace +clock +noise", done.stdout)
+    # The answer comes last, and has a sentence of the trace if there is a verdict.
+    answer = " ".join(done.stdout.rpartition("\nAnswer\n")[2].split())
+    assert "What would change it: " in answer
+    # Of so little work the profiler may take most of the time.
+    told = "By the trace of “on all together” " in answer or "The trace of “on all together” says nothing" in answer
+    assert told == (not answer.startswith("No verdict"))
+    found = read_timeline(trace)
+    assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
+    assert found.source.startswith(f"{framework_name} ")
+    assert "cpu:2 compute" in picture.read_text()
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert {"cpu:1", "cpu:2", "host"} <= {e["args"]["name"] for e in events if e["name"] == "process_name"}
+
+
+def test_all_is_written_before_profiling(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+    written: list[object] = []
+
+    def profile_instead(_: Backend, result: Result, *__: object) -> str:
+        written.append(json.loads(path.read_text()))
+        assert written == [json.loads(json.dumps(result.as_json()))]
+        assert all(len(case.seconds) == 2 and case.again for case in result.cases)
+        return ""
+
+    monkeypatch.setattr("parallel_core.command_line.run.one_backend.profile_and_show", profile_instead)
+    monkeypatch.setattr("parallel_core.command_line.run.one_backend.check_profiler", lambda _: None)
+    done = program(*SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json"))
+    assert len(written) == 1, done.stderr
+    assert json.loads(path.read_text()) == written[0]
+
+
+def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(program: RunProgram, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json.gz"
+    done = program(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
+    assert done.returncode in MEASURED, done.stderr
+    assert json.loads(done.stdout)["experiment"] == "parallel"
+    assert "no trace: numpy has no profiler" in done.stderr
+    assert not path.exists()
+    assert (tmp_path / "trace.txt").read_text().startswith("numpy has no profiler")
+
+
+@pytest.mark.long
+def test_several_backends_do_the_same_work_each_on_its_own_python(tmp_path: Path) -> None:
+    path, other = tmp_path / "both.json", tmp_path / "python"
+    other.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    done = run(*PARALLEL, "--backend", "numpy,torch", "--python", f"torch={other}", "--json", str(path))
+    assert done.returncode in MEASURED, done.stderr
+    tables, answer = " ".join(done.stdout.split()).split(" Answer ")
+    assert tables.startswith("numpy on its sync engine and torch on its async engine: ")
+    assert "one after the other" not in tables
+    assert answer.count("What would change it: ") == 1
+    assert all(told in answer for told in ("torch async against numpy sync: ", "numpy sync: ", "torch async: "))
+    cells = json.loads(path.read_text())["cells"]
+    assert [(cell["backend"], cell["engine"]) for cell in cells] == [("numpy", "sync"), ("torch", "async")]
+    assert {one["parameters"]["size"] for cell in cells for one in cell["results"]} == {64}
+    asked = (tmp_path / "asked").read_text()
+    assert "--backend torch" in asked
+    assert "--backend numpy" not in asked
+
+
+Train = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def train(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Train on a few images; a file may be no longer than `most`, as if the disk became full in a write."""
+    data = synthetic("a test needs no more", train=40, test=5)
+    monkeypatch.setattr(resources, "load_fashion_mnist", lambda _: data)
+    training = ("run", "data-parallel", "--backend", "numpy", "--batch-size", "16", "--json", "-")
+
+    def start(*arguments: str, most: int | None = None) -> "subprocess.CompletedProcess[str]":
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most or before[0], before[1]))
+            return program(*training, *arguments)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return start
+
+
+def said(done: "subprocess.CompletedProcess[str]") -> str:
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("parallel-core: "))
+    return line.removeprefix("parallel-core: ")
+
+
+def test_a_job_that_is_started_again_and_again_with_the_same_options_gets_there(train: Train, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "with those above"
+    options = ("--checkpoint", str(folder), "--checkpoint-steps", "2", "--resume")
+    first = train("--epochs", "1", *options)
+    assert first.returncode == 0, first.stderr
+    assert said(first) == f"no checkpoint in {folder} yet: training starts from the beginning"
+    second = train("--epochs", "2", *options)
+    assert second.returncode == 0, second.stderr
+    found, expected = (json.loads(done.stdout)["series"] for done in (second, train("--epochs", "2")))
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+    assert found["test_accuracy"] == expected["test_accuracy"]
+    assert [entry.name for entry in folder.iterdir()] == [FILE]
+
+
+def test_bad_requests_full_disks_and_damaged_files_are_one_line_each(train: Train, tmp_path: Path) -> None:
+    path, options = tmp_path / FILE, ("--epochs", "2", "--checkpoint", str(tmp_path))
+    full = train(*options, most=100_000)
+    assert (full.returncode, [*tmp_path.iterdir()]) == (1, [])
+    assert said(full).startswith(f"cannot write {path} (")
+    assert "there is no older one" in said(full)
+    assert train("--epochs", "1", *options[2:]).returncode == 0
+    old = path.read_bytes()
+    full = train(*options, "--resume", most=100_000)
+    assert (full.returncode, [*tmp_path.iterdir()], path.read_bytes()) == (1, [path], old)
+    assert "the older one is whole" in said(full)
+    for arguments, told in (
+        (options, f"{path} exists: add --resume to go on from it, or remove it"),
+        ((*options, "--resume", "--lr", "0.1"), "the checkpoint was trained with --lr 0.2, and not 0.1"),
+    ):
+        done = train(*arguments)
+        assert (done.returncode, said(done)) == (2, told)
+    path.write_bytes(old[:-1000])
+    done = train(*options, "--resume")
+    assert done.returncode == 1
+    assert said(done).startswith(f"{path} is no whole checkpoint (")
+
+
+Asked = Callable[[str], Job]
+LAUNCHED = "-- run data-parallel --epochs 2"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Return the job that a command line asks the launcher for."""
+    jobs: list[Job] = []
+    # The command stands in the place of its module.
+    module = sys.modules["parallel_core.command_line.launch"]
+    monkeypatch.setattr(module, "launch_job", lambda job, _: jobs.append(job))
+
+    def launched(line: str) -> Job:
+        launch.main(line.split(), standalone_mode=False)
+        return jobs[-1]
+
+    return launched
+
+
+def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Asked) -> None:
+    job = asked(f"--processes 3 --backend torch {LAUNCHED}")
+    program = (sys.executable, "-P", "-m", "parallel_core", "run", "data-parallel", "--epochs", "2")
+    assert job.command == (*program, "--backend", "torch")
+    assert (job.processes, job.backend, job.servers, job.timeout) == (3, "torch", 0, 30.0)
+    assert job.port > 0
+    assert asked(f"--processes 3 {LAUNCHED} --backend=torch").command == (*program, "--backend=torch")
+    # Only MXNet has servers.
+    assert asked(f"--processes 2 --backend mxnet {LAUNCHED}").servers == 1
+    assert asked(f"--processes 2 --servers 3 {LAUNCHED} --backend mxnet").servers == 3
+
+
+def test_a_port_that_is_given_is_kept_and_one_in_use_is_reported(asked: Asked) -> None:
+    port = free_port("127.0.0.1")
+    given = asked(f"--processes 2 --port {port} --backend torch {LAUNCHED}")
+    assert (given.port, given.keeps_port) == (port, True)
+    assert not asked(f"--processes 2 --backend torch {LAUNCHED}").keeps_port
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = taken.getsockname()[1]
+        with pytest.raises(ComputationError, match=f"127.0.0.1:{used}: the port is in use"):
+            asked(f"--processes 2 --port {used} --backend torch {LAUNCHED}")
