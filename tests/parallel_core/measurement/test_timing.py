@@ -1,4 +1,4 @@
-"""Timing: what is counted, in which order, and what cannot be true."""
+"""Timing: what is counted, and in which order."""
 
 import gc
 import math
@@ -8,20 +8,21 @@ import numpy as np
 import pytest
 
 from backends import Backend, ComputationError
-from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Benchmark, interleave, measure
 from parallel_core.system.machine import MachineWatch
 
 
-def test_rounds_go_back_and_forth_and_warm_ups_are_kept_apart() -> None:
+def test_rounds_go_back_and_forth_warm_ups_are_kept_apart_and_the_garbage_collector_rests() -> None:
     order: list[str] = []
 
     def take(name: str) -> tuple[float, float]:
         order.append(name)
+        assert not gc.isenabled()
         return len(order), len(order) + 0.5
 
     first, second = interleave({"a": lambda: take("a"), "b": lambda: take("b")}, rounds=2, warmups=1)
+    assert gc.isenabled()
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert first == Case("a", seconds=(4.5, 5.5), dispatch_seconds=(4, 5), warmup_seconds=(1.5,))
     assert second == Case("b", seconds=(3.5, 6.5), dispatch_seconds=(3, 6), warmup_seconds=(2.5,))
@@ -73,13 +74,6 @@ def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(monkeypat
     assert case.seconds == (1.0, 1.0, 1.0)
 
 
-def test_the_garbage_collector_rests_while_times_are_taken_and_only_then() -> None:
-    collecting: list[bool] = []
-    interleave({"a": lambda: (collecting.append(gc.isenabled()), (1.0, 1.0))[1]}, rounds=1)
-    assert collecting == [False, False]
-    assert gc.isenabled()
-
-
 def test_dispatch_and_completion_are_timed_and_reported(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
     x = backend.asarray(np.ones((50, 50), dtype=np.float32), backend.devices[0])
     sent, done = measure(backend, lambda: backend.launch(backend.ops.matmul, x, x))
@@ -94,28 +88,3 @@ def test_dispatch_and_completion_are_timed_and_reported(backend: Backend, capsys
         wide = backend.asarray(np.ones((2, 3), dtype=np.float32), backend.devices[0])
         backend.wait(backend.launch(backend.ops.matmul, wide, wide))
     assert capsys.readouterr().out == ""
-
-
-def case(name: str, *seconds: float) -> Case:
-    return Case(name, seconds, seconds)
-
-
-@pytest.mark.parametrize(
-    ("together", "told"),
-    [((1.0, 1.01), False), ((0.97, 0.98), False), ((0.5, 0.51), True), ((0.5, 1.2), False)],
-)
-def test_faster_than_the_slowest_part_is_impossible_beyond_noise(together: tuple[float, ...], told: bool) -> None:
-    problem = why_impossible(case("both", *together), [case("short", 0.3, 0.3), case("long", 1.0, 1.01)])
-    assert bool(problem) == told
-    assert not problem or "less than its part 'long'" in problem
-
-
-def test_the_largest_relative_error() -> None:
-    expected = np.array([1.0, -4.0])
-    assert relative_error(expected, expected) == 0
-    assert relative_error(np.array([1.0, -3.0]), expected) == 0.25
-    assert relative_error(np.array([1.0]), expected) == float("inf")
-    assert not relative_error(np.array([np.nan, 1]), expected) < 1
-    # A NaN among errors is not passed over.
-    assert all(math.isnan(largest_of(errors)) for errors in ((math.nan, 1.0), (1.0, math.nan), (1.0, 2.0, math.nan)))
-    assert largest_of(iter((1.0, 3.0, 2.0))) == 3.0
