@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from backends.profiling import Span, Timeline, Window
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.trace_analysis.case_spans import cases_of, clip, gaps, intersection, total_length, union
-from tests.parallel_core.trace_analysis.synthetic import FIRST
+from tests.parallel_core.trace_analysis.synthetic import FIRST, made_case
 
 HOURS = 10
 HOUR = st.integers(0, HOURS)
@@ -70,15 +70,13 @@ def test_gaps_are_the_rest_of_a_window(raw: list[tuple[int, int]], start: int, e
 def test_the_resolution_is_what_all_times_are_whole_in_wherever_they_begin(
     offset: int, length: int, resolution: int
 ) -> None:
-    spans = tuple(Span("x", "compute", FIRST, "compute", at, at + length) for at in (offset, offset + 5_000_000))
-    (case,) = cases_of(Timeline("made up", spans))
-    assert case.resolution == resolution
+    spans = (Span("x", "compute", FIRST, "compute", at, at + length) for at in (offset, offset + 5_000_000))
+    assert made_case(*spans).resolution == resolution
 
 
 def test_times_are_whole_numbers_also_in_traces_of_years() -> None:
     year = 31_536_000 * 10**9
-    first, last = (Span("x", "compute", FIRST, "compute", *times) for times in ((1, 2, 0), (year + 3, year + 4)))
-    (case,) = cases_of(Timeline("made up", (first, last)))
+    case = made_case(*(Span("x", "compute", FIRST, "compute", *at) for at in ((1, 2, 0), (year + 3, year + 4))))
     assert (case.start, case.end, case.nanoseconds) == (0, year + 4, year + 4)
     assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {np.dtype(np.int64)}
     assert case.spans.launched.tolist() == [0, UNKNOWN]
