@@ -150,22 +150,18 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     assert first.state == ("failed" if lab == "hide-a-copy" else "passed")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("none.py", None, "is not PATH.py:Class"),
-        ("one.py", "syntax error", "cannot be run: SyntaxError"),
-        ("one.py", "x = 1", "has no class Mine"),
-    ],
-)
-def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
-    program: RunProgram, name: str, text: str | None, message: str, tmp_path: Path
-) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    done = program("run", "parallel", "--backend", f"{tmp_path / name}:Mine")
-    assert done.returncode == 2
-    assert message in done.stderr.splitlines()[-1]
+def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(program: RunProgram, tmp_path: Path) -> None:
+    path = tmp_path / "one.py"
+    for text, message in (
+        (None, "is not PATH.py:Class"),
+        ("syntax error", "cannot be run: SyntaxError"),
+        ("x = 1", "has no class Mine"),
+    ):
+        if text is not None:
+            path.write_text(text)
+        done = program("run", "parallel", "--backend", f"{path}:Mine")
+        assert done.returncode == 2
+        assert message in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

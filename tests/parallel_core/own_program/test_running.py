@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +130,12 @@ class Diary:
     def unavailable(self) -> str:
         return self.reason
 
-    def settle(self) -> None:
-        self.note("settle")
+    def note(self, asked: str) -> None:
+        self.asked.append(asked)
+        if asked == self.failing:
+            raise RuntimeError("no counters")
 
-    def start(self) -> None:
-        self.note("start")
+    settle, start = partialmethod(note, "settle"), partialmethod(note, "start")
 
     def stop(self, path: Path | None) -> None:
         self.note("stop" if path else "forget")
@@ -143,11 +145,6 @@ class Diary:
         self.note(f"begin {number}")
         yield
         self.note(f"end {number}")
-
-    def note(self, asked: str) -> None:
-        self.asked.append(asked)
-        if asked == self.failing:
-            raise RuntimeError("no counters")
 
     def rank(self) -> int | None:
         return 3

@@ -9,52 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind
 from backends.profiling.timeline import HostRole, KnownWait, QueueWait
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.critical_path import critical_path, path_summary
 from parallel_core.trace_analysis.host_waits import innermost
 from parallel_core.trace_analysis.waited_for import NONE
-from tests.parallel_core.trace_analysis.synthetic import FIRST, GPU, SECOND, Program, made_case, overlap_timeline
+from tests.parallel_core.trace_analysis.synthetic import GPU, Program, overlap_timeline
 from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
-QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
-    (FIRST, "compute", ("matmul", "compute")),
-    (FIRST, "compute 2", ("matmul", "compute")),
-    (SECOND, "copy", ("copy", "copy")),
-    (HOST_DEVICE, "Python", ("launch matmul", "host")),
-    (HOST_DEVICE, "Python", ("wait", "host")),
-    (HOST_DEVICE, "waits", ("WaitForVar", "host")),
-)
-LIMITS = st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 6))
-
 
 @st.composite
-def cases_by_time(draw: st.DrawFn) -> CaseSpans:
-    """Draw spans on several queues, some without length, some linked to a launch before them."""
-    spans = []
-    now: dict[tuple[str, str], int] = {}
-    for place, pause, length, linked in draw(st.lists(LIMITS, max_size=30)):
-        device, queue, (name, kind) = QUEUES[place]
-        start = now.get((device, queue), 0) + pause
-        now[device, queue] = start + length
-        launched = None if linked is None or kind == "host" else max(0, start - linked)
-        spans.append(Span(name, kind, device, queue, start, start + length, launched))
-    return made_case(*spans)
+def programs(draw: st.DrawFn) -> Program:
+    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would run it.
 
-
-@st.composite
-def programs(draw: st.DrawFn) -> CaseSpans:
-    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would run it."""
+    Some operations take no time, and some have no known launch.
+    """
     program, now = Program(), 0
     free = {"stream 7": 0, "stream 9": 0}
-    actions = st.tuples(st.sampled_from(["7", "9", "copy", "wait", "let"]), st.integers(0, 5), st.integers(1, 9))
-    for action, pause, length in draw(st.lists(actions, max_size=25)):
+    kinds = st.sampled_from(["7", "9", "copy", "wait", "let"])
+    actions = st.tuples(kinds, st.integers(0, 5), st.integers(0, 9), st.booleans())
+    for action, pause, length, linked in draw(st.lists(actions, max_size=25)):
         now += pause
         until = now + 1
         if action == "wait":
             until = max(until, *free.values())
-            program.call(now, until, "synchronize", "wait for a device")
+            program.call(now, until, "wait", "wait for a device")
         elif action == "let":
             program.call(now, until, "let wait", "let a queue wait")
             free["stream 9"] = max(free.values())
@@ -64,14 +43,15 @@ def programs(draw: st.DrawFn) -> CaseSpans:
             free[queue] = start + length
             until = free[queue] + 1 if action == "copy" else now + 2
             program.call(now, until, f"launch {action}", "copy" if action == "copy" else "call")
-            program.run(start, start + length, action, now, queue)
+            program.run(start, start + length, action, now if linked else None, queue)
         now = until
-    return program.case
+    return program
 
 
-@given(cases_by_time() | programs())
-def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(case: CaseSpans) -> None:
-    check(case)
+@given(programs())
+def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(program: Program) -> None:
+    check(program.case)
+    check(program.case_by_time)
 
 
 @pytest.mark.parametrize("name", LINKED)
