@@ -165,42 +165,36 @@ def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(program: RunProgr
 
 
 @pytest.mark.parametrize(
-    ("lab", "figure", "bounds", "problem", "is_busy", "cores", "state"),
+    ("lab", "figure", "problem", "busy", "cores", "state"),
     [
-        ("two-queues", 1.9, (1.8, 2.0), "", False, 2, "passed"),
-        ("two-queues", 1.5, (1.4, 1.6), "", False, 2, "failed"),
+        ("two-queues", (1.8, 1.9, 2.0), "", False, 2, "passed"),
+        ("two-queues", (1.4, 1.5, 1.6), "", False, 2, "failed"),
         # More than is possible, but within the lab's bounds, and beyond them.
-        ("two-queues", 2.1, (2.05, 2.15), "impossible", False, 2, "passed"),
-        ("hide-a-copy", 1.3, (1.25, 1.35), "impossible", False, 2, "failed"),
-        ("two-queues", 2.1, (2.05, 2.15), "impossible", True, 2, "not judged"),
-        ("two-queues", 1.9, (1.8, 2.0), "other numbers", False, 2, "failed"),
-        ("two-queues", 1.9, (1.8, 2.0), "other numbers", True, 2, "failed"),
-        ("two-queues", 1.8, (1.6, 2.0), "", True, 2, "not judged"),
-        ("queue", 0.4, (0.3, 0.6), "", True, 2, "not judged"),
-        ("queue", 0.3, (0.2, 0.4), "", True, 2, "passed"),
+        ("two-queues", (2.05, 2.1, 2.15), "impossible", False, 2, "passed"),
+        ("hide-a-copy", (1.25, 1.3, 1.35), "impossible", False, 2, "failed"),
+        ("two-queues", (2.05, 2.1, 2.15), "impossible", True, 2, "not judged"),
+        ("two-queues", (1.8, 1.9, 2.0), "other numbers", False, 2, "failed"),
+        ("two-queues", (1.8, 1.9, 2.0), "other numbers", True, 2, "failed"),
+        ("two-queues", (1.6, 1.8, 2.0), "", True, 2, "not judged"),
+        ("queue", (0.3, 0.4, 0.6), "", True, 2, "not judged"),
+        ("queue", (0.2, 0.3, 0.4), "", True, 2, "passed"),
         # A quota.
-        ("two-queues", 1.5, (1.4, 1.6), "", False, 1.5, "not judged"),
-        ("queue", 0.3, (0.2, 0.4), "", False, 1, "passed"),
+        ("two-queues", (1.4, 1.5, 1.6), "", False, 1.5, "not judged"),
+        ("queue", (0.2, 0.3, 0.4), "", False, 1, "passed"),
     ],
 )
 def test_a_figure_is_judged_by_the_lab_s_bounds_where_cores_and_quiet_allow_it(
-    monkeypatch: pytest.MonkeyPatch,
-    lab: str,
-    figure: float,
-    bounds: tuple[float, float],
-    problem: str,
-    is_busy: bool,
-    cores: float,
-    state: str,
+    monkeypatch: pytest.MonkeyPatch, lab: str, figure: list[float], problem: str, busy: bool, cores: float, state: str
 ) -> None:
+    low, value, high = figure
     main = EXPERIMENTS[LABS[lab].experiment].main
     found = replace(
         pretended(trial(case("any", 1.0)), main),
-        metrics={main.name: figure},
-        metric_intervals={main.name: bounds},
+        metrics={main.name: value},
+        metric_intervals={main.name: (low, high)},
         problems=(problem,) if problem else (),
         disturbances=(problem,) if problem == "impossible" else (),
-        machine_watch=MachineWatch(10.0, 2.0, 0.5 if is_busy else 0.0, None, None, None, None),
+        machine_watch=MachineWatch(10.0, 2.0, 0.5 if busy else 0.0, None, None, None, None),
     )
     for judge in ("_program", "_conformance"):
         monkeypatch.setattr(grading, judge, lambda *_: ("passed",))

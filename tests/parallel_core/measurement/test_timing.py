@@ -1,4 +1,4 @@
-"""Timing: what is counted, and in which order; an experiment in a process of its own gives its result, or its reason."""
+"""Timing: what is counted, and in which order; an experiment in a process of its own gives a result, or a reason."""
 
 import gc
 import math

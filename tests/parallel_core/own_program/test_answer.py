@@ -3,8 +3,6 @@
 On traces of real programs, on spans whose figures are known, and on figures that are made up.
 """
 
-import gzip
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +19,8 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
 from parallel_core.trace_analysis.parts import Parts
-from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, TRACES, recorded
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
 from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
-
-
-def figures(name: str) -> StepFigures:
-    return step_figures(recorded(name), RECORDED_STEPS)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +30,7 @@ def figures(name: str) -> StepFigures:
 def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket(
     name: str, exchanges: int, early: int, least: float | None, most: float | None
 ) -> None:
-    found = figures(name)
+    found = step_figures(recorded(name), RECORDED_STEPS)
     assert (found.exchanges, found.early_exchanges) == (exchanges * RECORDED_STEPS, early * RECORDED_STEPS)
     if least is None or most is None:
         assert (found.hidden_exchange_share, found.exchange_seconds) == (None, 0)
@@ -47,17 +41,6 @@ def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last
     assert min(parts) >= 0
     assert sum(parts) == pytest.approx(1)
     assert found.operators[0][0] == "addmm backward"
-
-
-@pytest.mark.parametrize("name", ["ddp-buckets", "ddp-one-bucket"])
-def test_the_time_of_exchange_is_what_the_file_s_own_events_cover(name: str) -> None:
-    events = json.loads(gzip.decompress((TRACES / f"{name}.json.gz").read_bytes()))["traceEvents"]
-    covered, until = 0.0, 0.0
-    for event in sorted((one for one in events if one["name"] == "gloo:all_reduce"), key=lambda one: one["ts"]):
-        end = event["ts"] + event["dur"]
-        covered += max(0.0, end - max(until, event["ts"]))
-        until = max(until, end)
-    assert figures(name).exchange_seconds == pytest.approx(covered / RECORDED_STEPS / 1e6, rel=1e-6)
 
 
 def span(name: str, kind: str, queue: str, start: int, end: int) -> Span:
@@ -77,6 +60,7 @@ def test_shares_of_a_step_with_all_parts() -> None:
     assert parts == pytest.approx((0.6, 0.3, 0.0, 0.1))
     assert (found.step_seconds, found.loading_share) == pytest.approx((50e-9, 0.1))
     assert (found.hidden_exchange_share, found.hidden_copy_share) == pytest.approx((10 / 40, 20 / 30))
+    assert (found.exchange_seconds, found.copy_seconds) == pytest.approx((20e-9, 15e-9))
     assert found.early_exchanges == 1, "the next operator after it is of the backward pass"
 
 

@@ -103,16 +103,10 @@ def test_kinds_that_alternate_fast_keep_their_shares() -> None:
 
 
 def test_there_are_as_few_blocks_as_asked_for() -> None:
-    case = made_case(
-        *(
-            Span("add", "compute", f"cpu:{device}", "compute", step * 10**6, step * 10**6 + 400_000)
-            for step in range(500)
-            for device in (1, 2)
-        )
-    )
+    (case,) = cases_of(many_small(2000))
     few = few_lanes(case, 600)
-    assert (lanes(case).count, few.count <= 600) == (1000, True)
-    assert sum(block.spans for lane in few.lanes for block in lane.blocks) == 1000
+    assert (lanes(case).count, few.count <= 600) == (2000, True)
+    assert sum(block.spans for lane in few.lanes for block in lane.blocks) == 2000
 
 
 RANKS = [(f"rank {rank} {device}", "queue") for rank in (0, 2, 10) for device in (HOST_DEVICE, "gpu:2", "gpu:10")]

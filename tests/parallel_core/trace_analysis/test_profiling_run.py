@@ -51,6 +51,7 @@ from tests.parallel_core.trace_analysis.synthetic import (
     parallel_timeline,
 )
 
+Load = Callable[[int], Backend]
 ON_SYNC = ("overlap", "data-parallel")
 """Without a queue a profile has the same operators: two experiments are enough."""
 
@@ -67,7 +68,7 @@ def small_run(backend: Backend, experiment: str, **options: Any) -> Result:
 
 
 @pytest.fixture
-def load_profiled(load: Callable[[int], Backend], backend_name: str) -> Callable[[int], Backend]:
+def load_profiled(load: Load, backend_name: str) -> Load:
     """Load a backend that can be profiled, with some devices."""
 
     def load_with(devices: int) -> Backend:
@@ -91,7 +92,7 @@ def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
+def profiled(load_profiled: Load) -> Backend:
     return load_profiled(2)
 
 
@@ -105,11 +106,7 @@ def profiled(load_profiled: Callable[[int], Backend]) -> Backend:
     ],
 )
 def test_every_experiment_can_be_seen(
-    load_profiled: Callable[[int], Backend],
-    experiment: str,
-    frameworks: tuple[str, ...],
-    backend_name: str,
-    engine: str,
+    load_profiled: Load, experiment: str, frameworks: tuple[str, ...], backend_name: str, engine: str
 ) -> None:
     if backend_name not in frameworks:
         pytest.skip(f"on {backend_name} it is another test")

@@ -6,7 +6,7 @@ On made-up jobs, and on real ones against what a plain computation from the file
 import gzip
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, product
 from pathlib import Path
@@ -231,10 +231,12 @@ def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
     assert begins_later(ranks, clocks_agree=False) == {0: 0, 1: 0}
 
 
-def put(folder: Path, name: str, rank: int | None) -> None:
+def put(folder: Path, said: Mapping[str, int | None]) -> None:
+    """Write traces of these names, which say their rank or do not."""
     mm = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
-    job = {} if rank is None else {"distributedInfo": {"rank": rank}}
-    (folder / name).write_text(json.dumps({"schemaVersion": 1, **job, "traceEvents": [mm]}))
+    for name, rank in said.items():
+        job = {} if rank is None else {"distributedInfo": {"rank": rank}}
+        (folder / name).write_text(json.dumps({"schemaVersion": 1, **job, "traceEvents": [mm]}))
 
 
 @pytest.mark.parametrize(
@@ -247,8 +249,7 @@ def put(folder: Path, name: str, rank: int | None) -> None:
     ids=["by the trace", "by the name", "by the order"],
 )
 def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expected: dict[int, str]) -> None:
-    for name, rank in said.items():
-        put(tmp_path, name, rank)
+    put(tmp_path, said)
     read = read_ranks(files_of([tmp_path]))
     assert {rank: one.file.name for rank, one in read.items()} == expected
     assert list(read) == sorted(read)
@@ -266,8 +267,7 @@ def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expecte
     ],
 )
 def test_ranks_that_are_not_known_are_refused(tmp_path: Path, said: dict[str, int | None], problem: str) -> None:
-    for name, rank in said.items():
-        put(tmp_path, name, rank)
+    put(tmp_path, said)
     with pytest.raises(RequestError, match=problem):
         read_ranks(files_of([tmp_path]))
     if said:
