@@ -68,12 +68,10 @@ def small_run(backend: Backend, experiment: str, **options: Any) -> Result:
 
 
 @pytest.fixture
-def load_profiled(load: Load, backend_name: str) -> Load:
+def load_profiled(load: Load) -> Load:
     """Load a backend that can be profiled, with some devices."""
 
     def load_with(devices: int) -> Backend:
-        if backend_name == "numpy":
-            pytest.skip("numpy has no profiler")
         backend = load(devices)
         try:
             check_profiler(backend)

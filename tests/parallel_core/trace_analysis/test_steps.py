@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
@@ -22,8 +22,7 @@ from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import FIRST, GPU, SECOND, made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import case_of_trace
 
-HOURS = 10
-HOUR = st.integers(0, HOURS)
+HOUR = st.integers(0, 10)
 RAW = st.lists(st.tuples(HOUR, HOUR), max_size=12)
 """Starts and ends as they come: overlapping, touching, empty, some before they begin."""
 
@@ -45,34 +44,21 @@ def is_set(intervals: np.ndarray) -> bool:
     )
 
 
-@given(RAW)
-def test_a_union_covers_what_any_covers_and_is_a_set(raw: list[tuple[int, int]]) -> None:
-    found = union(array(raw))
-    assert is_set(found)
-    assert hours(found) == hours(array(raw))
-    assert total_length(found) == len(hours(found))
-    assert np.array_equal(union(found[::-1], found), found)
-
-
-@given(RAW, RAW)
-def test_an_intersection_covers_what_both_cover(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+@settings(max_examples=40)
+@given(RAW, RAW, HOUR, HOUR)
+def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
+    one: list[tuple[int, int]], other: list[tuple[int, int]], start: int, end: int
+) -> None:
     a, b = union(array(one)), union(array(other))
-    found = intersection(a, b)
-    assert is_set(found)
-    assert hours(found) == hours(a) & hours(b)
-
-
-@given(RAW, HOUR, HOUR)
-def test_gaps_are_the_rest_of_a_window(raw: list[tuple[int, int]], start: int, end: int) -> None:
-    covered = union(array(raw))
-    inside, free = clip(covered, start, end), gaps(covered, start, end)
-    window = set(range(start, end))
-    assert is_set(inside)
-    assert is_set(free)
-    assert hours(inside) == hours(covered) & window
-    assert hours(free) == window - hours(covered)
-    assert np.array_equal(union(inside, free), union(array([(start, end)])))
-    assert total_length(intersection(inside, free)) == 0
+    either, both = union(a[::-1], b), intersection(a, b)
+    inside, free = clip(a, start, end), gaps(a, start, end)
+    assert all(map(is_set, (a, either, both, inside, free)))
+    assert hours(a) == hours(array(one))
+    assert total_length(a) == len(hours(a))
+    assert hours(either) == hours(a) | hours(b)
+    assert hours(both) == hours(a) & hours(b)
+    assert hours(inside) == hours(a) & set(range(start, end))
+    assert hours(free) == set(range(start, end)) - hours(a)
 
 
 @pytest.mark.parametrize(
