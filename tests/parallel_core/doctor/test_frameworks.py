@@ -171,10 +171,8 @@ def on_gpus(framework: str, gpus: Gpus) -> Attempt:
     return Attempt(framework, ((framework, "1"),), (Probe(framework, "async", "1", gpus),))
 
 
-def examined(
-    cards: Sequence[Gpu], framework: str, gpus: Gpus, environment: dict[str, str] | None = None
-) -> list[Finding]:
-    return list(examine_gpus(cards, [on_gpus(framework, gpus)], environment or {}))
+def examined(cards: Sequence[Gpu], framework: str, gpus: Gpus, environment: dict[str, str]) -> list[Finding]:
+    return list(examine_gpus(cards, [on_gpus(framework, gpus)], environment))
 
 
 @pytest.mark.parametrize(
@@ -186,14 +184,15 @@ def examined(
 )
 def test_a_gpu_that_cannot_compute_says_why(monkeypatch: pytest.MonkeyPatch, reason: str, said: str) -> None:
     monkeypatch.setattr(doctor_gpus, "reason_against", lambda *where: reason if where == ("torch", 1) else "")
-    first, second = examined((), "torch", Gpus("CUDA 12.6", tuple(Gpu(n, "a GPU", 1, "9.0") for n in range(2))))
+    gpus = Gpus("CUDA 12.6", tuple(Gpu(n, "a GPU", 1, "9.0") for n in range(2)))
+    first, second = examined((), "torch", gpus, {})
     assert (first.state, second.state) == ("fine", "broken")
     assert said in cause(second)
 
 
 def test_a_card_is_told_with_memory_driver_and_capability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_gpus, "reason_against", lambda *_: "")
-    card, usable = examined((CARD,), "torch", Gpus("CUDA 12.6", (Gpu(0, CARD.name, 2**30, "8.0"),)))
+    card, usable = examined((CARD,), "torch", Gpus("CUDA 12.6", (Gpu(0, CARD.name, 2**30, "8.0"),)), {})
     assert card.text == "NVIDIA A100, 40.0 GiB, driver 550.54, compute capability 8.0"
     assert card.figures.keys() == {"name", "memory_bytes", "driver", "compute_capability"}
     assert usable.text == "an addition on it works, NVIDIA A100, 1.0 GiB, compute capability 8.0"

@@ -22,32 +22,7 @@ from tests.parallel_core.experiments.runner.pretended import case, pretended, tr
 SOLUTION = Path(__file__).parent / "solution.py"
 """Of all labs: a queue for each device is one queue if there is one device, and one more does no harm."""
 SKELETONS = Path(programs).parent
-COMPUTING = """            try:
-                task.value = task.compute()
-            except BaseException as error:
-                task.error = error
-            task.done.set()
-"""
-READY_TOO_EARLY = COMPUTING.replace("            task.done.set()\n", "").replace(
-    "try:", "try:\n                task.done.set()"
-)
-SWALLOWED = COMPUTING.replace("task.error = error", "del error")
-ONE_AT_A_TIME = COMPUTING.replace(
-    "task.value = task.compute()", "with self.lock:\n                    task.value = task.compute()"
-)
-START = "    def start(self) -> None:\n"
-LOCKED = {
-    COMPUTING: ONE_AT_A_TIME,
-    START: f"{START}        self.lock = Lock()\n",
-    "import Event": "import Event, Lock",
-}
-FULL = {
-    COMPUTING: f"{COMPUTING}            self.finished.put(task)\n",
-    START: f"{START}        self.finished = Queue(64)\n",
-    "import SimpleQueue": "import Queue, SimpleQueue",
-}
-WAIT_FOR = "task.done.wait()\n\n"
-WAIT_FOR_ALL = "self.wait_for_all()\n\n"
+PLACE = '"copies" if task.kind == "copy" else task.device'
 LAZY = {
     "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()": "pass",
     "while True": "while not queue.empty()",
@@ -56,17 +31,17 @@ LAZY = {
 """Whoever waits computes."""
 MISTAKES = [
     # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
-    ("queue", {COMPUTING: READY_TOO_EARLY}, 1, ""),
+    ("queue", {"            try:": "            task.done.set()\n            try:"}, 1, ""),
     ("queue", LAZY, 1, "nothing computed before"),
-    ("queue", {WAIT_FOR: WAIT_FOR_ALL}, 1, "waits for a later one"),
-    ("queue", {COMPUTING: SWALLOWED}, 2, "no ComputationError"),
-    ("queue", FULL, 0, "gave no result within"),
+    ("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, "waits for a later one"),
+    ("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
+    ("queue", {"while True": "for _ in range(64)"}, 0, "gave no result within"),
     ("two-queues", {"*(one.done for one in task.inputs), *before": "*before,"}, 0, "read before it was ready"),
     ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 2, "read before it was ready"),
-    ("two-queues", LOCKED, 3, "parallel_speedup"),
+    ("two-queues", {PLACE: '"copies"'}, 3, "parallel_speedup"),
     ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
     ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "gave no result within"),
-    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 3, "overlap_efficiency"),
+    ("hide-a-copy", {PLACE: "task.device"}, 3, "overlap_efficiency"),
 ]
 
 SLOW = ("nothing computed before", "waits for a later one")

@@ -79,17 +79,15 @@ def whole() -> bytes:
     return left_by_numpy()[0]
 
 
-@pytest.fixture(scope="module")
-def trainings() -> dict[str, Trained]:
-    """Undisturbed trainings with a checkpoint every second step, by backend: one is enough for all tests."""
-    return {}
+UNDISTURBED: dict[str, Trained] = {}
+"""Trainings with a checkpoint every second step, by backend: one is enough for all tests."""
 
 
 @pytest.fixture
-def undisturbed(backend: Backend, trainings: dict[str, Trained]) -> Trained:
-    if backend.name not in trainings:
-        trainings[backend.name] = train(backend, every=2)
-    return trainings[backend.name]
+def undisturbed(backend: Backend) -> Trained:
+    if backend.name not in UNDISTURBED:
+        UNDISTURBED[backend.name] = train(backend, every=2)
+    return UNDISTURBED[backend.name]
 
 
 def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps_once(undisturbed: Trained) -> None:
