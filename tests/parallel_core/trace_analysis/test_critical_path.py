@@ -93,11 +93,6 @@ def shares(case: CaseSpans) -> dict[str, float]:
     return {part.name: part.share for part in path_summary(case).parts}
 
 
-@pytest.mark.parametrize(("product", "copy", "longer"), [(4e-3, 1e-3, "matmul"), (1e-3, 4e-3, "copy")])
-def test_the_longer_of_two_queues_is_the_path(product: float, copy: float, longer: str) -> None:
-    assert shares(cases_of(overlap_timeline(product=product, copy=copy))[-1])[longer] > 0.95
-
-
 @pytest.mark.parametrize("linked", [True, False])
 def test_the_host_is_the_path_where_it_is_slow_but_not_its_calls_that_compute(linked: bool) -> None:
     program = Program()

@@ -51,14 +51,6 @@ def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
     return times
 
 
-def test_without_communication_or_operations_there_is_no_share() -> None:
-    found = overlap_figures()[0]
-    assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
-    host = made_of(*on_host(("launch", 0, 1)))
-    assert (host.queues_at_once, host.devices_at_once, host.waits) == (None, None, None)
-    assert host.critical_path.parts == ()
-
-
 def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> None:
     timeline = overlap_timeline(products=10, product=1e-3)
     wide = Window("wide", timeline.cases[0].start, timeline.cases[0].end + 500_000)
