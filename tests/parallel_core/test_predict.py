@@ -29,13 +29,13 @@ def in_this_process(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_says_what_its_figure_means(name: str) -> None:
-    asked = predict(name)
+    asked, main = predict(name), EXPERIMENTS[name].main
     assert isinstance(asked, Question)
     question, about, call = str(asked).split("\n")
     assert question.endswith("?")
-    assert about == f"{EXPERIMENTS[name].main.name}: {EXPERIMENTS[name].main.means}."
+    assert about == f"{main.name}: {main.means}."
     assert call == f'Your guess? predict("{name}", GUESS)'
-    least, most = EXPERIMENTS[name].main.limits
+    least, most = main.limits
     assert least < most
 
 
@@ -47,42 +47,37 @@ def test_another_metric_is_asked_for_by_its_name() -> None:
 def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
     prediction = predict("parallel", 1.0, **SMALL)
     assert isinstance(prediction, Prediction)
-    assert prediction.result.backend["name"] == "numpy"
-    assert prediction.result.parameters["size"] == 16
     metric, result = EXPERIMENTS["parallel"].main, prediction.result
+    assert (result.backend["name"], result.parameters["size"], prediction.timeline) == ("numpy", 16, None)
     assert prediction.guess.measured_in_words == metric.write(result.interval(metric.name), result)
     assert str(prediction).startswith(f"{prediction.guess.sentence}\n")
     shown = prediction._repr_html_()
     assert "<th>you guessed</th><th>measured</th>" in shown
     assert "<td><code>parallel_speedup</code> on numpy</td><td>1</td>" in shown
-    assert prediction.timeline is None
     with pytest.raises(FrozenInstanceError):
         prediction.guess = None  # type: ignore[misc, assignment]
-
-
-def test_a_list_of_values_is_written_as_the_command_takes_it() -> None:
-    prediction = predict("small-ops", 1.0, backend="numpy", sizes=(8, 16), rounds=1, budget=1, workers=None)
-    assert isinstance(prediction, Prediction)
-    assert prediction.result.series["size"] == (8.0, 16.0)
 
 
 @pytest.mark.usefixtures("in_this_process")
 def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable[[str], None]) -> None:
     require("torch")
-    seen = predict("parallel", 1.0, timeline=True, **{**SMALL, "backend": "torch"})
+    # Where there is a GPU, torch would take that.
+    chosen = {**SMALL, "backend": "torch", "device_kind": "cpu"}
+    seen = predict("parallel", 1.0, timeline=True, **chosen)
     assert isinstance(seen, Prediction)
     assert seen.timeline is not None
     assert [case.name for case in seen.timeline.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_the_backend_is_the_environment_s_and_without_a_profiler_there_is_no_timeline(
+def test_the_backend_is_the_environment_s_lists_are_written_as_the_command_takes_them_and_a_profiler_may_lack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PARALLEL_CORE_BACKEND", "numpy")
-    unseen = predict("parallel", 1.0, timeline=True, size=16, rounds=1)
+    unseen = predict("small-ops", 1.0, timeline=True, sizes=(8, 16), rounds=1, budget=1, workers=None)
     assert isinstance(unseen, Prediction)
-    assert (unseen.result.backend["name"], unseen.timeline) == ("numpy", None)
+    assert (unseen.result.backend["name"], unseen.result.series["size"]) == ("numpy", (8.0, 16.0))
+    assert unseen.timeline is None
 
 
 @pytest.mark.usefixtures("in_this_process")

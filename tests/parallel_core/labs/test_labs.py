@@ -19,55 +19,29 @@ from tests.conftest import RunProgram
 from tests.parallel_core.command_line.test_command_line import run
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
-FOLDER = Path(__file__).parent / "solutions"
-SOLUTIONS = {"queue": "two_queues.py", "two-queues": "two_queues.py", "hide-a-copy": "hide_a_copy.py"}
-"""A queue for each device is one queue if there is one device."""
+SOLUTION = Path(__file__).parent / "solution.py"
+"""Of all labs: a queue for each device is one queue if there is one device, and one more does no harm."""
 SKELETONS = Path(programs).parent
-COMPUTING = """            try:
-                task.value = task.compute()
-            except BaseException as error:
-                task.error = error
-            task.done.set()
-"""
-READY_TOO_EARLY = COMPUTING.replace("            task.done.set()\n", "").replace(
-    "try:", "try:\n                task.done.set()"
-)
-SWALLOWED = COMPUTING.replace("task.error = error", "del error")
-ONE_AT_A_TIME = COMPUTING.replace(
-    "task.value = task.compute()", "with self.lock:\n                    task.value = task.compute()"
-)
-START = "    def start(self) -> None:\n"
-LOCKED = {
-    COMPUTING: ONE_AT_A_TIME,
-    START: f"{START}        self.lock = Lock()\n",
-    "import Thread": "import Lock, Thread",
-}
-FULL = {
-    COMPUTING: f"{COMPUTING}            self.finished.put(task)\n",
-    START: f"{START}        self.finished = Queue(64)\n",
-    "import SimpleQueue": "import Queue, SimpleQueue",
-}
-WAIT_FOR = "task.done.wait()\n\n"
-WAIT_FOR_ALL = "self.wait_for_all()\n\n"
+PLACE = '"copies" if task.kind == "copy" else task.device'
 LAZY = {
-    "Thread(target=self.work, args=(queue,), name=str(device), daemon=True).start()": "pass",
+    "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()": "pass",
     "while True": "while not queue.empty()",
     "task.done.wait()": "self.work(self.queues[task.device])",
 }
 """Whoever waits computes."""
 MISTAKES = [
     # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
-    ("queue", {COMPUTING: READY_TOO_EARLY}, 1, ""),
+    ("queue", {"            try:": "            task.done.set()\n            try:"}, 1, ""),
     ("queue", LAZY, 1, "nothing computed before"),
-    ("queue", {WAIT_FOR: WAIT_FOR_ALL}, 1, "waits for a later one"),
-    ("queue", {COMPUTING: SWALLOWED}, 2, "no ComputationError"),
-    ("queue", FULL, 0, "gave no result within"),
-    ("two-queues", {"one.done.wait()": "pass"}, 0, "read before it was ready"),
+    ("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, "waits for a later one"),
+    ("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
+    ("queue", {"while True": "for _ in range(64)"}, 0, "gave no result within"),
+    ("two-queues", {"*(one.done for one in task.inputs), *before": "*before,"}, 0, "read before it was ready"),
     ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 2, "read before it was ready"),
-    ("two-queues", LOCKED, 3, "parallel_speedup"),
+    ("two-queues", {PLACE: '"copies"'}, 3, "parallel_speedup"),
     ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
     ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "gave no result within"),
-    ("hide-a-copy", {'"copies" if task.kind == "copy" else task.device': "task.device"}, 3, "overlap_efficiency"),
+    ("hide-a-copy", {PLACE: "task.device"}, 3, "overlap_efficiency"),
 ]
 
 SLOW = ("nothing computed before", "waits for a later one")
@@ -82,8 +56,8 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
 
 
-def engine_of(lab: str, folder: Path, changes: Mapping[str, str]) -> str:
-    text = (FOLDER / SOLUTIONS[lab]).read_text()
+def engine_in(folder: Path, changes: Mapping[str, str]) -> str:
+    text = SOLUTION.read_text()
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
@@ -98,11 +72,10 @@ def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
 @pytest.mark.long
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_passes_and_is_never_too_slow_and_has_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
-    engine = engine_of(lab, tmp_path, {})
+    engine = engine_in(tmp_path, {})
     *before, speed = (outcome.state for outcome in judged(lab, engine, 4))
     assert (before, speed in ("passed", "not judged")) == (["passed"] * 3, True)
-    lanes = drawn(LABS[lab], engine).splitlines()
-    assert len(lanes) == {"queue": 1, "two-queues": 2, "hide-a-copy": 3}[lab]
+    assert len(drawn(LABS[lab], engine).splitlines()) == LABS[lab].devices + 1
 
 
 @pytest.mark.parametrize(
@@ -114,7 +87,7 @@ def test_a_mistake_fails_at_its_step(
 ) -> None:
     if "no result" in message:
         monkeypatch.setattr(grading, "MOST_SECONDS", 2.0)
-    engine = engine_of(lab, tmp_path, changes)
+    engine = engine_in(tmp_path, changes)
     # On a busy machine a value may be ready by chance where nothing waits for it.
     for _ in range(3):
         *before, outcome = judged(lab, engine, step + 1)
@@ -152,61 +125,51 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     assert first.state == ("failed" if lab == "hide-a-copy" else "passed")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("none.py", None, "is not PATH.py:Class"),
-        ("one.py", "syntax error", "cannot be run: SyntaxError"),
-        ("one.py", "x = 1", "has no class Mine"),
-    ],
-)
-def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
-    program: RunProgram, name: str, text: str | None, message: str, tmp_path: Path
-) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    done = program("run", "parallel", "--backend", f"{tmp_path / name}:Mine")
-    assert done.returncode == 2
-    assert message in done.stderr.splitlines()[-1]
+def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(program: RunProgram, tmp_path: Path) -> None:
+    path = tmp_path / "one.py"
+    for text, message in (
+        (None, "is not PATH.py:Class"),
+        ("syntax error", "cannot be run: SyntaxError"),
+        ("x = 1", "has no class Mine"),
+    ):
+        if text is not None:
+            path.write_text(text)
+        done = program("run", "parallel", "--backend", f"{path}:Mine")
+        assert done.returncode == 2
+        assert message in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("lab", "figure", "bounds", "problem", "is_busy", "cores", "state"),
+    ("lab", "figure", "problem", "busy", "cores", "state"),
     [
-        ("two-queues", 1.9, (1.8, 2.0), "", False, 2, "passed"),
-        ("two-queues", 1.5, (1.4, 1.6), "", False, 2, "failed"),
+        ("two-queues", (1.8, 1.9, 2.0), "", False, 2, "passed"),
+        ("two-queues", (1.4, 1.5, 1.6), "", False, 2, "failed"),
         # More than is possible, but within the lab's bounds, and beyond them.
-        ("two-queues", 2.1, (2.05, 2.15), "impossible", False, 2, "passed"),
-        ("hide-a-copy", 1.3, (1.25, 1.35), "impossible", False, 2, "failed"),
-        ("two-queues", 2.1, (2.05, 2.15), "impossible", True, 2, "not judged"),
-        ("two-queues", 1.9, (1.8, 2.0), "other numbers", False, 2, "failed"),
-        ("two-queues", 1.9, (1.8, 2.0), "other numbers", True, 2, "failed"),
-        ("two-queues", 1.8, (1.6, 2.0), "", True, 2, "not judged"),
-        ("queue", 0.4, (0.3, 0.6), "", True, 2, "not judged"),
-        ("queue", 0.3, (0.2, 0.4), "", True, 2, "passed"),
+        ("two-queues", (2.05, 2.1, 2.15), "impossible", False, 2, "passed"),
+        ("hide-a-copy", (1.25, 1.3, 1.35), "impossible", False, 2, "failed"),
+        ("two-queues", (2.05, 2.1, 2.15), "impossible", True, 2, "not judged"),
+        ("two-queues", (1.8, 1.9, 2.0), "other numbers", False, 2, "failed"),
+        ("two-queues", (1.8, 1.9, 2.0), "other numbers", True, 2, "failed"),
+        ("two-queues", (1.6, 1.8, 2.0), "", True, 2, "not judged"),
+        ("queue", (0.3, 0.4, 0.6), "", True, 2, "not judged"),
+        ("queue", (0.2, 0.3, 0.4), "", True, 2, "passed"),
         # A quota.
-        ("two-queues", 1.5, (1.4, 1.6), "", False, 1.5, "not judged"),
-        ("queue", 0.3, (0.2, 0.4), "", False, 1, "passed"),
+        ("two-queues", (1.4, 1.5, 1.6), "", False, 1.5, "not judged"),
+        ("queue", (0.2, 0.3, 0.4), "", False, 1, "passed"),
     ],
 )
 def test_a_figure_is_judged_by_the_lab_s_bounds_where_cores_and_quiet_allow_it(
-    monkeypatch: pytest.MonkeyPatch,
-    lab: str,
-    figure: float,
-    bounds: tuple[float, float],
-    problem: str,
-    is_busy: bool,
-    cores: float,
-    state: str,
+    monkeypatch: pytest.MonkeyPatch, lab: str, figure: list[float], problem: str, busy: bool, cores: float, state: str
 ) -> None:
+    low, value, high = figure
     main = EXPERIMENTS[LABS[lab].experiment].main
     found = replace(
         pretended(trial(case("any", 1.0)), main),
-        metrics={main.name: figure},
-        metric_intervals={main.name: bounds},
+        metrics={main.name: value},
+        metric_intervals={main.name: (low, high)},
         problems=(problem,) if problem else (),
         disturbances=(problem,) if problem == "impossible" else (),
-        machine_watch=MachineWatch(10.0, 2.0, 0.5 if is_busy else 0.0, None, None, None, None),
+        machine_watch=MachineWatch(10.0, 2.0, 0.5 if busy else 0.0, None, None, None, None),
     )
     for judge in ("_program", "_conformance"):
         monkeypatch.setattr(grading, judge, lambda *_: ("passed",))

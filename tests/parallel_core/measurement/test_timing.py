@@ -1,27 +1,36 @@
-"""Timing: what is counted, in which order, and what cannot be true."""
+"""Timing: what is counted, and in which order; an experiment in a process of its own gives a result, or a reason."""
 
 import gc
 import math
+import subprocess
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from backends import Backend, ComputationError
-from parallel_core.measurement.checks import largest_of, relative_error, why_impossible
-from parallel_core.measurement.result import Case
+from parallel_core import MeasurementError, RequestError
+from parallel_core.command_line.run import measure as measure_command
+from parallel_core.experiments import Experiment
+from parallel_core.measurement.fresh_process import measure_elsewhere, measured_in, measuring_command
+from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Benchmark, interleave, measure
 from parallel_core.system.machine import MachineWatch
+from tests.parallel_core.comparison import made_up
 
 
-def test_rounds_go_back_and_forth_and_warm_ups_are_kept_apart() -> None:
+def test_rounds_go_back_and_forth_warm_ups_are_kept_apart_and_the_garbage_collector_rests() -> None:
     order: list[str] = []
 
     def take(name: str) -> tuple[float, float]:
         order.append(name)
+        assert not gc.isenabled()
         return len(order), len(order) + 0.5
 
     first, second = interleave({"a": lambda: take("a"), "b": lambda: take("b")}, rounds=2, warmups=1)
+    assert gc.isenabled()
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert first == Case("a", seconds=(4.5, 5.5), dispatch_seconds=(4, 5), warmup_seconds=(1.5,))
     assert second == Case("b", seconds=(3.5, 6.5), dispatch_seconds=(3, 6), warmup_seconds=(2.5,))
@@ -73,13 +82,6 @@ def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(monkeypat
     assert case.seconds == (1.0, 1.0, 1.0)
 
 
-def test_the_garbage_collector_rests_while_times_are_taken_and_only_then() -> None:
-    collecting: list[bool] = []
-    interleave({"a": lambda: (collecting.append(gc.isenabled()), (1.0, 1.0))[1]}, rounds=1)
-    assert collecting == [False, False]
-    assert gc.isenabled()
-
-
 def test_dispatch_and_completion_are_timed_and_reported(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
     x = backend.asarray(np.ones((50, 50), dtype=np.float32), backend.devices[0])
     sent, done = measure(backend, lambda: backend.launch(backend.ops.matmul, x, x))
@@ -96,26 +98,61 @@ def test_dispatch_and_completion_are_timed_and_reported(backend: Backend, capsys
     assert capsys.readouterr().out == ""
 
 
-def case(name: str, *seconds: float) -> Case:
-    return Case(name, seconds, seconds)
+SMALL: dict[str, str | int] = {"backend": "numpy", "devices": 3, "size": 16, "rounds": 1}
+
+
+def test_its_result_comes_back_and_an_option_may_be_given_never() -> None:
+    result = measure_elsewhere("parallel", {**SMALL, "variant": ()})
+    assert (result.experiment, result.backend["name"], result.parameters["size"]) == ("parallel", "numpy", 16)
+    assert (result.backend["devices"], result.backend["variants"]) == (["cpu:1", "cpu:2", "cpu:3"], [])
+
+
+def test_a_refusal_is_passed_on_and_an_option_may_be_given_twice() -> None:
+    with pytest.raises(RequestError, match=r"numpy queues .* --variant bulk-on --variant copy-on-own-queue$"):
+        measure_elsewhere("parallel", {**SMALL, "variant": ("bulk-on", "copy-on-own-queue")})
 
 
 @pytest.mark.parametrize(
-    ("together", "told"),
-    [((1.0, 1.01), False), ((0.97, 0.98), False), ((0.5, 0.51), True), ((0.5, 1.2), False)],
+    ("options", "given", "seconds"),
+    [({}, None, 300), ({"budget": 15.0}, None, 300), ({"budget": 600.0}, None, 3000), ({}, 0.05, r"0\.05")],
 )
-def test_faster_than_the_slowest_part_is_impossible_beyond_noise(together: tuple[float, ...], told: bool) -> None:
-    problem = why_impossible(case("both", *together), [case("short", 0.3, 0.3), case("long", 1.0, 1.01)])
-    assert bool(problem) == told
-    assert not problem or "less than its part 'long'" in problem
+def test_a_process_may_take_several_times_its_budget(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, float], given: float | None, seconds: float | str
+) -> None:
+    def late(command: list[str], timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    with pytest.raises(MeasurementError, match=rf"parallel in a separate process: gave no result within {seconds} s"):
+        measure_elsewhere("parallel", options, given)
 
 
-def test_the_largest_relative_error() -> None:
-    expected = np.array([1.0, -4.0])
-    assert relative_error(expected, expected) == 0
-    assert relative_error(np.array([1.0, -3.0]), expected) == 0.25
-    assert relative_error(np.array([1.0]), expected) == float("inf")
-    assert not relative_error(np.array([np.nan, 1]), expected) < 1
-    # A NaN among errors is not passed over.
-    assert all(math.isnan(largest_of(errors)) for errors in ((math.nan, 1.0), (1.0, math.nan), (1.0, 2.0, math.nan)))
-    assert largest_of(iter((1.0, 3.0, 2.0))) == 3.0
+@pytest.mark.parametrize(("second_fails", "sizes"), [(False, [16, 8]), (True, [16])])
+def test_runs_go_on_after_an_invalid_result_and_not_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch, second_fails: bool, sizes: list[int]
+) -> None:
+    real = Experiment.run
+
+    def run(*arguments: Any, **options: Any) -> Result:
+        result = real(*arguments, **options)
+        if second_fails and result.parameters["size"] == 8:
+            raise MeasurementError("no luck")
+        return replace(result, problems=("wrong",))
+
+    monkeypatch.setattr(Experiment, "run", run)
+    *_, first, second = measuring_command("python", [("parallel", SMALL), ("parallel", {**SMALL, "size": 8})])
+    done = CliRunner().invoke(measure_command, [first, second])
+    # A library writes to the same descriptor, and its last line need not have ended.
+    gave = list(measured_in(f"onednn_verbose,info\nonednn_verbose,exec{done.stdout}"))
+    assert [one.result.parameters["size"] for one in gave] == sizes
+    assert all(one.result.problems and one.seconds > 0 for one in gave)
+    assert isinstance(done.exception, MeasurementError)
+    assert str(done.exception).endswith("no luck" if second_fails else "an invalid result: wrong")
+
+
+def test_a_number_that_json_does_not_have_is_read_as_none() -> None:
+    made = made_up.result(made_up.parallel("torch"), {"on all together": 1.0})
+    written = replace(made, metrics={"speedup": math.nan, "other": 2.0}, series={"loss": (1.0, math.inf)})
+    read = Result.from_json(written.as_json())
+    assert math.isnan(read.metrics["speedup"])
+    assert (read.metrics["other"], read.series["loss"][0], math.isnan(read.series["loss"][1])) == (2.0, 1.0, True)

@@ -1,4 +1,7 @@
-"""The answer: what is decided of each thing that can bound a step, and that noise leaves it open."""
+"""What a step consists of, and the answer: what is decided of each thing that can bound it, and that noise leaves open.
+
+On traces of real programs, on spans whose figures are known, and on figures that are made up.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,16 +10,70 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, analyse, answer
 from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import QueueShare, StepFigures
+from parallel_core.own_program.step_figures import KEEPING, QueueShare, StepFigures, step_figures
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import overlap_phrases
 from parallel_core.trace_analysis.parts import Parts
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS, recorded
+from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
 
-TWO_PROCESSES = Path(__file__).parents[1] / "trace_analysis" / "traces" / "two_processes"
+
+@pytest.mark.parametrize(
+    ("name", "exchanges", "early", "least", "most"),
+    [("ddp-buckets", 4, 3, 0.7, 0.9), ("ddp-one-bucket", 1, 0, 0, 0.05), ("ddp-no-sync", 0, 0, None, None)],
+)
+def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket(
+    name: str, exchanges: int, early: int, least: float | None, most: float | None
+) -> None:
+    found = step_figures(recorded(name), RECORDED_STEPS)
+    assert (found.exchanges, found.early_exchanges) == (exchanges * RECORDED_STEPS, early * RECORDED_STEPS)
+    if least is None or most is None:
+        assert (found.hidden_exchange_share, found.exchange_seconds) == (None, 0)
+    else:
+        assert found.hidden_exchange_share is not None
+        assert least <= found.hidden_exchange_share < most
+    parts = (found.compute_share, found.exposed_exchange_share, found.exposed_copy_share, found.idle_share)
+    assert min(parts) >= 0
+    assert sum(parts) == pytest.approx(1)
+    assert found.operators[0][0] == "addmm backward"
+
+
+def span(name: str, kind: str, queue: str, start: int, end: int) -> Span:
+    return Span(name, kind, "gpu:0", queue, start, end, None, name)  # type: ignore[arg-type]
+
+
+def test_shares_of_a_step_with_all_parts() -> None:
+    spans = (
+        span("matmul", "compute", "stream 7", 0, 40),
+        span("copy", "copy", "stream 8", 20, 50),
+        span("nccl", "exchange", "stream 9", 30, 70),
+        span("relu backward", "compute", "stream 7", 80, 100),
+    )
+    loading = (Window("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 70, 80),)
+    found = step_figures(Timeline("torch", spans, annotations=loading), 2)
+    parts = (found.compute_share, found.exposed_exchange_share, found.exposed_copy_share, found.idle_share)
+    assert parts == pytest.approx((0.6, 0.3, 0.0, 0.1))
+    assert (found.step_seconds, found.loading_share) == pytest.approx((50e-9, 0.1))
+    assert (found.hidden_exchange_share, found.hidden_copy_share) == pytest.approx((10 / 40, 20 / 30))
+    assert (found.exchange_seconds, found.copy_seconds) == pytest.approx((20e-9, 15e-9))
+    assert found.early_exchanges == 1, "the next operator after it is of the backward pass"
+
+
+def test_a_step_in_which_the_recording_ended_is_cut() -> None:
+    spans = tuple(span("matmul", "compute", "stream 7", start, start + 5) for start in (0, 10, 20))
+    steps = tuple(Window(f"ProfilerStep#{start}", start, start + 10) for start in (0, 10, 20))
+    assert step_figures(Timeline("torch", spans, annotations=steps), 2).step_seconds == pytest.approx(10e-9)
+
+
+def test_keeping_a_gradient_is_no_backward_pass_to_hide_under() -> None:
+    kept = span("add", "compute", "stream 7", 5, 9)._replace(operator=KEEPING)
+    found = step_figures(Timeline("torch", (span("nccl", "exchange", "stream 9", 0, 9), kept)), 1)
+    assert (found.exchanges, found.early_exchanges) == (1, 0)
 
 
 def made(
@@ -63,21 +120,27 @@ def test_several_processes_are_one_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("process", "bound", "first"),
+    ("process", "taken", "bound", "first"),
     [
-        (made(0.7, 0.2), "computation", "exchange-less"),
-        (made(0.7, 0.2, early=0), "computation", "exchange-earlier"),
-        (made(0.3, 0.6), "exchange", "exchange-less"),
-        (made(0.3, 0.03, 0.6), "copies", "copies"),
-        (made(0.2), "waiting", "waiting"),
-        (made(0.2, loading=0.6), "waiting", "loading"),
-        (made(0.47, 0.03, 0.01), INCONCLUSIVE, "waiting"),
-        (made(0.88, 0.01, 0.01), "computation", INCONCLUSIVE),
-        (made(0.2, 0.38, 0.01), INCONCLUSIVE, INCONCLUSIVE),
+        (made(0.7, 0.2), 0, "computation", "exchange-less"),
+        (made(0.7, 0.2, early=0), 0, "computation", "exchange-earlier"),
+        (made(0.3, 0.6), 0, "exchange", "exchange-less"),
+        (made(0.3, 0.03, 0.6), 0, "copies", "copies"),
+        (made(0.2), 0, "waiting", "waiting"),
+        (made(0.2, loading=0.6), 0, "waiting", "loading"),
+        (made(0.47, 0.03, 0.01), 0, INCONCLUSIVE, "waiting"),
+        (made(0.88, 0.01, 0.01), 0, "computation", INCONCLUSIVE),
+        (made(0.2, 0.38, 0.01), 0, INCONCLUSIVE, INCONCLUSIVE),
+        # Load leaves open what it may have decided.
+        (made(0.7, 0.02), 0.05, "computation", "waiting"),
+        (made(0.7, 0.02), 0.45, INCONCLUSIVE, INCONCLUSIVE),
+        (made(0.1, 0.0, 0.0), 0.3, "waiting", "waiting"),
     ],
 )
-def test_what_bounds_a_step_and_what_to_look_at_first(process: StepFigures, bound: str, first: str) -> None:
-    found = answer([process])
+def test_what_bounds_a_step_and_what_to_look_at_first(
+    process: StepFigures, taken: float, bound: str, first: str
+) -> None:
+    found = answer([process], taken=taken)
     assert decided(found) == (bound, first)
     assert found.sentences[2].count("Inconclusive") == (INCONCLUSIVE in decided(found))
 
@@ -90,12 +153,6 @@ def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
         twice = [answer([made(*shares, steps=1 + 0.1 * generator.standard_normal(5))]) for _ in range(3)]
         for said in ("bound", "first"):
             assert len({getattr(found, said) for found in twice} - {INCONCLUSIVE}) <= 1
-
-
-def test_load_leaves_open_what_it_may_have_decided() -> None:
-    assert decided(answer([made(0.7, 0.02)], taken=0.05)) == ("computation", "waiting")
-    assert decided(answer([made(0.7, 0.02)], taken=0.45)) == (INCONCLUSIVE, INCONCLUSIVE)
-    assert decided(answer([made(0.1, 0.0, 0.0)], taken=0.3)) == ("waiting", "waiting")
 
 
 def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
@@ -125,22 +182,21 @@ def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
 
 
 def test_processes_that_wait_for_each_other_are_said_to() -> None:
-    processes = [made(0.3, 0.6)] * 2
-    found = answer(processes, Waiting(0.8, last_rank=1, last=9, exchanges=10))
-    assert found.first == "late-rank"
-    assert "80 % of it waiting for each other" in found.sentences[1]
-    assert "rank 1 came last in 9 of 10" in found.sentences[2]
-    assert answer(processes, Waiting(0.2, last_rank=1, last=9, exchanges=10)).first == "exchange-less"
-    assert answer(processes, Waiting(0.5, last_rank=1, last=9, exchanges=10)).first == INCONCLUSIVE
+    late, early, neither = (
+        answer([made(0.3, 0.6)] * 2, Waiting(share, last_rank=1, last=9, exchanges=10)) for share in (0.8, 0.2, 0.5)
+    )
+    assert (late.first, early.first, neither.first) == ("late-rank", "exchange-less", INCONCLUSIVE)
+    assert "80 % of it waiting for each other" in late.sentences[1]
+    assert "rank 1 came last in 9 of 10" in late.sentences[2]
 
 
-def process(rank: int | None, steps: int) -> Recorded:
-    return Recorded(1, "torch", rank, "optimizer", 9, steps, Path("trace"), "")
+def process(rank: int | None) -> Recorded:
+    return Recorded(1, "torch", rank, "optimizer", 9, 1, Path("trace"), "")
 
 
-def test_two_processes_are_one_program() -> None:
-    paths = [TWO_PROCESSES / f"rank-{rank}.json.gz" for rank in (0, 1)]
-    found = analyse({path: process(rank, 1) for rank, path in enumerate(paths)})
+def test_the_traces_of_two_processes_are_one_program_s() -> None:
+    paths = [PROCESSES / f"rank-{rank}.json.gz" for rank in (0, 1)]
+    found = analyse({path: process(rank) for rank, path in enumerate(paths)})
     assert list(found.figures) == paths
     assert "1 recorded on each of 2 processes" in found.answer.sentences[0]
     assert {span.device for span in found.timeline.spans} >= {"rank 0 cpu", "rank 1 cpu"}
@@ -153,4 +209,4 @@ def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(b"no trace")
     with pytest.raises(RequestError, match=r"trace\.json\.gz"):
-        analyse({path: process(None, 1)})
+        analyse({path: process(None)})

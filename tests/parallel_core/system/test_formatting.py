@@ -18,25 +18,15 @@ from parallel_core.system.formatting import (
 )
 
 
-@pytest.mark.parametrize(
-    ("found", "written"),
-    [
-        *((percent(0.5), "50 %"), (percent(-0.5), "−50 %"), (percent(-0.0001), "0 %"), (percent(0.0), "0 %")),
-        *((figure(999.4), "999"), (figure(999.6), "1,000"), (figure(-1234.5), "−1,234"), (figure(-0.0), "0")),
-        *((percent(1.234), "123 %"), (percent(0.0142), "1.4 %"), (percent(0.05), "5 %"), (percent(0.0996), "10 %")),
-        *((percent(0.5, "+"), "+50 %"), (percent(-0.5, "+"), "−50 %"), (percent(-0.0001, "+"), "+0 %")),
-        *((seconds(0.0), "0 ms"), (seconds(0.02), "20.0 ms"), (seconds(-2e-6), "−2.00 μs"), (seconds(1.5), "1.50 s")),
-        *(
-            (engine_in_words({"engine": "a"}), "a engine"),
-            (engine_in_words({"engine": "a", "variants": []}), "a engine"),
-        ),
-        (engine_in_words({"engine": "async", "variants": ["a", "b"]}), "async engine with a and b"),
-        *((write_size(4194304), "4 MiB"), (write_size(10**8), "100 MB"), (write_size(1001), "1001 B")),
-        (write_size(12288), "12 KiB"),
-    ],
-)
-def test_what_is_written(found: str, written: str) -> None:
-    assert found == written
+def test_what_is_written() -> None:
+    shares = (0.5, -0.5, -0.0001, 0.0, 1.234, 0.0142, 0.05, 0.0996)
+    assert [*map(percent, shares)] == ["50 %", "−50 %", "0 %", "0 %", "123 %", "1.4 %", "5 %", "10 %"]
+    assert [percent(share, "+") for share in (0.5, -0.5, -0.0001)] == ["+50 %", "−50 %", "+0 %"]
+    assert [*map(figure, (999.4, 999.6, -1234.5, -0.0))] == ["999", "1,000", "−1,234", "0"]
+    assert [*map(seconds, (0.0, 0.02, -2e-6, 1.5))] == ["0 ms", "20.0 ms", "−2.00 μs", "1.50 s"]
+    assert [*map(write_size, (4194304, 10**8, 1001, 12288))] == ["4 MiB", "100 MB", "1001 B", "12 KiB"]
+    assert engine_in_words({"engine": "a"}) == engine_in_words({"engine": "a", "variants": []}) == "a engine"
+    assert engine_in_words({"engine": "async", "variants": ["a", "b"]}) == "async engine with a and b"
 
 
 @pytest.mark.parametrize(
@@ -58,16 +48,11 @@ def test_kernels_are_written_as_far_as_they_are_known(
     assert kernels_in_words({"devices": [device]}) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "sizes"),
-    [
-        *(("4096", 4096), ("17 B", 17), ("4KiB", 4096), (" 4 kib ", 4096), ("1.5MiB", 3 * 2**19), ("0.5kB", 500)),
-        *(("100MB", 10**8), ("2GB", 2 * 10**9), ("1GiB", 2**30)),
-    ],
-)
-def test_units_are_binary_or_decimal_by_name(text: str, sizes: int) -> None:
-    assert parse_size(text) == sizes
-    assert parse_sizes(f"1KiB, 4KiB..70KiB ,{text}") == (1024, 4096, 16384, 65536, sizes)
+def test_units_are_binary_or_decimal_by_name() -> None:
+    small = ("4096", "17 B", "4KiB", " 4 kib ", "1.5MiB", "0.5kB")
+    assert [*map(parse_size, small)] == [4096, 17, 4096, 4096, 3 * 2**19, 500]
+    assert [*map(parse_size, ("100MB", "2GB", "1GiB"))] == [10**8, 2 * 10**9, 2**30]
+    assert parse_sizes("1KiB, 4KiB..70KiB ,17 B") == (1024, 4096, 16384, 65536, 17)
 
 
 BAD = ["", " ", "MiB", "0", "0 KiB", "-4KiB", "+1", "1.5", "0.3kiB", "4 Mb it", "4KiB4", "1e6", "٤", "inf", "1_000"]
@@ -83,15 +68,6 @@ def test_other_texts_are_refused_by_name(text: str) -> None:
 @given(st.builds(lambda count, unit: count * unit, st.integers(1, 10**6), st.sampled_from([1, 1000, 1024, 2**30])))
 def test_what_is_written_is_read(size: int) -> None:
     assert parse_sizes(f"{write_size(size)},{size}") == (size, size)
-
-
-@given(text=st.text(max_size=12))
-def test_any_text_is_a_size_or_a_value_error(text: str) -> None:
-    try:
-        sizes = parse_sizes(text)
-    except ValueError:
-        return
-    assert min(sizes) >= 1
 
 
 @given(low=st.integers(1, 10**9), high=st.integers(1, 10**9))

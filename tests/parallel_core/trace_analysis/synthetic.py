@@ -37,15 +37,7 @@ class Host:
     free: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def launch(
-        self,
-        name: str,
-        kind: SpanKind,
-        device: str,
-        seconds: float,
-        *,
-        after: float = 0.0,
-        queue: str = "compute",
-        call: str | None = None,
+        self, name: str, kind: SpanKind, device: str, seconds: float, after: float = 0, queue: str = "compute"
     ) -> float:
         """Launch an operation that needs what is there at `after`; return when it ends."""
         launched = self.now
@@ -53,7 +45,8 @@ class Host:
         end = start + seconds
         self.free[device, queue] = end
         self.now = end if self.synchronous else launched + self.launching
-        self.spans.append(Span(call or f"launch {name}", "host", HOST_DEVICE, "Python", ns(launched), ns(self.now)))
+        call = "copy_to" if kind == "copy" else f"launch {name}"
+        self.spans.append(Span(call, "host", HOST_DEVICE, "Python", ns(launched), ns(self.now)))
         link = ns(launched) if self.linked else None
         self.spans.append(Span(name, kind, device, queue, ns(start), ns(end), link))
         return end
@@ -88,7 +81,7 @@ def overlap_timeline(
         return host.launch("matmul", "compute", source, product * factor, queue=queue)
 
     def copy_result(after: float = 0.0, factor: float = 1.0) -> float:
-        return host.launch("copy", "copy", destination, copy * factor, after=after, queue=queue, call="copy_to")
+        return host.launch("copy", "copy", destination, copy * factor, after, queue)
 
     def both() -> None:
         made = multiply(stretch)
@@ -118,17 +111,16 @@ def _timeline(host: Host, works: Mapping[str, Callable[[], object]]) -> Timeline
     return Timeline("made up", sorted_by_start(host.spans), tuple(cases))
 
 
-def parallel_timeline(*, devices: int = 2, products: int = 50, product: float = 4e-3, stretch: float = 1.0) -> Timeline:
-    """Make the timeline of `parallel`: products on each device alone, and on all, `stretch` × as long."""
+def parallel_timeline(stretch: float = 1.0) -> Timeline:
+    """Make the timeline of `parallel`: products on each of two devices alone, and on both, `stretch` × as long."""
     host = Host()
-    names = [f"cpu:{number}" for number in range(1, devices + 1)]
 
-    def multiply(used: Sequence[str], factor: float) -> None:
-        for name in (name for name in used for _ in range(products)):
-            host.launch("matmul", "compute", name, product * factor)
+    def multiply(factor: float, *devices: str) -> None:
+        for device in (device for device in devices for _ in range(50)):
+            host.launch("matmul", "compute", device, 4e-3 * factor)
 
-    works = {f"on {name} alone": partial(multiply, [name], 1.0) for name in names}
-    return _timeline(host, {**works, "on all together": partial(multiply, names, stretch)})
+    works = {f"on {device} alone": partial(multiply, 1.0, device) for device in (FIRST, SECOND)}
+    return _timeline(host, {**works, "on all together": partial(multiply, stretch, FIRST, SECOND)})
 
 
 def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
@@ -195,17 +187,10 @@ class Program:
         ordered = sorted(self.calls, key=lambda call: call[0])
         starts, ends, called, threads, roles = zip(*ordered, strict=True) if ordered else ((),) * 5
         (names, name_of), (queues, queue_of) = coded(called), coded(threads)
-        return HostCalls(
-            names,
-            queues,
-            np.array(starts, np.int64),
-            np.array(ends, np.int64),
-            name_of,
-            queue_of,
-            np.array([ROLES.index(role) for role in roles], np.int8),
-            {place: self.known[name] for place, name in enumerate(called) if name in self.known},
-            tuple(self.queue_waits),
-        )
+        times = np.array((starts, ends), np.int64)
+        played = np.array([ROLES.index(role) for role in roles], np.int8)
+        known = {place: self.known[name] for place, name in enumerate(called) if name in self.known}
+        return HostCalls(names, queues, *times, name_of, queue_of, played, known, tuple(self.queue_waits))
 
     @property
     def case(self) -> CaseSpans:

@@ -1,4 +1,7 @@
-"""The critical path, with and without the host's nested calls: it tiles a case, and goes through what held it up."""
+"""The critical path, with and without nested calls: it tiles a case, and goes through what held it up.
+
+And the innermost call at each time: against looking at all calls.
+"""
 
 import itertools
 
@@ -6,58 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline
 from backends.profiling.timeline import HostRole, KnownWait, QueueWait
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
-from parallel_core.trace_analysis.critical_path import PathSummary, critical_path, path_summary
-from tests.parallel_core.trace_analysis.synthetic import (
-    FIRST,
-    GPU,
-    SECOND,
-    Program,
-    overlap_timeline,
-    sorted_by_start,
-)
+from parallel_core.trace_analysis.critical_path import critical_path, path_summary
+from parallel_core.trace_analysis.host_waits import innermost
+from parallel_core.trace_analysis.waited_for import NONE
+from tests.parallel_core.trace_analysis.synthetic import GPU, Program, overlap_timeline
 from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
-QUEUES: tuple[tuple[str, str, tuple[str, SpanKind]], ...] = (
-    (FIRST, "compute", ("matmul", "compute")),
-    (FIRST, "compute 2", ("matmul", "compute")),
-    (SECOND, "copy", ("copy", "copy")),
-    (HOST_DEVICE, "Python", ("launch matmul", "host")),
-    (HOST_DEVICE, "Python", ("wait", "host")),
-    (HOST_DEVICE, "waits", ("WaitForVar", "host")),
-)
-LIMITS = st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 6))
-
 
 @st.composite
-def cases_by_time(draw: st.DrawFn) -> CaseSpans:
-    """Draw spans on several queues, some without length, some linked to a launch before them."""
-    spans = []
-    now: dict[tuple[str, str], int] = {}
-    for place, pause, length, linked in draw(st.lists(LIMITS, max_size=30)):
-        device, queue, (name, kind) = QUEUES[place]
-        start = now.get((device, queue), 0) + pause
-        now[device, queue] = start + length
-        launched = None if linked is None or kind == "host" else max(0, start - linked)
-        spans.append(Span(name, kind, device, queue, start, start + length, launched))
-    (case,) = cases_of(Timeline("drawn", sorted_by_start(spans)))
-    return case
+def programs(draw: st.DrawFn) -> Program:
+    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would run it.
 
-
-@st.composite
-def programs(draw: st.DrawFn) -> CaseSpans:
-    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would run it."""
+    Some operations take no time, and some have no known launch.
+    """
     program, now = Program(), 0
     free = {"stream 7": 0, "stream 9": 0}
-    actions = st.tuples(st.sampled_from(["7", "9", "copy", "wait", "let"]), st.integers(0, 5), st.integers(1, 9))
-    for action, pause, length in draw(st.lists(actions, max_size=25)):
+    kinds = st.sampled_from(["7", "9", "copy", "wait", "let"])
+    actions = st.tuples(kinds, st.integers(0, 5), st.integers(0, 9), st.booleans())
+    for action, pause, length, linked in draw(st.lists(actions, max_size=25)):
         now += pause
         until = now + 1
         if action == "wait":
             until = max(until, *free.values())
-            program.call(now, until, "synchronize", "wait for a device")
+            program.call(now, until, "wait", "wait for a device")
         elif action == "let":
             program.call(now, until, "let wait", "let a queue wait")
             free["stream 9"] = max(free.values())
@@ -67,14 +43,15 @@ def programs(draw: st.DrawFn) -> CaseSpans:
             free[queue] = start + length
             until = free[queue] + 1 if action == "copy" else now + 2
             program.call(now, until, f"launch {action}", "copy" if action == "copy" else "call")
-            program.run(start, start + length, action, now, queue)
+            program.run(start, start + length, action, now if linked else None, queue)
         now = until
-    return program.case
+    return program
 
 
-@given(cases_by_time() | programs())
-def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(case: CaseSpans) -> None:
-    check(case)
+@given(programs())
+def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(program: Program) -> None:
+    check(program.case)
+    check(program.case_by_time)
 
 
 @pytest.mark.parametrize("name", LINKED)
@@ -112,17 +89,8 @@ def path_of(case: CaseSpans) -> str:
     return ", ".join(said)
 
 
-def shares(summary: PathSummary) -> dict[str, float]:
-    return {part.name: part.share for part in summary.parts}
-
-
-@pytest.mark.parametrize(("slow", "fast"), [("matmul", "copy"), ("copy", "matmul")])
-def test_the_longer_of_two_queues_is_the_path(slow: str, fast: str) -> None:
-    seconds = {"matmul": "product", "copy": "copy"}
-    timeline = overlap_timeline(**{seconds[slow]: 4e-3, seconds[fast]: 1e-3})  # type: ignore[arg-type]
-    found = shares(path_summary(cases_of(timeline)[-1]))
-    assert found[slow] > 0.95
-    assert found[fast] < 0.05
+def shares(case: CaseSpans) -> dict[str, float]:
+    return {part.name: part.share for part in path_summary(case).parts}
 
 
 @pytest.mark.parametrize("linked", [True, False])
@@ -130,13 +98,11 @@ def test_the_host_is_the_path_where_it_is_slow_but_not_its_calls_that_compute(li
     program = Program()
     for begin in range(0, 1000, 100):
         program.call(begin, begin + 100, "launch add").run(begin + 105, begin + 130, "add", begin if linked else None)
-    assert shares(path_summary(program.case_by_time))["launch add"] > 0.9
-    timeline = overlap_timeline(synchronous=True, linked=linked)
-    found = shares(path_summary(cases_of(timeline)[-1]))
+    assert shares(program.case_by_time)["launch add"] > 0.9
+    found = shares(cases_of(overlap_timeline(synchronous=True, linked=linked))[-1])
     assert found["matmul"] + found["copy"] > 0.99
 
 
-ONE = Program().call(0, 1, "launch a").run(1, 3, "a", 0)
 BY_TIME = {
     "after a wait comes what was waited for": (
         Program().call(0, 1, "launch a").run(2, 10, "a", 0).call(1, 11, "wait").call(12, 13, "b").run(14, 20, "B", 12),
@@ -279,3 +245,49 @@ def test_the_difference_to_hta_s_path_is_explained_to_the_microsecond() -> None:
     # It gives no weight to the host's time between operators, nor to the 16 µs from the end of the last copy to that of
     # the call that waits for it, and it goes on to the host's last call, the 4 µs of cudaEventElapsedTime.
     assert summary.seconds * 1e6 - between / 1000 - 16 + 4 == pytest.approx(2401)
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> Program:
+    """Draw calls on two threads, each of which lies in the one before it, or comes after it."""
+    program = Program()
+    for thread in ("Python", "Python 2"):
+        _fill(draw, program, thread, draw(st.integers(0, 3)), 30)
+    return program
+
+
+def _fill(draw: st.DrawFn, program: Program, thread: str, start: int, end: int) -> None:
+    for pause, length, inside in draw(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12), st.booleans()), max_size=4)
+    ):
+        begin, until = min(start + pause, end), min(start + pause + length, end)
+        program.call(begin, until, f"call {len(program.calls)}", "operator", thread)
+        if inside and until > begin:
+            _fill(draw, program, thread, begin, until)
+        start = until
+
+
+@given(nested())
+def test_the_innermost_call_is_the_shortest_that_runs(program: Program) -> None:
+    calls = program.host_calls
+    for thread, name in enumerate(calls.queues):
+        begins, found = innermost(calls, thread)
+        for time in range(40):
+            place = int(begins.searchsorted(time, side="right")) - 1
+            call = int(found[place]) if place >= 0 else NONE
+            running = [one for one in program.calls if one[3] == name and one[0] <= time < one[1]]
+            assert (call == NONE) == (not running)
+            if running:
+                length = min(one[1] - one[0] for one in running)
+                assert calls.starts[call] <= time < calls.ends[call]
+                assert calls.ends[call] - calls.starts[call] == length
+                assert calls.queues[calls.queue_of[call]] == name
+
+
+def test_a_call_that_ends_after_the_one_it_began_in_is_cut() -> None:
+    # Profilers round starts and durations each for itself.
+    calls = Program().call(0, 10, "outer").call(5, 12, "inner").call(6, 8, "innermost").call(11, 15, "next").host_calls
+    named = [
+        (int(begin), calls.names[call] if call >= 0 else None) for begin, call in zip(*innermost(calls, 0), strict=True)
+    ]
+    assert named == [(0, "outer"), (5, "inner"), (6, "innermost"), (8, "inner"), (10, None), (11, "next"), (15, None)]

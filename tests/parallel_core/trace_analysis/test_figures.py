@@ -1,34 +1,45 @@
-"""The figures of a timeline: what they are for timelines whose figures are known, and what always holds."""
+"""The figures of a timeline: what they are for timelines whose figures are known, and what always holds.
 
-import json
-from dataclasses import asdict, replace
+The time of each device, its operations by name, and what its queues waited for and held are those by the definitions,
+and as Holistic Trace Analysis counts real traces; the price of overlap is the one that was planted.
+"""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from parallel_core.trace_analysis.case_spans import ALL
+from parallel_core.trace_analysis.devices import device_figures, operations_by_name, queue_idleness, queue_lengths
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
+from parallel_core.trace_analysis.interference import FEWEST, Price, interference
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
     SECOND,
     Program,
+    made_case,
     overlap_figures,
     overlap_timeline,
     queue_of,
     sorted_by_start,
 )
+from tests.parallel_core.trace_analysis.traces import case_of_trace
 
 DURATIONS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=15)
 """Pauses and durations of one queue's spans."""
 
 
-def made_of(*spans: Span) -> CaseFigures:
-    (found,) = timeline_figures(Timeline("made up", sorted_by_start(spans)))
+def made_of(*spans: Span, cases: tuple[Window, ...] = ()) -> CaseFigures:
+    (found,) = timeline_figures(Timeline("made up", sorted_by_start(spans), cases))
     return found
+
+
+def on_host(*calls: tuple[str, float, float]) -> list[Span]:
+    return [Span(name, "host", HOST_DEVICE, "Python", ns(start), ns(end)) for name, start, end in calls]
 
 
 def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
@@ -40,26 +51,15 @@ def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
     return times
 
 
-def test_without_communication_or_operations_there_is_no_share() -> None:
-    found = overlap_figures()[0]
-    assert (found.communication_seconds, found.hidden_share, found.hidden_of_shorter) == (0, None, None)
-    host = made_of(Span("launch", "host", HOST_DEVICE, "Python", 0, ns(1)))
-    assert (host.queues_at_once, host.devices_at_once, host.waits) == (None, None, None)
-    assert host.critical_path.parts == ()
-
-
 def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> None:
     timeline = overlap_timeline(products=10, product=1e-3)
     wide = Window("wide", timeline.cases[0].start, timeline.cases[0].end + 500_000)
     (found,) = timeline_figures(replace(timeline, cases=(wide,)))
     assert found.seconds == pytest.approx(10 * 1e-3 + 20e-6 + 5e-6)
-
-
-def test_a_launch_that_has_no_span_of_its_own_begins_the_case_too() -> None:
+    # A launch that has no span of its own begins the case too.
     late = Span("matmul", "compute", FIRST, "compute", ns(5), ns(6), launched=ns(2))
     assert made_of(late).seconds == 4
-    (found,) = timeline_figures(Timeline("made up", (late,), (Window("next", ns(4), ns(7)),)))
-    assert found.seconds == 1
+    assert made_of(late, cases=(Window("next", ns(4), ns(7)),)).seconds == 1
 
 
 def test_the_host_is_not_busy_while_it_waits() -> None:
@@ -75,51 +75,38 @@ def test_the_host_is_not_busy_while_it_waits() -> None:
     assert host.busy_seconds + host.waiting_seconds == pytest.approx(11e-3 + 20e-6 + 5e-6)
 
 
-def test_launches_that_wait_in_a_queue_are_told_apart_from_those_that_do_not() -> None:
-    waits = overlap_figures()[0].waits
+def test_where_the_engine_queues_launches_wait_and_control_returns_early() -> None:
+    queued, eager = overlap_figures()[0], overlap_figures(synchronous=True)[0]
+    waits = queued.waits
     assert waits is not None
     assert (waits.operations, waits.longest_seconds) == (50, pytest.approx(49 * (4e-3 - 20e-6) + 20e-6))
     assert waits.median_seconds < waits.percentile_90_seconds < waits.longest_seconds
-    eager = overlap_figures(synchronous=True)[0].waits
-    assert eager is not None
-    assert eager.longest_seconds == pytest.approx(20e-6)
+    assert eager.waits is not None
+    assert eager.waits.longest_seconds == pytest.approx(20e-6)
     assert overlap_figures(linked=False)[0].waits is None
-
-
-def test_control_returns_early_where_the_engine_queues_and_late_where_it_does_not() -> None:
-    queued, eager = overlap_figures()[0], overlap_figures(synchronous=True)[0]
     assert queued.control_returned_seconds == pytest.approx(50 * 20e-6)
     assert eager.dispatch_fraction == pytest.approx(1, abs=1e-3)
     assert made_of(*queue_of([(0, 1)])).dispatch_fraction is None
 
 
 def test_waits_before_the_last_one_keep_control_from_returning() -> None:
-    launches = queue_of([(0, 1), (4, 5)], "host", HOST_DEVICE, "Python")
-    waits = [Span("wait", "host", HOST_DEVICE, "Python", ns(start), ns(end)) for start, end in ((1, 4), (5, 8))]
-    last = Span("waitall", "host", HOST_DEVICE, "Python", ns(8), ns(10))
+    *calls, last = on_host(("launch", 0, 1), ("wait", 1, 4), ("launch", 4, 5), ("wait", 5, 8), ("waitall", 8, 10))
     # A second row of waits does not count as launching.
-    found = made_of(*launches, *waits, last, last._replace(name="WaitForVar", queue="waits"))
+    found = made_of(*calls, last, last._replace(name="WaitForVar", queue="waits"))
     assert (found.control_returned_seconds, found.dispatch_fraction) == (8, 0.8)
 
 
 def test_the_wait_for_idle_devices_after_a_timing_is_no_part_of_it() -> None:
-    launches = queue_of([(0, 1), (1, 2)], "host", HOST_DEVICE, "Python")
-    waits = [Span("waitall", "host", HOST_DEVICE, "Python", ns(start), ns(end)) for start, end in ((2, 9), (10, 12))]
-    timeline = Timeline("made up", sorted_by_start([*launches, *waits]), (Window("a case", 0, ns(20)),))
-    (found,) = timeline_figures(timeline)
+    calls = on_host(("launch", 0, 1), ("launch", 1, 2), ("waitall", 2, 9), ("waitall", 10, 12))
+    found = made_of(*calls, cases=(Window("a case", 0, ns(20)),))
     assert (found.control_returned_seconds, found.seconds) == (2, 9)
 
 
 def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> None:
     assert made_of(*queue_of([(0, 1)])).case == ALL
     assert made_of().seconds == 0
-    (found,) = timeline_figures(Timeline("made up", queue_of([(0, 1)]), (Window("later", ns(5), ns(6)),)))
+    found = made_of(*queue_of([(0, 1)]), cases=(Window("later", ns(5), ns(6)),))
     assert (found.case, found.seconds, found.queues, found.idle_share) == ("later", 0, (), 0)
-
-
-def test_figures_are_plain_json() -> None:
-    for found in (made_of(), overlap_figures()[-1], overlap_figures(linked=False)[0]):
-        assert json.loads(json.dumps(asdict(found), allow_nan=False))["hidden_share"] == found.hidden_share
 
 
 @given(DURATIONS, DURATIONS)
@@ -156,8 +143,9 @@ def test_collectives_count_alone_and_device_by_device() -> None:
         *queue_of([(3, 6)], "copy", queue="copy"),
         *queue_of([(0, 9)], device=SECOND),
     )
-    found = made_of(*spans, *queue_of([(1, 2)], queue="compute 2"))
+    found = made_of(*spans, *queue_of([(1, 2)], queue="compute 2"), *queue_of([(0, 9)], "host", HOST_DEVICE))
     assert (found.collective_seconds, found.hidden_collective_seconds, found.hidden_collective_share) == (4, 1, 0.25)
+    assert [(one.device, one.hidden_collective_share) for one in found.devices] == [(FIRST, 0.25), (SECOND, None)]
     # At once they count once.
     assert (found.communication_seconds, found.hidden_share) == (6, 1)
     # Three queues of the first device work for 4, 3 and 1 seconds.
@@ -169,3 +157,144 @@ def test_a_cpu_s_copies_are_work_in_all_figures() -> None:
     assert found.compute_seconds == found.parts.compute_seconds == 3
     assert found.hidden_share == found.parts.hidden_exchange_share == 0.5
     assert found.parts.hidden_copy_share is None
+
+
+def test_holistic_trace_analysis_says_the_same_but_for_its_rounding() -> None:
+    (found,) = device_figures(case_of_trace("ddp"))
+    # As counted from the file, nanosecond by nanosecond.
+    assert (found.operations, found.seconds, found.idle_seconds) == (842, 0.650741473, 0.583905775)
+    assert (found.compute_seconds, found.non_compute_seconds) == (0.020733021, 0.046102677)
+    assert (found.collective_seconds, found.hidden_collective_seconds) == (0.046876493, 0.001410705)
+    # HTA 0.5.0 with all steps, in microseconds that it rounds down, a start and a duration each.
+    at_most = 2e-6 * found.operations
+    assert found.idle_seconds == pytest.approx(584_696e-6, abs=at_most)
+    assert found.compute_seconds == pytest.approx(20_214e-6, abs=at_most)
+    assert found.hidden_collective_share == pytest.approx(0.0290, abs=0.003)
+
+
+def test_copies_and_fills_are_neither_computation_nor_collectives() -> None:
+    fill = queue_of([(4, 6)])[0]._replace(operator="Memset (Device)")
+    (found,) = device_figures(made_case(*queue_of([(0, 2)]), *queue_of([(2, 4)], "copy"), fill))
+    assert (found.compute_seconds, found.non_compute_seconds, found.idle_seconds) == (2, 4, 0)
+    assert (found.collective_seconds, found.hidden_collective_share) == (0, None)
+
+
+def test_one_name_of_two_kinds_is_two_rows_and_the_longest_come_first() -> None:
+    spans = [*queue_of([(0, 1), (1, 3)]), *queue_of([(3, 9)], "copy")]
+    found = operations_by_name(made_case(*(span._replace(name="same") for span in spans)))
+    assert [(one.kind, one.operations, one.seconds, one.mean_seconds, one.longest_seconds) for one in found] == [
+        ("copy", 1, 6, 6, 6),
+        ("compute", 2, 3, 1.5, 2),
+    ]
+    assert [one.share for one in found] == [6 / 9, 3 / 9]
+    assert operations_by_name(made_case()) == ()
+
+
+def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
+    program = Program().run(0, 10, "a", 0).run(2, 4, "b", 1).run(13, 20, "kernel", 10).run(50, 60, "other", 19)
+    program.run(64, 70, "host", 62).run(74, 76, "unknown").run(76, 80, "none", 76)
+    (found,) = queue_idleness(program.case, kernel_delay=4)
+    seconds = (found.host_wait_seconds, found.kernel_wait_seconds, found.other_wait_seconds, found.idle_seconds)
+    assert seconds == (4e-9, 3e-9, 34e-9, 41e-9)
+    assert (found.host_waits, found.kernel_waits, found.other_waits) == (1, 1, 2)
+
+
+def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
+    # HTA 0.5.0, get_idle_time_breakdown(consecutive_kernel_delay=30), in microseconds as the trace has them.
+    one, other = queue_idleness(case_of_trace("two_streams"))
+    assert (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds) == (12.855007, 104e-6, 0)
+    assert (other.host_wait_seconds, other.kernel_wait_seconds, other.other_wait_seconds) == (12.011718, 3e-6, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("two_streams", {"stream 7": (182, 3.346154, 18), "stream 20": (14, 0.642857, 2)}),
+        ("ddp", {"stream 7": (1642, 0.530451, 4), "stream 40": (42, 0.5, 1)}),
+    ],
+)
+def test_hta_counts_the_same_lengths(name: str, expected: dict[str, tuple[int, float, int]]) -> None:
+    # HTA 0.5.0, get_queue_length_summary: count, mean and maximum.
+    found = {
+        one.queue: (2 * one.operations, round(one.mean_length_at_changes, 6), one.longest)
+        for one in queue_lengths(case_of_trace(name))
+    }
+    assert found == expected
+
+
+def test_a_length_lasts_from_launch_to_start() -> None:
+    program = Program().run(4, 5, "a", 0).run(8, 9, "b", 2).run(9, 10, "no launch").run(12, 13, "c", 12)
+    (found,) = queue_lengths(program.case)
+    # One from 0 to 2, two to 4, one to 8, none to 12, when one is launched and starts.
+    assert (found.operations, found.longest, found.mean_length) == (3, 2, 10 / 12)
+    assert found.mean_length_at_changes == (1 + 2 + 1 + 0 + 1 + 0) / 6
+    assert queue_lengths(made_case(*queue_of([(0, 1)]))) == ()
+
+
+ALONE, BESIDE = 1.18e-3, 2.08e-3
+
+
+def priced(
+    alone: int, beside: int, kind: SpanKind = "exchange", *, other: SpanKind | None = None, noise: float = 0.0
+) -> tuple[Price, ...]:
+    """Multiply alone, then as often beside operations of a kind, and of another one; the price is planted."""
+    factors = iter(1 + noise * np.random.default_rng(0).standard_normal(alone + beside))
+    spans: list[Span] = []
+    now = 0.0
+    for number in range(alone + beside):
+        times = [(now, now + (ALONE if number < alone else BESIDE) * next(factors))]
+        spans += queue_of(times)
+        if number >= alone:
+            spans += queue_of(times, kind, SECOND, "neighbour")
+            spans += queue_of(times, other, SECOND, "other") if other else ()
+        now = times[0][1] + 1e-4
+    return interference((made_case(*spans),))
+
+
+def test_operations_beside_an_exchange_take_what_is_planted() -> None:
+    anything, exchange = priced(20, 12, noise=0.02)
+    assert (anything.beside, exchange.beside) == ("anything", "exchange")
+    for price in (anything, exchange):
+        assert price.ratio == pytest.approx(BESIDE / ALONE, rel=0.02)
+        assert 1.5 < price.low < price.ratio < price.high < 2
+    (operation,) = exchange.operations
+    assert (operation.name, operation.device, operation.alone, operation.beside) == ("compute", FIRST, 20, 12)
+    assert operation.alone_seconds == pytest.approx(ALONE, rel=0.02)
+    assert operation.beside_seconds == pytest.approx(BESIDE, rel=0.02)
+
+
+def test_kinds_of_neighbours_are_told_apart_and_of_two_at_once_neither_is_blamed() -> None:
+    assert [price.beside for price in priced(9, 9, "copy")] == ["anything", "copy"]
+    assert [price.beside for price in priced(9, 9, "copy", other="exchange")] == ["anything"]
+
+
+def test_computation_beside_computation_is_priced_on_both_devices() -> None:
+    alone, beside = [(2 * n, 2 * n + 1) for n in range(8)], [(n, n + 2) for n in range(100, 116, 2)]
+    anything, compute = interference((made_case(*queue_of(alone + beside), *queue_of(beside, device=SECOND)),))
+    assert (anything.ratio, compute.ratio) == (2, 2)
+    assert compute.beside == "compute"
+
+
+def test_of_too_few_operations_or_of_several_shapes_nothing_is_said() -> None:
+    assert priced(FEWEST - 1, 20) == priced(20, FEWEST - 1) == ()
+    assert interference((made_case(*queue_of([(0, 1)])),)) == ()
+    times = [(3 * n, 3 * n + (0.2 if n % 2 else 2)) for n in range(20)]
+    beside = [(100 + start, 100 + end) for start, end in times]
+    assert interference((made_case(*queue_of(times + beside), *queue_of(beside, "copy", SECOND)),)) == ()
+
+
+def test_alone_in_one_case_and_beside_others_in_another_are_compared() -> None:
+    alone = made_case(*queue_of([(n, n + 1) for n in range(6)]))
+    times = [(2 * n, 2 * n + 1.5) for n in range(6)]
+    both = made_case(*queue_of(times), *queue_of(times, "copy", SECOND))
+    assert interference((alone,)) == interference((both,)) == ()
+    assert [price.ratio for price in interference((alone, both))] == [1.5, 1.5]
+    assert interference((alone, replace(both, timed=both.seconds / 1.4))) == (), "the profiler slowed it down"
+
+
+def test_what_is_hardly_beside_others_is_on_neither_side() -> None:
+    times = [(2.0 * n, 2.0 * n + 1) for n in range(18)]
+    shares = [0.1] * 6 + [0.2] * 6 + [0.25] * 6
+    covered = [(start, start + share) for (start, _), share in zip(times, shares, strict=True)]
+    anything, _ = interference((made_case(*queue_of(times), *queue_of(covered, "copy", SECOND)),))
+    assert [(one.alone, one.beside) for one in anything.operations] == [(6, 6)]

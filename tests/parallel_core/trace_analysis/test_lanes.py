@@ -7,19 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window, in_seconds
-from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.lanes import (
-    Block,
-    CaseLanes,
-    block_text,
-    drawn_ends,
-    few_lanes,
-    lanes,
-    look,
-    shortened,
-)
+from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
+from parallel_core.trace_analysis.lanes import Block, block_text, drawn_ends, few_lanes, lanes, look, shortened
 from tests.backends.profiling.events import ns
 from tests.parallel_core.report.plots.frameworks import many_small, mxnet_async
+from tests.parallel_core.trace_analysis.synthetic import made_case
 
 PARTS = 50
 QUEUES: tuple[tuple[str, str], ...] = ((HOST_DEVICE, "Python"), ("cpu:1", "compute"), ("cpu:2", "compute"))
@@ -28,7 +20,7 @@ LENGTHS = st.sampled_from((0, 1000, 10**4, 10**5, 10**6, 10**7))
 
 
 @st.composite
-def timelines(draw: st.DrawFn) -> Timeline:
+def cases(draw: st.DrawFn) -> CaseSpans:
     """Make spans that do not overlap in their queue, of any lengths and with any gaps."""
     ends = dict.fromkeys(QUEUES, 0)
     spans = []
@@ -39,17 +31,12 @@ def timelines(draw: st.DrawFn) -> Timeline:
         kind: SpanKind = "host" if device == HOST_DEVICE else draw(kinds)
         name = draw(st.sampled_from(("matmul", "add", "launch matmul", "wait")))
         spans.append(Span(name, kind, device, queue, start, end))
-    return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))
+    return made_case(*spans)
 
 
-def of(timeline: Timeline, parts: int = PARTS) -> tuple[tuple[Span, ...], CaseLanes]:
-    (case,) = cases_of(timeline)
-    return case.spans, lanes(case, parts)
-
-
-@given(timelines())
-def test_blocks_follow_each_other_in_their_lane_and_no_span_and_no_busy_second_is_lost(timeline: Timeline) -> None:
-    spans, shown = of(timeline)
+@given(cases())
+def test_blocks_follow_each_other_in_their_lane_and_no_span_and_no_busy_second_is_lost(case: CaseSpans) -> None:
+    spans, shown = case.spans, lanes(case, PARTS)
     for lane in shown.lanes:
         assert all(block.start <= block.end for block in lane.blocks)
         assert all(one.end <= other.start + 1e-12 for one, other in pairwise(lane.blocks))
@@ -67,9 +54,9 @@ def test_blocks_follow_each_other_in_their_lane_and_no_span_and_no_busy_second_i
     assert sum(block.spans for lane in shown.lanes for block in lane.blocks) == len(spans)
 
 
-@given(timelines())
-def test_what_can_be_seen_stays_as_it_is(timeline: Timeline) -> None:
-    spans, shown = of(timeline)
+@given(cases())
+def test_what_can_be_seen_stays_as_it_is(case: CaseSpans) -> None:
+    spans, shown = case.spans, lanes(case, PARTS)
     resolution = shown.seconds * 1e9 / PARTS * (1 + 1e-9)
     origin = min(span.start for span in spans)
     for lane in shown.lanes:
@@ -83,9 +70,9 @@ def test_what_can_be_seen_stays_as_it_is(timeline: Timeline) -> None:
             assert not any(block.start < end - 1e-12 and block.end > begin + 1e-12 for block in lane.blocks)
 
 
-@given(timelines(), LENGTHS.map(in_seconds))
-def test_a_drawing_covers_little_of_a_gap(timeline: Timeline, least: float) -> None:
-    for lane in of(timeline)[1].lanes:
+@given(cases(), LENGTHS.map(in_seconds))
+def test_a_drawing_covers_little_of_a_gap(case: CaseSpans, least: float) -> None:
+    for lane in lanes(case, PARTS).lanes:
         ends = drawn_ends(lane.blocks, least)
         for block, end, following in zip(lane.blocks, ends, lane.blocks[1:], strict=False):
             assert block.end <= end <= max(block.end, block.start + least)
@@ -109,41 +96,35 @@ def test_kinds_that_alternate_fast_keep_their_shares() -> None:
         for turn in range(0, 40_000_000, 4000)
         for kind, start, end in kinds
     )
-    (lane,) = of(Timeline("made up", tuple(spans)), 1500)[1].lanes
+    (lane,) = lanes(made_case(*spans)).lanes
     assert 2000 < len(lane.blocks) < 4000
     computing, copying = (sum(b.end - b.start for b in lane.blocks if b.look == kind) for kind in ("compute", "copy"))
     assert computing == pytest.approx(3 * copying)
 
 
 def test_there_are_as_few_blocks_as_asked_for() -> None:
-    spans = tuple(
-        Span("add", "compute", f"cpu:{device}", "compute", step * 10**6, step * 10**6 + 400_000)
-        for step in range(500)
-        for device in (1, 2)
-    )
-    (case,) = cases_of(Timeline("made up", spans))
+    (case,) = cases_of(many_small(2000))
     few = few_lanes(case, 600)
-    assert (lanes(case).count, few.count <= 600) == (1000, True)
-    assert sum(block.spans for lane in few.lanes for block in lane.blocks) == 1000
+    assert (lanes(case).count, few.count <= 600) == (2000, True)
+    assert sum(block.spans for lane in few.lanes for block in lane.blocks) == 2000
 
 
-def laid_out(*places: tuple[str, str]) -> CaseLanes:
-    spans = (Span("x", "host" if place[0].endswith("host") else "copy", *place, 1, 2, 0) for place in places)
-    (case,) = cases_of(Timeline("made up", tuple(spans)))
-    return lanes(case)
+RANKS = [(f"rank {rank} {device}", "queue") for rank in (0, 2, 10) for device in (HOST_DEVICE, "gpu:2", "gpu:10")]
+DEVICES = [
+    *((HOST_DEVICE, "Python"), (HOST_DEVICE, "waits"), ("cpu", "calling thread"), ("cpu:2", "compute")),
+    *(("cpu:2", "compute 2"), ("cpu:2", "copy"), ("cpu:10", "compute")),
+]
 
 
-def test_the_host_comes_first_devices_by_number_and_the_lanes_of_a_rank_together() -> None:
-    places = [(HOST_DEVICE, "Python"), (HOST_DEVICE, "waits"), ("cpu", "calling thread"), ("cpu:2", "compute")]
-    places += [("cpu:2", "compute 2"), ("cpu:2", "copy"), ("cpu:10", "compute")]
-    shown = laid_out(*places[::-1])
+# The launches of several ranks come from as many hosts.
+@pytest.mark.parametrize(("places", "linked"), [(DEVICES, True), (RANKS, False)], ids=["devices", "ranks"])
+def test_the_host_comes_first_devices_by_number_and_the_lanes_of_a_rank_together(
+    places: list[tuple[str, str]], linked: bool
+) -> None:
+    spans = (Span("x", "host" if place[0].endswith("host") else "copy", *place, 1, 2, 0) for place in places[::-1])
+    shown = lanes(made_case(*spans))
     assert [lane.name for lane in shown.lanes] == [" ".join(place) for place in places]
-    assert shown.launches
-    places = [(f"rank {rank} {device}", "queue") for rank in (0, 2, 10) for device in (HOST_DEVICE, "gpu:2", "gpu:10")]
-    shown = laid_out(*places[::-1])
-    assert [lane.name for lane in shown.lanes] == [" ".join(place) for place in places]
-    # They come from as many hosts.
-    assert shown.launches == ()
+    assert bool(shown.launches) == linked
 
 
 def test_time_begins_at_the_first_launch() -> None:
@@ -160,24 +141,19 @@ def test_time_begins_at_the_first_launch() -> None:
 
 def test_launches_are_told_where_they_are_few() -> None:
     few, many = (lanes(cases_of(mxnet_async(products))[2]) for products in (20, 21))
-    assert len(few.launches) == 40
-    assert many.launches == ()
+    assert (len(few.launches), many.launches) == (40, ())
 
 
-def test_a_block_says_what_is_in_it_and_long_names_keep_both_ends() -> None:
+def test_a_block_says_what_is_in_it_when_it_ran_and_how_long_it_waited_and_long_names_keep_both_ends() -> None:
     names = ["add"] * 4 + ["multiply"] * 2 + ["relu"]
     short = [Span(name, "compute", "cpu:1", "compute", n * 1000, (n + 1) * 1000) for n, name in enumerate(names)]
     long = Span("matmul", "compute", "cpu:1", "compute", ns(1), ns(2), None, "aten::mm")
     longest = Span("kernel<" * 40, "compute", "cpu:1", "compute", ns(3), ns(4))
-    (case,) = cases_of(Timeline("made up", (*short, long, longest)))
-    *labels, last = (block.label for block in lanes(case).lanes[0].blocks)
+    *labels, last = (block.label for block in lanes(made_case(*short, long, longest)).lanes[0].blocks)
     assert labels == ["7 × add, multiply, …", "matmul (aten::mm)"]
     assert len(last) == 120
     assert shortened("kernel<kernel<float>", 20) == "kernel<kernel<float>"
     assert shortened("kernel<kernel<float>", 11) == "kerne…loat>"
-
-
-def test_a_block_tells_its_name_when_it_ran_and_how_long_it_waited() -> None:
     one = Block(0.001, 0.003, "compute", "matmul", 1, 0.002, 0.0005)
     assert block_text(one) == "matmul\n2.00 ms from 1 ms\n500 μs from launch to start"
     many = one._replace(label="5 × matmul", spans=5, busy=0.001)

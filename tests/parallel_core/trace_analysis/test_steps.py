@@ -1,39 +1,122 @@
-"""Figures by step: of a real trace, which steps are unlike the others, and what a step consists of."""
+"""Cases as arrays of whole nanoseconds, arithmetic of intervals, held against sets of whole hours, and figures by step.
 
+Of a real trace, which steps are unlike the others, and what a step consists of.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
+from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import CaseSpans
-from parallel_core.trace_analysis.parts import (
-    PARTS,
-    Parts,
-    StepAccount,
-    account_of,
-    over_steps,
-    share_of,
-)
-from parallel_core.trace_analysis.steps import annotations, only_step, steps
+from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of, clip, gaps, intersection, total_length, union
+from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
+from parallel_core.trace_analysis.steps import StepsFigures, annotations, only_step, steps
 from tests.backends.profiling.events import ns
-from tests.parallel_core.trace_analysis.synthetic import SECOND, made_case, queue_of
+from tests.parallel_core.trace_analysis.synthetic import FIRST, GPU, SECOND, made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import case_of_trace
 
+HOUR = st.integers(0, 10)
+RAW = st.lists(st.tuples(HOUR, HOUR), max_size=12)
+"""Starts and ends as they come: overlapping, touching, empty, some before they begin."""
 
-def annotated(*marked: tuple[str, float, float], spans: tuple[Span, ...] = ()) -> CaseSpans:
+
+def array(raw: list[tuple[int, int]]) -> np.ndarray:
+    return np.array(raw, dtype=np.int64).reshape(-1, 2)
+
+
+def hours(intervals: np.ndarray) -> set[int]:
+    """List the hours that some intervals cover, by counting."""
+    return {hour for start, end in intervals for hour in range(int(start), int(end))}
+
+
+def is_set(intervals: np.ndarray) -> bool:
+    """Tell whether these are sorted, not empty, and neither overlap nor touch."""
+    bounds = intervals.ravel()
+    return (
+        intervals.shape == (len(bounds) // 2, 2) and intervals.dtype == np.int64 and bool(np.all(np.diff(bounds) > 0))
+    )
+
+
+@settings(max_examples=40)
+@given(RAW, RAW, HOUR, HOUR)
+def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
+    one: list[tuple[int, int]], other: list[tuple[int, int]], start: int, end: int
+) -> None:
+    a, b = union(array(one)), union(array(other))
+    either, both = union(a[::-1], b), intersection(a, b)
+    inside, free = clip(a, start, end), gaps(a, start, end)
+    assert all(map(is_set, (a, either, both, inside, free)))
+    assert hours(a) == hours(array(one))
+    assert total_length(a) == len(hours(a))
+    assert hours(either) == hours(a) | hours(b)
+    assert hours(both) == hours(a) & hours(b)
+    assert hours(inside) == hours(a) & set(range(start, end))
+    assert hours(free) == set(range(start, end)) - hours(a)
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "resolution"),
+    [(7, 4_000_000, 1000), (7, 4100, 100), (7, 4110, 10), (7, 4111, 1), (0, 0, 1000)],
+)
+def test_the_resolution_is_what_all_times_are_whole_in_wherever_they_begin(
+    offset: int, length: int, resolution: int
+) -> None:
+    spans = (Span("x", "compute", FIRST, "compute", at, at + length) for at in (offset, offset + 5_000_000))
+    assert made_case(*spans).resolution == resolution
+
+
+def test_times_are_whole_numbers_also_in_traces_of_years() -> None:
+    year = 31_536_000 * 10**9
+    case = made_case(*(Span("x", "compute", FIRST, "compute", *at) for at in ((1, 2, 0), (year + 3, year + 4))))
+    assert (case.start, case.end, case.nanoseconds) == (0, year + 4, year + 4)
+    assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {np.dtype(np.int64)}
+    assert case.spans.launched.tolist() == [0, UNKNOWN]
+    assert case.since.tolist() == [0, year + 3]
+
+
+def test_queues_are_in_the_order_of_a_case_s_first_spans() -> None:
+    spans = tuple(Span(name, "compute", FIRST, name, 10 * n, 10 * n + 5) for n, name in enumerate("abcbca"))
+    (case,) = cases_of(Timeline("made up", spans, (Window("the second half", 30, 60),)))
+    assert [queue for _, queue in case.spans.queues] == ["b", "c", "a"]
+    assert case.spans == spans[3:]
+
+
+def test_a_step_without_spans_is_as_long_as_it_was_marked() -> None:
+    (case,) = cases_of(Timeline("made up", (), annotations=(Window("ProfilerStep#7", 70, 80),)))
+    assert (case.start, case.end) == (70, 80)
+
+
+HOST = queue_of([(0, 1)], "host", HOST_DEVICE)
+
+
+def of(case: CaseSpans) -> StepsFigures:
+    found = steps(case)
+    assert found is not None
+    return found
+
+
+def annotated(*marked: tuple[str, float, float], spans: Sequence[Span] = HOST) -> CaseSpans:
     windows = tuple(Window(name, ns(start), ns(end)) for name, start, end in marked)
-    return replace(made_case(*spans, *queue_of([(0, 1)], "host", "host")), annotations=windows)
+    return replace(made_case(*spans), annotations=windows)
 
 
-def launched(start: float, end: float, at: float) -> Span:
-    return queue_of([(start, end)])[0]._replace(launched=ns(at))
+def launched(at: float, *spans: Span) -> list[Span]:
+    return [span._replace(launched=ns(at)) for span in spans]
+
+
+def numbered(*lengths: float, apart: float) -> CaseSpans:
+    return annotated(*((f"ProfilerStep#{n}", apart * n, apart * n + one) for n, one in enumerate(lengths)))
 
 
 def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
-    found = steps(case_of_trace("ddp"))
-    assert found is not None
+    found = of(case_of_trace("ddp"))
     counted = (
         ("ProfilerStep#4", 324, 0.222442191, 0.20618392, 0.018756924, 0.006934688, 0.011989021, 0.000442811),
         ("ProfilerStep#5", 194, 0.219726905, 0.208348468, 0.018449604, 0.00626356, 0.012300029, 0.000207839),
@@ -54,10 +137,8 @@ def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
 
 def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
     def outliers(*lengths: float) -> list[tuple[str, float | None]]:
-        marked = [(f"ProfilerStep#{place}", 100.0 * place, 100.0 * place + one) for place, one in enumerate(lengths)]
-        found = steps(annotated(*marked))
-        assert found is not None
-        return [(one.step, one.ratio) for one in found.outliers if one.quantity == "seconds"]
+        found = of(numbered(*lengths, apart=100)).outliers
+        return [(one.step, one.ratio) for one in found if one.quantity == "seconds"]
 
     assert outliers(10, 10, 10, 20) == [("ProfilerStep#3", 2)]
     assert outliers(8, 9, 10, 11, 12, 17) == []
@@ -67,9 +148,7 @@ def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
 
 def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
     marked = (("load", 0, 1), ("iteration 1", 1, 5), ("forward", 2, 3), ("iteration 2", 5, 9), ("forward", 6, 7))
-    found = steps(annotated(*marked))
-    assert found is not None
-    assert [one.name for one in found.steps] == ["iteration 1", "iteration 2"]
+    assert [one.name for one in of(annotated(*marked)).steps] == ["iteration 1", "iteration 2"]
     assert steps(annotated(("load", 0, 1))) is None
     assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
     assert steps(annotated()) is None
@@ -77,25 +156,25 @@ def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
 
 def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
     marked = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
-    one, other = annotations(annotated(*marked, spans=(launched(1, 3, at=0), launched(5, 6, at=5))))
+    one, other = annotations(
+        annotated(*marked, spans=launched(0, *queue_of([(1, 3)])) + launched(5, *queue_of([(5, 6)])))
+    )
     assert (one.name, one.annotations, one.seconds, one.mean_seconds) == ("step", 2, 6, 3)
     assert (one.operations, one.busy_seconds) == (2, 3)
     assert (other.name, other.operations, other.busy_seconds) == ("forward", 1, 2)
 
 
-GPU = ("gpu:0", "stream 7")
 SPANS = (
     Span("launch", "host", HOST_DEVICE, "Python", 5, 9),
-    Span("late", "compute", *GPU, 120, 180, 60),
-    Span("unlinked", "compute", *GPU, 150, 160),
-    Span("second", "compute", *GPU, 200, 240, 100),
+    Span("late", "compute", GPU, "stream 7", 120, 180, 60),
+    Span("unlinked", "compute", GPU, "stream 7", 150, 160),
+    Span("second", "compute", GPU, "stream 7", 200, 240, 100),
 )
 
 
 def in_steps(*names: str) -> Timeline:
-    return Timeline(
-        "torch", SPANS, annotations=tuple(Window(name, 100 * n, 100 * n + 100) for n, name in enumerate(names))
-    )
+    marked = tuple(Window(name, 100 * n, 100 * n + 100) for n, name in enumerate(names))
+    return Timeline("torch", SPANS, annotations=marked)
 
 
 @pytest.mark.parametrize("names", [("ProfilerStep#7", "ProfilerStep#8"), ("epoch 1, step 7", "epoch 1, step 8")])
@@ -106,34 +185,21 @@ def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str
     assert [one.name for one in only_step(timeline, 8).annotations] == [names[1]]
 
 
-@pytest.mark.parametrize(
-    ("timeline", "problem"),
-    [
-        (in_steps("ProfilerStep#7", "ProfilerStep#8"), "no step 3, but 7 to 8"),
-        (in_steps("forward", "forward"), "no steps with numbers"),
-        (in_steps(), "no steps with numbers"),
-        (in_steps("gloo:all_reduce", "gloo:all_reduce"), "no steps with numbers"),
-    ],
-)
-def test_a_step_that_is_not_there_is_refused(timeline: Timeline, problem: str) -> None:
-    with pytest.raises(RequestError, match=problem):
-        only_step(timeline, 3)
-
-
-STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
+def test_a_step_that_is_not_there_is_refused() -> None:
+    with pytest.raises(RequestError, match="no step 3, but 7 to 8"):
+        only_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
+    for names in ((), ("forward",) * 2, ("gloo:all_reduce",) * 2):
+        with pytest.raises(RequestError, match="no steps with numbers"):
+            only_step(in_steps(*names), 3)
 
 
 def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
-    spans = [
-        *(span._replace(launched=ns(0)) for span in queue_of([(1, 3), (3, 5)])),
-        *(span._replace(launched=ns(1)) for span in queue_of([(5, 9)])),
-        *(span._replace(launched=ns(1)) for span in queue_of([(5, 7), (9, 10)], "exchange", SECOND)),
-    ]
-    marked = tuple(Window(f"ProfilerStep#{n}", ns(n), ns(n + 1)) for n in range(2))
-    found = steps(replace(made_case(*spans), annotations=marked))
-    assert found is not None
-    assert [one.seconds for one in found.steps] == [1, 1]
-    assert [one.parts.seconds for one in found.steps] == [5, 5]
+    spans = (
+        *launched(0, *queue_of([(1, 3), (3, 5)])),
+        *launched(1, *queue_of([(5, 9)]), *queue_of([(5, 7), (9, 10)], "exchange", SECOND)),
+    )
+    found = of(annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans))
+    assert [(one.seconds, one.parts.seconds) for one in found.steps] == [(1, 5), (1, 5)]
     first, second = (one.parts for one in found.steps)
     assert [getattr(first, part) for part in PARTS] == [4, 0, 0, 1]
     assert [getattr(second, part) for part in PARTS] == [4, 1, 0, 0]
@@ -141,23 +207,17 @@ def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
 
 
 def test_a_step_that_took_no_time_is_shown_and_not_accounted_for() -> None:
-    def account(*lengths: float) -> StepAccount | None:
-        marked = [(f"ProfilerStep#{place}", 2.0 * place, 2.0 * place + one) for place, one in enumerate(lengths)]
-        found = steps(annotated(*marked))
-        assert found is not None
-        assert len(found.steps) == len(lengths)
-        return found.account
-
-    assert account(2, 0, 2) == account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2)
-    assert account(0) is None
+    found, empty = of(numbered(2, 0, 2, apart=2)), of(numbered(0, apart=2))
+    assert (len(found.steps), found.account) == (3, account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2))
+    assert (len(empty.steps), empty.account) == (1, None)
 
 
 def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() -> None:
-    marked = tuple(Window(f"ProfilerStep#{n}", ns(n), ns(n + 1)) for n in range(2))
-    case = replace(made_case(*queue_of([(0, 1), (2, 3), (5, 20)])), annotations=marked)
-    found = steps(case)
-    assert found is not None
-    assert found.account is None
+    spans = queue_of([(0, 1), (2, 3), (5, 20)])
+    assert of(annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans)).account is None
+
+
+STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
 
 
 def test_intervals_hold_the_share_and_grow_with_what_others_took() -> None:

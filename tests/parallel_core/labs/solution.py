@@ -1,4 +1,4 @@
-"""Lab 3, solved: a queue for copies, and a list of who still reads what is overwritten."""
+"""The labs, solved: a queue for each device and one for copies, and a list of who still reads what is overwritten."""
 
 from queue import SimpleQueue
 from threading import Event, Thread
