@@ -194,3 +194,4 @@ def test_widths_are_doublings_and_each_has_its_figures(backend: Backend) -> None
     )
     assert result.metrics["data_parallelism_bytes"] == result.series["bytes data parallelism"][-1]
     assert result.metrics["layer_wise_partitioning_waits"] == 16
+    assert result.bands.keys() == {"data_parallel_advantage", "data_parallel_speedup", "micro_batch_speedup"}
