@@ -100,20 +100,10 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     assert (told[0], told[-1]) == pytest.approx((0, 1))
 
 
-def test_training_on_the_first_devices_gives_numpy_s_losses(backend: Backend) -> None:
-    found = [first_losses(backend, devices, MADE_UP, SETTINGS, START) for devices in (1, 2, 3)]
-    trial = Trial(backend, {})
-    check_first_losses(trial, MADE_UP, SETTINGS, START, *found)
-    assert trial.errors["first losses"] < 1e-4
-    assert [len(set(losses)) for losses in found] == [3, 3, 3]
-    # One that differs is enough.
-    check_first_losses(trial, MADE_UP, SETTINGS, START, *found, (*found[0][:2], 7.0))
-    assert trial.errors["first losses"] > 1e-2
-
-
 def test_numpy_ends_early_where_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial(backends.load("numpy", 1), {})
     expected = first_losses(trial.backend, 1, MADE_UP, SETTINGS, START)
+    assert len(set(expected)) == 3
     assert first_losses(trial.backend, 1, MADE_UP, SETTINGS, START, seconds=0.0) == expected[:1]
     monkeypatch.setattr(training_steps, "NUMPY_SECONDS", 0.0)
     # What NumPy did not reach is not compared.
