@@ -7,7 +7,7 @@ from typing import Any
 from parallel_core.training.batches import Settings
 from parallel_core.training.dataset import synthetic
 
-__all__ = ["small"]
+__all__ = ["made_up", "small"]
 
 made_up = partial(synthetic, "a test needs no more", train=300, test=10)
 

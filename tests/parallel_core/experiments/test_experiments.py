@@ -1,32 +1,36 @@
-"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one JSON object."""
+"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one JSON object.
+
+What it cannot do is refused, and a verb or an operator that is wrong makes its result invalid.
+"""
 
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
-import click
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
 from backends import Backend
-from parallel_core import RequestError
-from parallel_core.command_line.run import run
+from backends.arrays import tree_map
+from backends.numpy import ops
+from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, copying, works
-from parallel_core.experiments.asynchronous_computation import barriers
+from parallel_core.experiments.asynchronous_computation import barriers, increments
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.progress import listening
-from parallel_core.measurement.result import Result
 from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.small import small
+from tests.parallel_core.experiments.test_catalogue import command_of, options_of
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
-SIDE = "parallel_core.experiments.asynchronous_computation.increments.SIDE"
 # Those of the first two chapters, which train nothing.
 ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.program.__module__]
 MEASURING_A_SINGLE_DEVICE = {"async", "barriers", "cost-model", "eager-cpu", "independent-ops", "small-ops"}
@@ -40,9 +44,7 @@ def check_answer(result: Result) -> None:
     """Assert that a result has an answer of two or three short sentences with figures, or says why it has none."""
     assert result.answer is not None
     sentences, change = result.answer.sentences, result.answer.would_change
-    command = run.get_command(click.Context(run), result.experiment)
-    assert command is not None
-    options = {option for parameter in command.params for option in parameter.opts}
+    options = options_of(command_of(EXPERIMENTS[result.experiment]))
     assert set(re.findall(r"--[a-z][a-z-]*", " ".join((*sentences, change)))) <= options
     if result.problems or result.explanation.startswith("No verdict: "):
         assert [sentence.startswith(("No verdict: ", "No answer: ")) for sentence in sentences] == [True]
@@ -57,16 +59,13 @@ def check_answer(result: Result) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiply twice instead of often."""
+    """Multiply twice instead of often; how much memory a queue holds is tested with `async`, on larger arrays."""
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
+    monkeypatch.setattr(increments, "SIDE", 64)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_result_is_checked_and_described(
-    load_any: Callable[[int], Backend], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Queues of arrays of 1 MiB: the frameworks keep the memory that they free, and workers would grow.
-    monkeypatch.setattr(SIDE, 512)
+def test_the_result_is_checked_and_described(load_any: Callable[[int], Backend], name: str) -> None:
     backend = load_any(3)
     found = EXPERIMENTS[name].run(backend, **small(name))
     check_answer(found)
@@ -87,15 +86,10 @@ def test_the_result_is_checked_and_described(
         assert name not in ON_A_BUDGET or len(case["bare_seconds"]) in (0, 2)
     assert name not in ON_A_BUDGET or any(case["bare_seconds"] for case in result["cases"])
     assert result["environment"]["cores"] >= 1
-    assert result["explanation"]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_single_device_is_measured_or_refused(
-    load: Callable[[int], Backend], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # How much memory a queue holds is tested with `async`, on larger arrays.
-    monkeypatch.setattr(SIDE, 64)
+def test_a_single_device_is_measured_or_refused(load: Callable[[int], Backend], name: str) -> None:
     if name in MEASURING_A_SINGLE_DEVICE:
         found = EXPERIMENTS[name].run(load(1), **small(name))
         assert found.checks["max_relative_error"] < 1e-4
@@ -106,27 +100,16 @@ def test_a_single_device_is_measured_or_refused(
         EXPERIMENTS[name].run(load(1), **small(name))
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("parallel", {}),
-        ("overlap", {}),
-        ("independent-ops", {"workers_compared": (1,)}),
-        ("three-way", {}),
-        ("barriers", {"deepest": 1}),
-        ("dependencies", {}),
-    ],
-)
-def test_sizes_are_chosen_when_none_is_given(
-    backend: Backend, name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = {works: ("RUN_SECONDS",), copying: ("COPYING_SECONDS",), barriers: ("TARGET_SECONDS",)}
-    for module, names in (times | {dependencies: ("MULTIPLICATION_SECONDS",)}).items():
-        for one in names:
-            monkeypatch.setattr(module, one, 1e-3)
-    parameters = EXPERIMENTS[name].run(backend, **options, rounds=1, budget=600.0).parameters
+@pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way", "barriers", "dependencies"])
+def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {works: "RUN_SECONDS", copying: "COPYING_SECONDS", barriers: "TARGET_SECONDS"}
+    for module, constant in (seconds | {dependencies: "MULTIPLICATION_SECONDS"}).items():
+        monkeypatch.setattr(module, constant, 1e-3)
+    experiment = EXPERIMENTS[name]
+    given_ones = {one: value for one, value in small(name).items() if one not in experiment.calibrated}
+    parameters = experiment.run(backend, **{**given_ones, "rounds": 1}).parameters
     assert parameters["size"] % 8 == 0
-    assert all(parameters[one] > 0 for one in EXPERIMENTS[name].calibrated)
+    assert all(parameters[one] > 0 for one in experiment.calibrated)
 
 
 @pytest.mark.parametrize("name", ON_A_BUDGET)
@@ -153,3 +136,83 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: flo
     of_one = 0.001 / works.PROBED_SIZE**3
     assert size <= max(wanted, 8)
     assert size == wanted or (size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "options", "message"),
+    [
+        ("small-ops", {"sizes": ()}, "--sizes 8,64,512"),
+        ("allreduce", {"algorithms": ("butterfly",)}, "unknown algorithm 'butterfly'"),
+        ("allreduce", {"algorithms": ()}, "no algorithm"),
+        ("allreduce", {"sizes": ()}, "no size"),
+        ("allreduce", {"sizes": (2**60,)}, "choose smaller --sizes"),
+        ("batch-norm", {"rows": 7}, "choose at least 8"),
+        ("batch-scaling", {"batch_size": 20, "steps": 10}, "10 steps of 3 × 20 images are more than the 300 .*--steps"),
+        ("partitioning", {"narrow": 2, "wide": 1}, "must not be wider"),
+        ("partitioning", {"batch": 2}, "leaves one of 3 devices or 2 micro-batches without rows"),
+        ("partitioning", {"batch": 4, "micro_batches": 5}, "or 5 micro-batches without rows"),
+        ("partitioning", {"devices": 9}, "8 channels for 9 devices"),
+        ("graph", {"devices": 2}, r"\(--devices 3\)$"),
+        ("graph", {"batch": 1}, r"\(--batch 2\)$"),
+        ("graph", {"batch": 4, "devices": 9}, r"\(--batch 8\)$"),
+        ("eager-cpu", {"against": "torch"}, r"^unknown contrast 'torch' \(known: others, none, jax:async, "),
+        ("eager-cpu", {"against": "torch:eager"}, "unknown contrast 'torch:eager'"),
+        ("eager-cpu", {"against": "torch:sync,"}, "unknown contrast ''"),
+        ("eager-cpu", {"against": "torch:sync,numpy:sync"}, "'numpy:sync' is what is measured"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    load: Callable[[int], Backend], experiment: str, options: dict[str, Any], message: str
+) -> None:
+    asked = {"devices": 3, **small(experiment), **options}
+    with pytest.raises(RequestError, match=message):
+        EXPERIMENTS[experiment].run(load(asked.pop("devices")), **asked)
+
+
+BROKEN: Mapping[str, Callable[..., Any]] = {
+    "matmul": ops.add,
+    "add": ops.multiply,
+    "copy_to": lambda x, *_, **__: tree_map(np.ones_like, x),
+    "split_and_load": lambda x, devices: np.array_split(x, len(devices))[::-1],
+    # Every device keeps what it has.
+    "allreduce": tuple,
+}
+CHANGES, LOSSES = "changes of the parameters differ", "first losses differ"
+
+
+@pytest.mark.parametrize(
+    ("broken", "experiment", "wrong"),
+    [
+        *(("matmul", name, ["products differ"]) for name in ("async", "barriers", "eager-cpu", "parallel")),
+        ("matmul", "small-ops", ["products differ"]),
+        ("matmul", "independent-ops", ["products differ", "products in a chain differ"]),
+        *((verb, "overlap", ["copied products differ"]) for verb in ("matmul", "copy_to")),
+        *((verb, "three-way", ["products or copies differ"]) for verb in ("matmul", "copy_to")),
+        ("matmul", "dependencies", ["results differ"]),
+        *(("add", name, ["increments differ"]) for name in ("async", "cost-model")),
+        *(("copy_to", name, ["results differ"]) for name in ("dependencies", "graph")),
+        *((verb, "allreduce", ["sums differ"]) for verb in ("copy_to", "allreduce")),
+        *(("allreduce", name, [CHANGES]) for name in ("batch-norm", "partitioning")),
+        ("allreduce", "batch-scaling", [LOSSES]),
+        ("allreduce", "learning-rates", [LOSSES, f"with the same batch the {LOSSES}"]),
+        ("allreduce", "data-parallel", [LOSSES, "the devices' parameters"]),
+        ("allreduce", "evaluate", ["2 devices counted "]),
+        ("allreduce", "building-blocks", ["the values of 'allreduce of 1s and 2s'", "the values of 'rebinding list"]),
+        ("split_and_load", "building-blocks", ["the values of 'an even split'", "the values of 'uneven splits'"]),
+        ("copy_to", "building-blocks", ["the values of 'shared memory'"]),
+    ],
+)
+def test_what_is_wrong_makes_the_result_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, broken: str, experiment: str, wrong: list[str]
+) -> None:
+    if hasattr(backend, broken):
+        monkeypatch.setattr(backend, broken, BROKEN[broken])
+    else:
+        # NumPy's operators are also what values are compared with.
+        own = ModuleType("broken")
+        vars(own).update({**vars(ops), broken: BROKEN[broken]})
+        monkeypatch.setattr(backend, "ops", own)
+    problems = EXPERIMENTS[experiment].run(backend, **small(experiment)).problems
+    assert len(problems) >= len(wrong)
+    for problem, begin in zip(problems, wrong, strict=False):
+        assert problem.startswith(begin)

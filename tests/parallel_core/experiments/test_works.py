@@ -1,20 +1,25 @@
-"""The rule by which a run chooses its work, on machines that are made up."""
+"""The rule by which a run chooses its work, on machines that are made up; and how a trial times what is registered.
 
+It does so in turn and within its budget, and compares values with NumPy's.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import backends
 import parallel_core
 from backends import Backend
 from parallel_core.experiments import EXPERIMENTS, copying, works
+from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.parameters import Chosen, choose
-from parallel_core.experiments.runner.trial import Trial
-from tests.parallel_core.experiments.runner.pretended import case, trial
+from parallel_core.experiments.runner.trial import Trial, Work
+from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 
 COPYING = [one for one in EXPERIMENTS["overlap"].parameters if isinstance(one, Chosen)]
@@ -33,33 +38,28 @@ def chosen(
 
 
 @pytest.mark.parametrize(
-    ("machine", "size", "products", "rules"),
+    ("machine", "expected"),
     [
         # Issuing takes a tenth of a copy of 3.1 MB.
-        ({}, 880, 22, ("issuing", "time")),
+        ({}, (880, 22, "issuing", "time")),
         # It does so of smaller ones, too, of which 25 would take less than the usual time.
-        ({"bandwidth": 8e9}, 840, 25, ("time", "launches")),
+        ({"bandwidth": 8e9}, (840, 25, "time", "launches")),
         # It would only of such large ones that the fewest would take longer than usual, or than the budget allows.
-        ({"bandwidth": 2e10}, 992, 15, ("time", "time")),
-        ({"budget": 5.0}, 656, 15, ("budget", "budget")),
+        ({"bandwidth": 2e10}, (992, 15, "time", "time")),
+        ({"budget": 5.0}, (656, 15, "budget", "budget")),
         # A GPU behind a bus: a single copy takes longer than a multiplication.
-        ({"bandwidth": 1e9, "speed": 2e12}, 4000, 15, ("equal-parts", "time")),
-        ({"bandwidth": 1e9, "speed": 5e12}, 8192, 15, ("largest", "time")),
+        ({"bandwidth": 1e9, "speed": 2e12}, (4000, 15, "equal-parts", "time")),
+        ({"bandwidth": 1e9, "speed": 5e12}, (8192, 15, "largest", "time")),
     ],
 )
 def test_what_is_multiplied_and_copied_is_chosen_by_one_rule(
-    backend: Backend,
-    monkeypatch: pytest.MonkeyPatch,
-    machine: dict[str, float],
-    size: int,
-    products: int,
-    rules: tuple[str, str],
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, machine: dict[str, float], expected: tuple[int | str, ...]
 ) -> None:
     values, by = chosen(backend, monkeypatch, **machine)
-    assert (values["size"], values["products"]) == (size, products)
-    assert by == {**dict(zip(("size", "products"), rules, strict=True)), "copies": "equal-parts"}
-    copying = 4 * size**2 / machine.get("bandwidth", 1e10)
-    assert values["copies"] == max(1, round(2 * size**3 / machine.get("speed", 1e11) / copying))
+    assert (values["size"], values["products"], by["size"], by["products"]) == expected
+    assert by["copies"] == "equal-parts"
+    copying = 4 * values["size"] ** 2 / machine.get("bandwidth", 1e10)
+    assert values["copies"] == max(1, round(2 * values["size"] ** 3 / machine.get("speed", 1e11) / copying))
 
 
 def test_no_more_copies_are_chosen_than_their_option_takes(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +68,7 @@ def test_no_more_copies_are_chosen_than_their_option_takes(backend: Backend, mon
 
 
 @pytest.mark.parametrize(("budget", "rule"), [(30.0, "time"), (2.0, "budget")])
-def test_three_rounds_of_parallel_fit_the_budget(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str
-) -> None:
+def test_three_rounds_fit_a_budget(backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str) -> None:
     monkeypatch.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / 1e11)
     size, by = works.size_for_run(Trial(backend, {}, budget=budget), 6)
     of_all = works.MULTIPLICATIONS * 2 * size**3 / 1e11
@@ -82,19 +80,15 @@ def test_three_rounds_of_parallel_fit_the_budget(
 @pytest.mark.parametrize(("count", "times"), [(25, 1.0), (3000, 3.0)])
 def test_calls_are_those_of_a_thousand_operations_at_the_most(backend: Backend, count: int, times: float) -> None:
     (device, *_), made = backend.devices, Trial(backend, {})
-    for work in (
-        works.multiplications(made, made.normal(2, device), count, device),
-        works.increments(made, made.normal(2, device), count, device),
-    ):
+    for launched in (works.multiplications, works.increments):
+        work = launched(made, made.normal(2, device), count, device)
         assert (work.times, work.calls and work.calls.times) == (1, times)
 
 
 @pytest.mark.parametrize(("issued", "is_noted"), [(0.4, False), (0.6, True)])
-def test_a_copy_that_is_bound_by_issuing_is_said_not_to_be_a_copy_s_time(
-    queueing: Backend, issued: float, is_noted: bool
-) -> None:
-    made = trial(replace(case("copy", 1.0), dispatch_seconds=(issued,)))
-    made.backend = queueing
+def test_a_copy_that_is_bound_by_issuing_is_noted(queueing: Backend, issued: float, is_noted: bool) -> None:
+    made = Trial(queueing, {})
+    made.cases["copy"] = replace(case("copy", 1.0), dispatch_seconds=(issued,))
     copying.note_issuing(made, "copy")
     assert len(made.notes) == is_noted
     made.backend, made.notes = backends.load("numpy", 1), []
@@ -103,9 +97,7 @@ def test_a_copy_that_is_bound_by_issuing_is_said_not_to_be_a_copy_s_time(
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
-def test_a_sweep_tells_at_each_size_what_hides_and_what_issuing_takes(
-    backend: Backend, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_has_shares_at_each_size(backend: Backend, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "engine", engine)
     result = parallel_core.run_overlap(backend, sizes=(24, 16, 32), products=3, copies=2, rounds=2, budget=600.0)
     assert (result.parameters["size"], result.parameters["sizes"]) == (32, "16,24,32")
@@ -122,9 +114,7 @@ def test_a_sweep_tells_at_each_size_what_hides_and_what_issuing_takes(
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
 @pytest.mark.parametrize("experiment", ["parallel", "overlap"])
-def test_the_price_of_overlap_is_had_where_there_is_a_queue(
-    backend: Backend, experiment: str, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_price_of_overlap(backend: Backend, experiment: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "engine", engine)
     result = EXPERIMENTS[experiment].run(backend, **small(experiment))
     beside = [one.median for one in result.cases if one.name == works.BESIDE]
@@ -133,11 +123,88 @@ def test_the_price_of_overlap_is_had_where_there_is_a_queue(
         assert result.metrics["price_of_overlap"] == pytest.approx(seconds / result.cases[0].median - 1)
 
 
-@given(st.integers(1, 10**6), st.integers(1, 9), st.sampled_from([2, 4]))
-def test_sweeps_double_up_to_the_last_or_grow_by_a_factor(last: int, first: int, factor: int) -> None:
-    counts, sizes = works.doublings(last), works.geometric(first, last, factor)
-    assert (counts[0], counts[-1], sizes[0]) == (1, last, first)
-    assert all(before < after <= 2 * before for before, after in pairwise(counts))
-    assert all(after == 2 * before for before, after in pairwise(counts[:-1]))
-    assert all(after == factor * before for before, after in pairwise(sizes))
-    assert sizes == (first,) or sizes[-1] <= last < factor * sizes[-1]
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """A trial whose works return how long they took."""
+
+    def taken(_: object, launch: Callable[[], object], __: object = None) -> tuple[float, float]:
+        result = launch()
+        seconds = sum(result) if isinstance(result, list) else result
+        return seconds / 2, seconds  # type: ignore[operator]
+
+    monkeypatch.setattr(trials, "measure", taken)
+    return Trial(backends.load("numpy", 2), {}, rounds=2)
+
+
+def taking(seconds: float, alone: float) -> Work:
+    return Work(lambda: seconds, lambda: alone)
+
+
+def test_a_case_is_of_once_and_its_bare_time_is_that_of_the_slowest_unit(trial: Trial) -> None:
+    first, second = taking(24.0, 6.0), taking(6.0, 12.0)
+    trial.time("both", first, second, parts=("first",), repeats=6)
+    trial.time("first", first)
+    trial.time("none", first, bare=())
+    cases = trial.run()
+    assert cases["both"].seconds == (5.0, 5.0)
+    assert cases["both"].dispatch_seconds == (2.5, 2.5)
+    assert cases["both"].repeats == 6
+    assert {name: one.bare_seconds for name, one in cases.items()} == {"both": (2, 2), "first": (6, 6), "none": ()}
+    assert cases["both"].parts == ("first",)
+    assert list(cases) == ["both", "first", "none"]
+
+
+def test_what_comes_before_is_done_each_time_and_a_work_in_two_cases_is_one_unit_once(trial: Trial) -> None:
+    done: list[str] = []
+    counted = Work(lambda: done.append("work") or 1.0, lambda: done.append("unit") or 1.0)
+    trial.time("one", counted, before=partial(done.append, "before"))
+    trial.time("two", counted)
+    trial.run()
+    # A warm-up and two rounds.
+    assert (done.count("before"), done.count("work"), done.count("unit")) == (3, 6, 3)
+    assert done[0] == "before"
+
+
+def test_phases_keep_the_cases_before_and_points_make_curves(trial: Trial) -> None:
+    for at in (2, 1):
+        trial.time(f"size {at}", taking(at, at), curve="mine", at=at)
+    trial.run()
+    trial.time("later", taking(3.0, 3.0), take=lambda: (1.0, 7.0))
+    trial.run()
+    assert list(trial.cases) == ["size 2", "size 1", "later"]
+    assert trial.cases["later"].seconds == (7.0, 7.0)
+    assert trial.points == {"mine": {2: 2.0, 1: 1.0}}
+
+
+def test_rounds_that_are_given_are_taken_whatever_they_take_and_a_unit_may_be_a_part_or_more(trial: Trial) -> None:
+    trial.budget = 1e-9
+    trial.time("many", Work(lambda: 6.0, lambda: 4.0, times=0.5))
+    case = trial.run(rounds=3)["many"]
+    assert (case.seconds, case.bare_seconds) == ((6.0,) * 3, (2.0,) * 3)
+    trial.found_by("half", lambda times: times["many"] / 12)
+    trial.found_by("missing", lambda times: times["none"])
+    assert {name: one.estimate for name, one in trial.figures.items()} == {"half": pytest.approx(0.5)}
+
+
+def test_a_budget_that_is_spent_ends_the_rounds_after_the_first() -> None:
+    spent, ample = (Trial(backends.load("numpy", 1), {}, rounds=9, budget=budget) for budget in (1e-6, 100.0))
+    for trial in (spent, ample):
+        trial.time("nothing", Work(lambda: None))
+        trial.run()
+    assert len(spent.cases["nothing"].seconds) == 1
+    assert len(ample.cases["nothing"].seconds) == 9
+    assert 40 < ample.left(0.5) <= 50 < ample.left(0.9) <= 90
+
+
+def test_values_are_compared_with_numpy_s_and_the_largest_error_counts() -> None:
+    trial = Trial(backends.load("numpy", 1), {})
+    right = np.eye(2)
+    trial.check("products", [right, 1.5 * right], [right, right])
+    trial.check("products", [right], [right])
+    assert trial.errors == {"products": 0.5}
+    trial.check("sums", [right, np.full((2, 2), np.nan)], [right, right])
+    assert math.isnan(trial.errors["sums"])
+    trial.check("shapes", [np.ones(3)], [np.ones(2)])
+    assert trial.errors["shapes"] == math.inf
+    with pytest.raises(ValueError, match="zip"):
+        trial.check("fewer", [right], [right, right])

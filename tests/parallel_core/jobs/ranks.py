@@ -70,7 +70,7 @@ def wait_for_lines(lines: int, path: Path) -> list[str]:
 def are_gone(pids: Iterable[str]) -> bool:
     """Wait until processes are gone; fail if they stay."""
     for pid in pids:
-        wait_until(lambda pid=pid: _is_gone(pid), 60.0)
+        wait_until(lambda pid=pid: _is_gone(pid))
     return True
 
 

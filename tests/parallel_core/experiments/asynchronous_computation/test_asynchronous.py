@@ -1,17 +1,33 @@
-"""`async` answers all its questions: dispatch, waiting, increments and their model, and a deep queue's memory."""
+"""The chapter's experiments: `async`, `barriers`, `cost-model` and `eager-cpu`.
 
-from collections.abc import Callable
+Each case waits as its name says, curves are those of the cases, the model says where its regimes meet and at which
+sizes it misses, and a framework that cannot be measured elsewhere is a note.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend, Device
 from backends.arrays import tree_leaves
 from backends.devices import DeviceKind
-from parallel_core.experiments import works
-from parallel_core.experiments.asynchronous_computation import increments
-from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core import MeasurementError, RequestError, Result
+from parallel_core.comparison.cells import Cell
+from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments.asynchronous_computation import barriers, cost_model, eager_cpu, increments
+from parallel_core.experiments.asynchronous_computation.asynchrony import time_waiting
+from parallel_core.experiments.asynchronous_computation.barriers import OTHER, SAME, added_by, added_fraction, depths
+from parallel_core.experiments.asynchronous_computation.cost_model import CostModel, Point, crossing, disturbance
+from parallel_core.experiments.runner import trial as trials
+from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement.timing import Timing
+from tests.parallel_core.comparison import made_up
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 
@@ -67,3 +83,202 @@ def test_memory_is_measured_after_a_warm_up_and_where_the_host_holds_it(
     trial.devices = [Device(kind, 1)]
     increments.measure_memory(trial)
     assert [figure.estimate for figure in trial.figures.values()] == [1] * figures
+
+
+def test_each_wait_has_a_curve_for_each_place(backend: Backend) -> None:
+    result = parallel_core.run_barriers(backend, **small("barriers"))
+    assert result.series["queued"] == (0, 1, 2, 3)
+    medians = {one.name: one.median for one in result.cases}
+    assert len(medians) == 4 * 2 * 2
+    for place in (SAME, OTHER):
+        for wait in ("wait", "waitall"):
+            expected = tuple(medians[f"{wait}, {count} behind {place}"] for count in (0, 1, 2, 3))
+            assert result.series[f"seconds {wait}, {place}"] == expected
+    assert set(result.bands) == {"added_wait_fraction", "other_device_added_wait_fraction", "dispatch_fraction"}
+    assert {one.name for one in result.cases if one.bare_seconds} == {
+        f"{wait}, 3 behind {place}" for wait in ("wait", "waitall") for place in (SAME, OTHER)
+    }
+
+
+Verbs = Callable[[Callable[[Backend], object]], dict[str, list[str]]]
+
+
+@pytest.fixture
+def verbs(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Verbs:
+    """Run a program that times each case once; return the verbs of each that launch and wait."""
+    calls, called = list[str](), dict[str, list[str]]()
+    for verb in ("launch", "wait", "waitall"):
+        right = getattr(backend, verb)
+        monkeypatch.setattr(backend, verb, lambda *args, verb=verb, right=right: calls.append(verb) or right(*args))
+
+    def once(takes: Mapping[str, Callable[[], Timing]], *_: Any, **__: Any) -> Any:
+        for name, take in takes.items():
+            calls.clear()
+            take()
+            called[name] = list(calls)
+        return [case(name, 1.0 + index) for index, name in enumerate(takes)]
+
+    def found(run: Callable[[Backend], object]) -> dict[str, list[str]]:
+        monkeypatch.setattr(trials, "interleave", once)
+        run(backend)
+        return {name: own for name, own in called.items() if "as one unit" not in name}
+
+    return found
+
+
+def test_each_case_waits_as_its_name_says(verbs: Verbs) -> None:
+    waits = verbs(lambda backend: parallel_core.run_barriers(backend, size=8, deepest=2, rounds=1, budget=600.0))
+    assert len(waits) == 3 * 2 * 2
+    for name, called in waits.items():
+        wait, behind = name.split(", ")
+        assert called == ["waitall", *["launch"] * (1 + int(behind.split()[0])), wait, "waitall"], name
+
+
+def test_async_waits_for_one_result_or_for_all(verbs: Verbs) -> None:
+    def run(backend: Backend) -> None:
+        trial = Trial(backend, {})
+        time_waiting(trial, 8)
+        trial.run()
+
+    waits = verbs(run)
+    assert waits.pop("wait for one result") == ["waitall", *["launch"] * 11, "wait", "waitall"]
+    assert waits.pop("waitall") == ["waitall", *["launch"] * 11, "waitall", "waitall"]
+    # One multiplication, which a conversion waits for.
+    assert [called[:2] for called in waits.values()] == [["waitall", "launch"]] * 3
+
+
+def test_a_comparison_names_waits_with_the_deepest_queue() -> None:
+    described = EXPERIMENTS["barriers"]
+    assert {described.case, described.queued_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
+    assert all("deepest" not in options for options in described.options.values())
+
+
+@given(st.floats(1e-6, 1e-2), st.floats(1e-6, 1e-2), st.floats(1e-6, 1), st.integers(2, 64))
+def test_what_one_adds_is_the_slope_of_the_curve(to_one: float, to_all: float, base: float, deepest: int) -> None:
+    cases = {
+        name: case(name, *(drift * (base + count * slope) for drift in (1.0, 1.1, 0.9)))
+        for wait, slope in (("wait", to_one), ("waitall", to_all))
+        for count in depths(deepest)
+        for name in (barriers.named(wait, count, SAME),)
+    }
+    slope = interval_of(added_by("wait", SAME, deepest), cases)
+    fraction = interval_of(added_fraction(SAME, deepest), cases)
+    assert slope is not None
+    assert fraction is not None
+    assert slope.estimate == pytest.approx(to_one, rel=1e-6, abs=1e-12)
+    assert fraction.estimate == pytest.approx(to_one / to_all, rel=1e-5)
+    assert fraction.low < fraction.estimate < fraction.high
+
+
+def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, among = cost_model.over_rounds, list[int]()
+    monkeypatch.setattr(cost_model, "over_rounds", lambda *a, **k: among.append(k.get("among", 1)) or right(*a, **k))
+    result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
+    assert result.series["elements"] == (2, 8, 32)
+    assert [one.name for one in result.cases] == [f"increment of {size} elements" for size in (2, 8, 32)]
+    assert result.series["seconds measured"] == tuple(one.median for one in result.cases)
+    predictions = ("longer of t1 and t2", "book's formula", "longer of both and disturbance", "t1")
+    assert set(result.series) == {"elements", "seconds measured", *(f"seconds {label}" for label in predictions)}
+    assert all(len(values) == 3 for values in result.series.values())
+    assert all(20 <= one.repeats <= 1000 for one in result.cases)
+    # Each size, without the disturbance and with it.
+    assert among == [3] * 6
+
+
+def point(elements: int, t1: float, t2: float, measured: float | None = None, spread: float = 0.0) -> Point:
+    model = CostModel(case("t1", *(t1,) * 3), case("t2", *(t2,) * 3), 0.0)
+    seconds = max(t1, t2) if measured is None else measured
+    return Point(elements, 10**6, model, case("any", seconds * (1 - spread), seconds, seconds * (1 + spread)))
+
+
+@given(st.floats(2.001, 2**19 - 1), st.floats(1e-7, 1e-3))
+def test_the_regimes_meet_where_both_take_equally_long(met: float, t1: float) -> None:
+    points = [point(size, t1, t1 * size / met) for size in works.geometric(2, 2**19, 4)]
+    assert crossing(points) == pytest.approx(met, rel=1e-6)
+    # Measured is the longer of both, so a straight line between logarithms is at its most wrong near the bend.
+    left = cost_model.floor_left(points)
+    assert left is None or met / 4 < left < met * 2
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=2, max_size=8))
+def test_after_the_crossing_the_device_is_always_slower(ratios: list[float]) -> None:
+    points = [point(2 * 4**index, 1.0, ratio) for index, ratio in enumerate(ratios)]
+    met = crossing(points)
+    if met is None:
+        assert ratios[0] > 1 or ratios[-1] <= 1
+    else:
+        assert all(not one.model.python_is_slower for one in points if one.elements > met * 1.000001)
+        assert points[0].elements <= met * 1.000001 <= points[-1].elements * 1.00001
+
+
+def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_regime() -> None:
+    points = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 2.0, 6.1), point(32, 4.0, 8.0, 7.0), point(128, 4.0, 32.0, 31.0)]
+    assert disturbance(points, points[0]) == pytest.approx(2.1, abs=0.01)
+    assert disturbance(points, points[3]) == pytest.approx(-1.0, abs=0.01)
+    assert disturbance(points[1:], points[1]) == 0
+    assert [one.elements for one in points if one.misses()] == [2, 8, 32]
+    assert not any(one.misses(disturbance(points, one)) for one in points)
+    grows = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 1.0, 6.0), point(32, 4.0, 1.0, 20.0), point(128, 4.0, 1.0, 6.0)]
+    assert [one.elements for one in grows if one.misses(disturbance(grows, one))] == [32]
+
+
+def test_a_prediction_is_per_increment_and_as_uncertain_as_its_time_and_its_parts() -> None:
+    for t1, t2 in ((3e-6, 1e-6), (1e-6, 3e-6)):
+        assert point(2, t1, t2).predicted == pytest.approx(3e-6, rel=1e-3)
+    sure = point(2, 4.0, 2.0, 5.0)
+    assert sure.misses()
+    assert not replace(sure, model=replace(sure.model, issued=case("t1", 2.5, 4.0, 5.5))).misses()
+    assert not point(2, 4.0, 2.0, 5.0, spread=0.4).misses()
+    assert not point(2, 4.0, 2.0, 4.1).misses()
+    narrowly = point(2, 4.0, 2.0, 4.33, spread=0.02)
+    assert (narrowly.misses(), narrowly.misses(among=10)) == (True, False)
+
+
+PAIRS = {(name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")}
+
+
+def test_others_are_all_that_are_registered_but_the_backend_itself_and_a_comparison_has_none() -> None:
+    assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
+    assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == PAIRS - {("torch", "sync")}
+    assert eager_cpu.contrasts("none", ("torch", "sync")) == ()
+    named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", ("torch", "sync"))
+    assert named == (("numpy", "sync"), ("mxnet", "async"))
+
+
+def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
+        asked.append(dict(options))
+        cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
+        if len(asked) == 1:
+            raise RequestError(f"{cell.backend} is not installed")
+        if len(asked) == 2:
+            raise MeasurementError("it was killed")
+        problems = ("made up",) if len(asked) == 3 else ()
+        return made_up.result(cell, {"10 products": 2.0}, problems=problems)
+
+    monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0)
+    sides = [f"{options['backend']} {options['engine']}" for options in asked]
+    assert len(sides) == len(PAIRS) - 1
+    assert f"{backend.name} {backend.engine}" not in sides
+    same = {"devices": 3, "device-kind": "cpu", "threads": 1, "size": 8, "rounds": 1, "against": "none", "variant": ()}
+    assert all(same.items() <= options.items() for options in asked)
+    assert all(0 < options["budget"] < 600 for options in asked)
+    assert [case.name for case in result.cases] == ["10 products", *(f"10 products, {side}" for side in sides[3:])]
+    for side in sides[3:]:
+        assert result.metrics[f"{side.replace(' ', '_')}_dispatch_fraction"] == pytest.approx(0.1, rel=0.01)
+    assert result.notes[:3] == (
+        f"No contrast with {sides[0]}: {asked[0]['backend']} is not installed",
+        f"No contrast with {sides[1]}: it was killed",
+        f"No contrast with {sides[2]}: its result is invalid: made up",
+    )
+    assert result.problems == ()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_contrast_is_asked_for_as_the_command_takes_it(backend: Backend) -> None:
+    result = parallel_core.run_eager_cpu(backend, size=8, against="torch:sync", rounds=2, budget=600.0)
+    assert [case.name for case in result.cases] == ["10 products", "10 products, torch sync"]
+    assert [len(case.seconds) for case in result.cases] == [2, 2]

@@ -1,18 +1,28 @@
-"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no verdict."""
+"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no verdict.
+
+A guess is compared with a figure's interval: it is judged, or left open, and told in words.
+"""
 
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from parallel_core import RequestError
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, with_queue
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Answer, Case, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
+from tests.parallel_core.report.plots.synthetic_results import TIMED
 
 HALF = Metric(
     "half",
@@ -20,6 +30,7 @@ HALF = Metric(
     bands=(Band(LOWEST, "less", "Less"), Band(0.4, "half", "Half"), Band(0.6, "more", "More")),
 )
 PART, WHOLE = case("part", 1.0, 1.01, 0.99), case("whole", 2.0, 2.02, 1.98, parts=("part",))
+TOO_FAST = case("whole", 0.5, 0.51, 0.49, parts=("part",))
 ALWAYS = Change(lambda _: True, "Anything would.")
 
 
@@ -52,25 +63,24 @@ def test_a_metric_whose_cases_are_missing_is_missing_and_one_of_a_single_round_i
 
 
 def test_wrong_values_and_other_problems_invalidate_and_no_machine_excuses_them() -> None:
-    wrong = trial(PART, WHOLE)
-    wrong.errors["sums"] = 2e-4
-    found = pretended(wrong, HALF)
+    def with_error(error: float, whole: Case = WHOLE) -> Result:
+        wrong = trial(PART, whole)
+        wrong.errors["sums"] = error
+        return pretended(wrong, HALF)
+
+    found = with_error(2e-4)
     assert "sums differ from NumPy's by 2.0e-04" in found.problems[0]
     assert found.checks["max_relative_error"] == 2e-4
     assert not found.is_merely_disturbed
     assert found.explanation.startswith("No answer")
-    nan = trial(PART, WHOLE)
-    nan.errors["sums"] = math.nan
-    assert len(pretended(nan, HALF).problems) == 1
-    impossible = trial(PART, case("whole", 0.5, 0.51, 0.49, parts=("part",)))
-    impossible.errors["sums"] = 2e-4
-    both = pretended(impossible, HALF)
+    assert len(with_error(math.nan).problems) == 1
+    both = with_error(2e-4, TOO_FAST)
     assert (len(both.problems), len(both.disturbances), both.is_merely_disturbed) == (2, 1, False)
     assert both.answer == found.answer
 
 
 def test_a_whole_that_is_faster_than_its_part_is_a_disturbance() -> None:
-    found = pretended(trial(PART, case("whole", 0.5, 0.51, 0.49, parts=("part",))), HALF)
+    found = pretended(trial(PART, TOO_FAST), HALF)
     assert found.is_merely_disturbed
     assert found.explanation.startswith("No verdict")
     assert read_again(found).disturbances == found.problems
@@ -137,3 +147,98 @@ def test_curves_are_series_over_all_their_points() -> None:
     assert series["seconds one"] == (0.1, 0.4)
     assert math.isnan(series["seconds other"][0])
     assert series["seconds other"][1] == 0.8
+
+
+ANY = (-math.inf, math.inf)
+NUMBERS = st.floats(-1e6, 1e6)
+POSITIVE = st.floats(1e-6, 1e6)
+SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
+
+
+def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> Result:
+    """Return a result with one figure in the middle of its bounds."""
+    middle = replace(TIMED, metrics={name: (low + high) / 2}, metric_intervals={name: (low, high)})
+    return replace(middle, **changed)
+
+
+def metric(name: str = "speedup", limits: tuple[float, float] = ANY) -> Metric:
+    return Metric(name, limits=limits)
+
+
+def judged(guess: float, low: float, high: float, name: str = "speedup", **changed: Any) -> Guess:
+    return judge(guess, metric(name), measured(low, high, name, **changed))
+
+
+@pytest.mark.parametrize(
+    ("of", "guess", "low", "high", "judgement"),
+    [
+        # Of a figure with bands a guess is right if it means the same.
+        (SPEEDUP, 1.9, 1.95, 1.99, "within"),
+        (SPEEDUP, 1.5, 1.95, 1.99, "too low"),
+        (SPEEDUP, 1.0, 1.95, 1.99, "too low"),
+        (SPEEDUP, 1.0, 0.95, 1.05, "within"),
+        (SPEEDUP, 2.0, 0.95, 1.05, "too high"),
+        (SPEEDUP, 1.0, 1.1, 1.3, "open"),
+        (SPEEDUP, 1.7, 1.5, 1.9, "open"),
+        # Within a wide interval it stays open.
+        (metric(), 2.0, 1.0, 3.0, "open"),
+        (metric(), 2.0, 1.6, 3.0, "within"),
+        (metric(), 0.5, -0.1, 3.0, "open"),
+    ],
+)
+def test_a_guess_is_judged(of: Metric, guess: float, low: float, high: float, judgement: str) -> None:
+    assert judge(guess, of, measured(low, high, of.name)).judgement == judgement
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, POSITIVE)
+def test_the_interval_decides_in_both_directions(one: float, other: float, guess: float, distance: float) -> None:
+    low, high = sorted((one, other))
+    there, back = judged(guess, low, high).judgement, judged(-guess, -high, -low).judgement
+    assert back == {"too low": "too high", "too high": "too low"}.get(there, there)
+    assert (there in ("within", "open")) == (low <= guess <= high)
+    # Far outside it is judged however wide the interval is.
+    far = 1e-2 * max(1.0, abs(low) + high - low) + distance
+    assert [judged(at, low, high).judgement for at in (low - far, high + far)] == ["too low", "too high"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"metric_intervals": {}}, "one run does not say how well this is known"),
+        ({"problems": ("sums differ",)}, "sums differ"),
+        ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
+    ],
+)
+def test_nothing_is_said_without_an_interval_or_of_an_invalid_result(changed: dict[str, Any], why: str) -> None:
+    guess = judged(5.0, 1.0, 1.2, **changed)
+    assert guess.judgement == "open"
+    assert why in guess.sentence
+
+
+def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit_on_a_busy_machine_too() -> None:
+    assert judged(0.5, 0.9, 0.96).sentence == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
+    slow = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
+    assert slow.sentence == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
+    as_json = {"metric": "sum_seconds", "value": 1e-6, "judgement": "too low", "reason": "your guess is too low"}
+    assert slow.as_json() == as_json
+    busy = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
+    assert judged(5.0, 1.0, 1.2, machine_watch=busy).judgement == "too high"
+    for guess, reason in ((6, "right"), (5, "too low")):
+        sentence = judged(guess, 6.0, 6.0, "layer_waits", machine_watch=busy).sentence
+        assert sentence == f"You guessed {guess}; measured 6: your guess is {reason}."
+
+
+@pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])
+def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
+    with pytest.raises(RequestError, match=r"^a guess of speedup is a number, and not "):
+        check_guess(value, metric())
+
+
+def test_an_impossible_guess_and_an_unknown_metric_get_one_line_that_says_what_is_possible() -> None:
+    with pytest.raises(RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"):
+        check_guess(1.4, metric("share", (0.0, 1.0)))
+    with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
+        check_guess(-2, metric(limits=(0.0, math.inf)))
+    assert check_guess(1, metric("share", (0.0, 1.0))) == 1.0
+    with pytest.raises(RequestError, match=r"^unknown metric of .+ 'share' \(known: speedup\)$"):
+        judge(1.0, metric("share"), measured(1.0, 1.2))

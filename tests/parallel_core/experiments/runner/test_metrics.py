@@ -1,4 +1,7 @@
-"""A metric follows from the times that its formula touches, and means what the band of its whole interval says."""
+"""A metric follows from the times that its formula touches, and means what the band of its whole interval says.
+
+What others took of the cores widens the interval so that the figure of a quiet machine lies in it.
+"""
 
 import math
 from dataclasses import replace
@@ -8,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of
+from parallel_core.experiments.asynchronous_computation.barriers import SAME, added_fraction, depths, named
+from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
+from parallel_core.experiments.asynchronous_computation.increments import CostModel
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of, ratio
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Result
+from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.verdicts import times_as_long
+from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.comparison.made_up import parallel, result
 from tests.parallel_core.experiments.runner.pretended import case
 
@@ -88,15 +96,9 @@ MEANINGS = [
     ("dependencies speedup", "async", 2, {0.8: "cost", 1.0: "no-difference", 1.4: "paid"}),
     ("graph", "async", 3, {0.95: "near", 1.4: "beyond"}),
     ("batch-norm", "async", 2, {0.8: "faster", 1.0: "equal", 1.2: "slower"}),
-    ("allreduce native_speedup_over_star", "async", 2, {0.8: "slower", 4.0: "faster"}),
-    ("allreduce sharded_speedup_over_star", "async", 2, {0.5: "slower"}),
     ("eager-cpu torch_sync_dispatch_fraction", "async", 2, {0.99: "not-queued"}),
     ("eager-cpu torch_async_dispatch_fraction", "async", 2, {0.01: "queued"}),
-    ("allreduce spread_roots_speedup", "async", 2, {0.8: "slower", 1.0: "equal", 1.2: "faster"}),
-    ("allreduce share_of_stream_bound", "async", 2, {0.5: "slower"}),
     ("partitioning", "async", 2, {0.8: "slower", 1.0: "equal", 1.2: "faster"}),
-    ("partitioning data_parallel_speedup", "async", 2, {1.2: "faster"}),
-    ("partitioning micro_batch_speedup", "async", 2, {0.8: "slower"}),
     ("batch-norm per_device_difference_fraction", "async", 2, {0.15: "different"}),
     ("async", "async", 2, {0.01: "queued", 0.5: "partly"}),
     ("async", "sync", 2, {0.99: "not-queued"}),
@@ -133,3 +135,89 @@ def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
     speedup = EXPERIMENTS["parallel"].metrics[0]
     assert speedup.sentence(Interval(1.97, 1.95, 1.99), on()) == (f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2.")
     assert "parallel_speedup" in speedup.sentence(Interval(1.6, 0.8, 2.1), on())
+
+
+QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)
+PARALLEL, OVERLAP, DISPATCH = (EXPERIMENTS[name].metrics[0] for name in ("parallel", "overlap", "eager-cpu"))
+DISPATCHED = "10 products"
+
+
+def timed(name: str, seconds: float, taken: float, parts: tuple[str, ...] = (), sent: float = 0.5) -> Case:
+    """Return a case whose three rounds took equally long, while others held a share of the cores."""
+    watch = replace(QUIET, others_share=taken)
+    return Case(name, (seconds,) * 3, (sent * seconds,) * 3, parts=parts, watch=watch)
+
+
+def measured(metric: Metric, *cases: Case) -> Interval:
+    found = metric.measured({case.name: case for case in cases})
+    assert found is not None
+    return found
+
+
+def code_of(metric: Metric, interval: Interval) -> str:
+    band = metric.place(interval, on())
+    return band.code if band else ""
+
+
+SECONDS, SHARES = st.floats(0.5, 2.0), st.floats(0.0, 1.0)
+
+
+@given(
+    st.lists(SECONDS, min_size=2, max_size=2), SHARES, st.floats(0.06, 0.6), st.lists(SHARES, min_size=3, max_size=3)
+)
+def test_the_figure_of_a_quiet_machine_is_in_it(
+    alone: tuple[float, float], hidden: float, taken: float, lost: tuple[float, float, float]
+) -> None:
+    together = max(alone) + hidden * min(alone)
+    *of_parts, of_all = sorted(lost)
+    for metric, parts, whole in (
+        (PARALLEL, ("on cpu:1 alone", "on cpu:2 alone"), "on all together"),
+        (OVERLAP, ("run", "copy"), "run and copy together"),
+    ):
+        quiet = [*zip(parts, alone, strict=True), (whole, together)]
+        without = [timed(name, seconds, 0.0, parts if name == whole else ()) for name, seconds in quiet]
+        shares = dict(zip((*parts, whole), (*of_parts, of_all), strict=True))
+        loaded = [timed(one.name, one.median / (1 - taken * shares[one.name]), taken, one.parts) for one in without]
+        found, truth = measured(metric, *loaded), measured(metric, *without).estimate
+        assert found.low <= truth <= found.high
+
+
+def test_a_speed_up_does_not_fall_and_what_was_not_disturbed_is_not_widened() -> None:
+    def speedup(taken: float) -> Interval:
+        parts = ("on cpu:1 alone", "on cpu:2 alone")
+        alone = [timed(name, 1.0, taken) for name in parts]
+        return measured(PARALLEL, *alone, timed("on all together", 1.02, taken, parts))
+
+    quiet, little, loaded = (speedup(taken) for taken in (0.0, 0.04, 0.3))
+    assert little == quiet
+    assert (loaded.estimate, loaded.low) == pytest.approx((quiet.estimate, quiet.low))
+    assert loaded.high == pytest.approx(quiet.high + quiet.estimate * (1 / 0.7 - 1))
+    assert code_of(PARALLEL, speedup(0.3)) == "parallel"
+
+
+@pytest.mark.parametrize(("sent", "code"), [(0.004, "queued"), (0.999, "not-queued")])
+def test_the_time_until_control_returned_is_a_part_of_all(sent: float, code: str) -> None:
+    found = measured(DISPATCH, timed(DISPATCHED, 1.0, 0.5, sent=sent))
+    assert code_of(DISPATCH, found) == code
+    assert found.high <= 1.1
+
+
+def test_a_ratio_is_as_wide_as_either_case_may_have_lost() -> None:
+    slow, fast = timed("slow", 4.0, 0.5), timed("fast", 1.0, 0.2)
+    metric = Metric("ratio", ratio("slow", "fast"), ratio=True)
+    found, bare = measured(metric, slow, fast), measured(metric, *(replace(one, watch=None) for one in (slow, fast)))
+    assert (found.low, found.high) == pytest.approx((bare.low * 0.5, bare.high / 0.8))
+    assert times_as_long(slow, fast).low == pytest.approx(found.low)
+
+
+def test_barriers_answer_although_others_hold_half_of_the_cores() -> None:
+    deepest, taken = 64, 0.46
+    cases = [timed(named("wait", count, SAME), 0.00357, taken) for count in depths(deepest)]
+    cases += [timed(named("waitall", count, SAME), 0.00357 + 0.0021 * count, taken) for count in depths(deepest)]
+    metric = replace(EXPERIMENTS["barriers"].metrics[0], formula=added_fraction(SAME, deepest))
+    assert code_of(metric, measured(metric, *cases)) == "selective"
+
+
+def test_the_slower_side_of_an_operation_is_clear_at_a_factor_of_twelve() -> None:
+    model = CostModel(timed("t1", 224e-6, 0.46), timed("t2", 18.7e-6, 0.46), 0.0)
+    assert code_of(SMALLEST, model.t2_over_t1) == "python"

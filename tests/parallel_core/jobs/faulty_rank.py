@@ -1,4 +1,4 @@
-"""`python -m tests.parallel_core.jobs.failures.rank FAULT RANK AT run …`: parallel-core, with a fault in one rank.
+"""`python -m tests.parallel_core.jobs.faulty_rank FAULT AT run …`: parallel-core, with a fault in rank 1.
 
 With `launch …` it launches such ranks. AT is the exchange at which the fault happens, if it happens in the training.
 The file that STRUCK names is made just before.
@@ -28,10 +28,9 @@ from parallel_core.jobs.job import Job
 from parallel_core.training import step as training_step
 from parallel_core.training.dataset import Dataset, synthetic
 
-__all__ = ["STRUCK", "hang_here", "synthetic_images"]
+__all__ = ["STRUCK", "synthetic_images"]
 
 STRUCK = "PARALLEL_CORE_TEST_STRUCK"
-MEBIBYTE = 1 << 20
 Gradients = Sequence[Array]
 
 
@@ -39,51 +38,59 @@ def strike() -> None:
     Path(os.environ[STRUCK]).touch()
 
 
-def at_exchange(number: int, fault: Callable[[GroupedBackend, Gradients], Gradients]) -> None:
-    """Pass what the exchange of this number is to sum through a fault."""
-    allreduce = GroupedBackend.allreduce
+def at_exchange(fault: Callable[[GroupedBackend, Gradients], Gradients]) -> Callable[[int], None]:
+    """Let what the exchange of a number is to sum pass through a fault."""
 
-    def faulty(self: GroupedBackend, xs: Gradients) -> tuple[Array, ...]:
-        if self.exchanges + 1 == number:
-            strike()
-            xs = fault(self, xs)
-        return allreduce(self, xs)
+    def disturb(number: int) -> None:
+        allreduce = GroupedBackend.allreduce
 
-    GroupedBackend.allreduce = faulty  # type: ignore[method-assign]
+        def faulty(self: GroupedBackend, xs: Gradients) -> tuple[Array, ...]:
+            if self.exchanges + 1 == number:
+                strike()
+                xs = fault(self, xs)
+            return allreduce(self, xs)
 
+        GroupedBackend.allreduce = faulty  # type: ignore[method-assign]
 
-def is_killed(number: int) -> None:
-    def die(*_: object) -> Gradients:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return []
-
-    at_exchange(number, die)
+    return disturb
 
 
-def hangs(number: int) -> None:
-    at_exchange(number, lambda _, xs: hang_here(xs))
-
-
-def hang_here(xs: Gradients) -> Gradients:
+def hang_here(_: object, xs: Gradients) -> Gradients:
     """Do not return."""
     time.sleep(1000)
     return xs
 
 
-def only_tells(number: int) -> None:
-    at_exchange(number, lambda _, xs: xs)
+hangs = at_exchange(hang_here)
+only_tells = at_exchange(lambda _, xs: xs)
+
+
+@at_exchange
+def is_killed(_: GroupedBackend, xs: Gradients) -> Gradients:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return xs
+
+
+@at_exchange
+def says_other_shapes(_: GroupedBackend, xs: Gradients) -> Gradients:
+    return [x[:-1] for x in xs] if isinstance(xs[0], tuple) else [tuple(x[i] for i in range(9)) for x in xs]
+
+
+@at_exchange
+def runs_out_of_memory(backend: GroupedBackend, xs: Gradients) -> Gradients:
+    """Ask the framework for 4 GB when the system allows 1 GB more than the process has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + (1 << 30)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    column = backend.asarray(np.ones((32768, 1), dtype=np.float32), backend.devices[-1])
+    row = backend.asarray(np.ones((1, 32768), dtype=np.float32), backend.devices[-1])
+    backend.wait(backend.launch(backend.ops.matmul, column, row))
+    return xs
 
 
 def never_comes(_: int) -> None:
     strike()
-    hang_here([])
-
-
-def says_other_shapes(number: int) -> None:
-    def without_the_last(_: GroupedBackend, xs: Gradients) -> Gradients:
-        return [x[:-1] for x in xs] if isinstance(xs[0], tuple) else [tuple(x[i] for i in range(9)) for x in xs]
-
-    at_exchange(number, without_the_last)
+    hang_here(None, [])
 
 
 def has_other_options(_: int) -> None:
@@ -91,14 +98,19 @@ def has_other_options(_: int) -> None:
     sys.argv += ["--lr", "0.3"]
 
 
-def synthetic_images() -> Dataset:
-    """Return the images of every rank."""
-    return synthetic("a test needs no more", train=1000, test=50)
-
-
 def is_of_another_version(_: int) -> None:
     strike()
     grouped_backend.package_version = lambda: "0.0.9"
+
+
+def finds_its_port_taken(_: int) -> None:
+    """The launcher is what does so."""
+    strike()
+
+
+def synthetic_images() -> Dataset:
+    """Return the images of every rank."""
+    return synthetic("a test needs no more", train=1000, test=50)
 
 
 def fails_on_a_device(number: int) -> None:
@@ -138,36 +150,6 @@ def computes_nan(number: int) -> None:
     GroupedBackend.split_and_load = split_and_spoil  # type: ignore[method-assign]
 
 
-def finds_its_port_taken(_: int) -> None:
-    """The launcher is what does so."""
-    strike()
-
-
-def runs_out_of_memory(number: int) -> None:
-    """Have the framework ask for 4 GB when the system allows 1 GB more than it has."""
-
-    def multiply(backend: GroupedBackend, xs: Gradients) -> Gradients:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + 1024 * MEBIBYTE
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        column = backend.asarray(np.ones((32768, 1), dtype=np.float32), backend.devices[-1])
-        row = backend.asarray(np.ones((1, 32768), dtype=np.float32), backend.devices[-1])
-        backend.wait(backend.launch(backend.ops.matmul, column, row))
-        return xs
-
-    at_exchange(number, multiply)
-
-
-def may_write_little(number: int) -> None:
-    """Have the system refuse files of more than 1 kB."""
-
-    def limit(_: GroupedBackend, xs: Gradients) -> Gradients:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
-        return xs
-
-    at_exchange(number, limit)
-
-
 def launch_faulty(fault: Sequence[str]) -> None:
     """Have the command `launch` start ranks with the fault."""
     command: Any = importlib.import_module("parallel_core.command_line.launch")
@@ -176,7 +158,7 @@ def launch_faulty(fault: Sequence[str]) -> None:
     def launch(job: Job, *arguments: Any) -> int:
         # `python -P -m parallel_core run …`
         place = job.command.index("parallel_core")
-        faulty = (*job.command[:place], "tests.parallel_core.jobs.failures.rank", *fault, *job.command[place + 1 :])
+        faulty = (*job.command[:place], "tests.parallel_core.jobs.faulty_rank", *fault, *job.command[place + 1 :])
         return int(launch_job(replace(job, command=faulty), *arguments))
 
     command.launch_job = launch
@@ -186,18 +168,18 @@ def launch_faulty(fault: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Be the launcher, or a rank with the fault if it is meant for this one."""
-    fault, rank, exchange = sys.argv[1:4]
-    sys.argv = ["parallel-core", *sys.argv[4:]]
+    """Be the launcher, or a rank: rank 1 has the fault."""
+    fault, exchange = sys.argv[1:3]
+    sys.argv = ["parallel-core", *sys.argv[3:]]
     if sys.argv[1] == "launch":
-        launch_faulty((fault, rank, exchange))
+        launch_faulty((fault, exchange))
     else:
         # These need not be read, unpacked and checked by every rank.
         resources: Any = importlib.import_module("parallel_core.command_line.run.resources")
         resources.load_fashion_mnist = lambda _: synthetic_images()
         own = next(os.environ[name] for name in RANK_VARIABLES if name in os.environ)
         # A job that is started again is not disturbed again.
-        if own == rank and not Path(os.environ[STRUCK]).exists():
+        if own == "1" and not Path(os.environ[STRUCK]).exists():
             globals()[fault](int(exchange))
     parallel_core.__main__.main()
 

@@ -1,20 +1,27 @@
-"""`allreduce` has a figure for each size and algorithm, and its sums are NumPy's."""
+"""`allreduce` has a figure for each size and algorithm.
+
+Every algorithm gives NumPy's sum on every device, whatever the length, the dtype and the number of devices.
+"""
 
 import math
+from collections.abc import Callable
 from itertools import accumulate
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import backends
 import parallel_core
-from backends import Backend
+from backends import Array, Backend, ComputationError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS, Allreduce
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import additions, swept_sizes, time_repeated
 from parallel_core.system.formatting import parse_sizes, write_size
+from tests.backends.protocol.test_errors import failing
 
 
 def test_it_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
@@ -27,9 +34,8 @@ def test_it_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
     medians = {case.name: case.median for case in result.cases}
     for name in names[1:]:
         assert result.series[f"algbw_gb_per_s {name}"][1] == pytest.approx(4096 / medians[f"{name}, 4 KiB"] / 1e9)
-        assert result.series[f"share_of_copy_bound {name}"][0] == pytest.approx(
-            medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
-        )
+        share = medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
+        assert result.series[f"share_of_copy_bound {name}"][0] == pytest.approx(share)
     # Of the last algorithm, for native was not asked for; three devices have a factor of 4/3.
     assert result.metrics["algbw_gb_per_s"] == pytest.approx(result.series["algbw_gb_per_s ring"][1])
     assert result.metrics["busbw_gb_per_s"] == pytest.approx(result.metrics["algbw_gb_per_s"] * 4 / 3)
@@ -63,9 +69,7 @@ def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend, monkeypat
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0, 50), st.booleans())
-def test_a_sweep_ends_where_the_budget_does_unless_sizes_are_asked_for(
-    slow: list[int], budget: float, in_full: bool
-) -> None:
+def test_a_sweep_ends_with_the_budget_unless_sizes_are_asked_for(slow: list[int], budget: float, in_full: bool) -> None:
     sizes, left, done = [4**place for place in range(len(slow))], [budget], list[int]()
     trial = Trial(backends.load("numpy", 1), {}, 1, budget)
     for size, seconds in swept_sizes(trial, sizes, in_full, lambda: left[-1]):
@@ -92,9 +96,7 @@ def test_rounds_fit_the_budget_but_for_the_fewest(seconds: float, asked: int, ro
     assert trial.cases["short, 4 B"].seconds == pytest.approx((1e-4,) * rounds)
 
 
-def test_sums_of_parts_on_one_root_that_are_wrong_make_the_result_invalid(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_sums_of_parts_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     right = sums.CHECKED[sums.ONE_ROOT]
     # Without the last device's.
     monkeypatch.setitem(sums.CHECKED, sums.ONE_ROOT, lambda backend, x: (*right(backend, x[:-1]), x[-1]))
@@ -117,3 +119,78 @@ def test_the_parts_of_sharded_sums_are_timed_beside_them_at_a_size_that_spares_t
         assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(timed[f"{part} alone, {size}"])
     assert result.metrics["share_of_copy_bound"] == pytest.approx(result.series["share_of_copy_bound native"][-1])
     assert result.bands.keys() == {"spread_roots_speedup"}
+
+
+algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+terms_drawn = st.tuples(st.sampled_from(["float32", "int64"]), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9))
+
+
+def load_all(backend: Backend, terms: list[np.ndarray]) -> list[Array]:
+    return [backend.asarray(x, device) for x, device in zip(terms, backend.devices, strict=False)]
+
+
+@pytest.fixture
+def four(load_any: Callable[[int], Backend]) -> Backend:
+    return load_any(4)
+
+
+@algorithms
+@given(drawn=terms_drawn)
+def test_every_device_gets_numpy_s_sum(four: Backend, algorithm: Allreduce, drawn: tuple[str, int, int, int]) -> None:
+    dtype, count, length, seed = drawn
+    generator = np.random.default_rng(seed)
+    terms = [generator.uniform(-100, 100, length).astype(dtype) for _ in range(count)]
+    sums = algorithm(four, load_all(four, terms))
+    assert len(sums) == count
+    for found in map(four.to_numpy, sums):
+        assert found.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(found, np.sum(terms, axis=0).astype(dtype), rtol=1e-5, atol=1e-4)
+
+
+@algorithms
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_sums_can_be_overwritten_apart_from_each_other(four: Backend, algorithm: Allreduce, count: int) -> None:
+    vectors = load_all(four, [np.arange(7, dtype=np.float32)] * count)
+    given_vectors = list(vectors)
+    sums = list(algorithm(four, vectors))
+    # The caller's list is left alone.
+    assert all(vector is given_one for vector, given_one in zip(vectors, given_vectors, strict=True))
+    for i, device in enumerate(four.devices[:count]):
+        sums[i] = four.copy_to(four.asarray(np.full(7, -1, dtype=np.float32), device), device, out=sums[i])
+        four.wait(sums[i])
+        for found in map(four.to_numpy, sums[i + 1 :]):
+            np.testing.assert_array_equal(found, count * np.arange(7))
+
+
+@algorithms
+def test_sums_of_what_is_still_being_computed_are_the_next_one_s_vectors(four: Backend, algorithm: Allreduce) -> None:
+    matrix = np.full((150, 150), 1 / 150, dtype=np.float32)
+    made = []
+    for device in four.devices:
+        loaded = four.asarray(matrix, device)
+        x = four.asarray(np.ones((150, 1), dtype=np.float32), device)
+        for _ in range(20):
+            x = four.launch(four.ops.matmul, loaded, x)
+        made.append(four.launch(lambda y: y.reshape(-1), x))
+    for _ in range(5):
+        made = list(algorithm(four, made))
+    for total in made:
+        np.testing.assert_allclose(four.to_numpy(total), np.full(150, 4**5), rtol=1e-4)
+
+
+@algorithms
+@pytest.mark.parametrize("broken", [0, 2])
+def test_a_vector_that_failed_is_an_error_and_no_hang(four: Backend, algorithm: Allreduce, broken: int) -> None:
+    vectors = load_all(four, [np.ones(5, dtype=np.float32)] * 4)
+    with pytest.raises(ComputationError, match=rf"{four.name}\b.*\w+Error"):
+        vectors[broken] = four.launch(failing(four), vectors[broken])
+        for total in algorithm(four, vectors):
+            four.wait(total)
+
+
+@algorithms
+@pytest.mark.parametrize("other", [np.ones(1, dtype=np.float32), np.ones(4, dtype=np.int64)], ids=["length", "dtype"])
+def test_unequal_vectors_are_an_error_not_broadcast(four: Backend, algorithm: Allreduce, other: np.ndarray) -> None:
+    with pytest.raises(ComputationError, match="equal"):
+        for total in algorithm(four, load_all(four, [np.ones(4, dtype=np.float32), other])):
+            four.wait(total)

@@ -1,0 +1,252 @@
+"""Ranks of real frameworks in which something goes wrong: the job ends with one line that names who, how and when.
+
+Computations and memory fail, and nothing is half written. Other ends are in `test_launcher.py`, signals
+to the launcher in `test_processes.py`.
+"""
+
+import ipaddress
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+import pytest
+
+import backends
+from backends.registry import package_version
+from parallel_core.training.batches import Settings
+from parallel_core.training.lenet import initial_parameters
+from tests.conftest import FRAMEWORKS, reason_against
+from tests.parallel_core.jobs.faulty_rank import STRUCK, synthetic_images
+from tests.parallel_core.jobs.ranks import wait_until
+from tests.parallel_core.training.test_steps import first_epoch
+from tests.tree import ROOT
+
+pytestmark = pytest.mark.long
+
+MARK = "PARALLEL_CORE_TEST_JOB"
+DEADLINE = 40
+"""Seconds without progress after which a job is given up, if a test waits for that."""
+PATIENCE = 30
+"""The same if the launcher must notice a fault at once."""
+ENDING_SECONDS = 90
+"""What a job may take from its deadline to its end."""
+GONE_SECONDS = 10
+STEPS = 6
+BATCH_SIZE = 16
+TRAINING = ("run", "data-parallel", "--epochs", "1", "--limit", f"{STEPS}", "--batch-size", f"{BATCH_SIZE}")
+
+
+class Ended(NamedTuple):
+    """What became of a job's launcher."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def verdict(self) -> str:
+        """The one line that says why the job failed."""
+        (line,) = [line for line in self.errors.splitlines() if line.startswith("parallel-core: ")]
+        return line.removeprefix("parallel-core: ")
+
+    def assert_failed(self, pattern: str) -> None:
+        """Assert that there is no result, and that the one line matches: it is not of what came later."""
+        assert (self.status, self.output) == (1, "")
+        assert re.match(pattern, self.verdict), self.verdict
+
+
+class Job(NamedTuple):
+    """A job under way. All its processes have a mark in their environment; it writes its files into `directory`."""
+
+    process: "subprocess.Popen[bytes]"
+    directory: Path
+    deadline: int
+    mark: str
+
+    @property
+    def files(self) -> Path:
+        """The directory that results and checkpoints of the job go to."""
+        return self.directory / "files"
+
+    def wait_for_fault(self) -> None:
+        """Wait until the fault has happened, or the job has ended."""
+        wait_until(lambda: (self.directory / "struck").exists() or self.process.poll() is not None)
+
+    def end(self) -> Ended:
+        """Wait for the end of a job whose fault is to happen, and check what must be true of every job that failed."""
+        self.wait_for_fault()
+        status = self.process.wait(self.deadline + ENDING_SECONDS)
+        assert self.processes() == []
+        # Files have such names until they are complete.
+        assert [path for path in self.files.rglob("*") if path.name.startswith(".")] == []
+        return Ended(status, *((self.directory / name).read_text() for name in ("output", "errors")))
+
+    def processes(self, **environment: str) -> Sequence[psutil.Process]:
+        """List the job's processes that run, or those of them with this in their environment."""
+        wanted = {MARK: self.mark, **environment}.items()
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if wanted <= process.environ().items() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+
+def synthetic_losses(batch_size: int, steps: int) -> Sequence[float]:
+    """Return NumPy's losses of one process, on the images that the ranks of these jobs have."""
+    reference = backends.load("numpy", devices=1, threads_per_device=1)
+    return first_epoch(reference, synthetic_images(), Settings(1, batch_size, limit=steps)).losses
+
+
+@contextmanager
+def start(
+    fault: str,
+    backend: str,
+    directory: Path,
+    *more: str,
+    at: int = 3,
+    deadline: int = PATIENCE,
+    options: Sequence[str] = ("--processes", "2"),
+) -> Iterator[Job]:
+    """Launch ranks, in one of which something goes wrong; nothing of them is left afterwards.
+
+    `more` are options of the run, and `options` those of the launcher. The fault is at exchange `at` of rank 1.
+    """
+    files, mark = directory / "files", uuid.uuid4().hex
+    files.mkdir(parents=True, exist_ok=True)
+    faulty = (sys.executable, "-m", "tests.parallel_core.jobs.faulty_rank", fault, str(at))
+    result = ("--json", str(files / "result.json"))
+    launch = ("launch", "--backend", backend, "--timeout", str(deadline), *options, "--", *TRAINING, *more, *result)
+    # A line stays a line.
+    own = {**os.environ, "PYTHONPATH": str(ROOT), MARK: mark, STRUCK: str(directory / "struck"), "COLUMNS": "1000"}
+    with (directory / "output").open("wb") as output, (directory / "errors").open("wb") as errors:
+        process = subprocess.Popen([*faulty, *launch], cwd=ROOT, env=own, stdout=output, stderr=errors)
+    job = Job(process, directory, deadline, mark)
+    try:
+        yield job
+    finally:
+        for left in job.processes():
+            left.kill()
+        process.wait(GONE_SECONDS)
+
+
+LISTENERS = {"jax": 2, "torch": 3, "mxnet": 4}
+"""JAX: each rank for the others. PyTorch: the store too. MXNet: a scheduler, a server and two workers."""
+DISAGREE = "rank 0, rank 1: the ranks disagree on "
+OTHER_SHAPES = rf"{DISAGREE}.*exchange 3 sums.*float32 \[128\], float32 \[128, 10\] on rank 1"
+
+
+@pytest.mark.parametrize(
+    ("fault", "backend", "more", "pattern"),
+    [
+        *(("is_killed", backend, (), "rank 1 was killed by SIGKILL ") for backend in FRAMEWORKS),
+        *(("fails_on_a_device", name, ("--devices", "2"), f"rank 1: {name} on cpu:") for name in FRAMEWORKS),
+        ("computes_nan", "torch", ("--devices", "2"), r"rank 1: the loss is nan on cpu:2 in epoch 1, step 3 "),
+        # The same code compares what ranks join with, and their data (`test_processes.py`), on every framework.
+        ("is_of_another_version", "torch", (), rf"{DISAGREE}.*parallel-core.*{re.escape(package_version())}.*0\.0\.9"),
+        ("has_other_options", "torch", (), rf"{DISAGREE}.*lr.*0\.2.*0\.3"),
+        *(("says_other_shapes", name, (), OTHER_SHAPES) for name in FRAMEWORKS),
+    ],
+)
+def test_a_fault_in_one_rank_ends_the_job(
+    fault: str, backend: str, more: Sequence[str], pattern: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
+    require(backend)
+    with start(fault, backend, tmp_path, *more) as job:
+        job.end().assert_failed(pattern)
+
+
+@pytest.mark.parametrize(
+    ("fault", "pattern"),
+    [
+        ("hangs", r"rank 1 made no progress for \d+ s after epoch 1, step 1"),
+        ("never_comes", r"rank 1 did not join within \d+ s$"),
+    ],
+)
+def test_a_rank_that_is_waited_for(fault: str, pattern: str, tmp_path: Path) -> None:
+    """The jobs of all frameworks run at once, because they wait for their deadline."""
+    with ExitStack() as jobs:
+        under_way = [
+            jobs.enter_context(start(fault, framework, tmp_path / framework, deadline=DEADLINE))
+            for framework in FRAMEWORKS
+            if not reason_against(framework)
+        ]
+        for ended in [job.end() for job in under_way]:
+            ended.assert_failed(pattern)
+            # The stacks of all ranks are shown; that of the culprit names the function in which it hangs.
+            _, _, stacks = ended.errors.partition("── stacks of rank 1 ──")
+            assert ("in hang_here" in stacks) is (fault == "hangs")
+
+
+@pytest.mark.parametrize("name", ["scheduler", "server 0"])
+def test_mxnet_s_scheduler_or_server_that_is_killed(name: str, require: Callable[[str], None], tmp_path: Path) -> None:
+    require("mxnet")
+    with start("only_tells", "mxnet", tmp_path) as job:
+        job.wait_for_fault()
+        (process,) = job.processes(DMLC_ROLE=name.split()[0])
+        process.kill()
+        job.end().assert_failed(f"{name} was killed by SIGKILL ")
+
+
+def test_a_port_that_is_taken_while_the_job_starts(framework_name: str, tmp_path: Path) -> None:
+    """A port that is taken before is in `test_launch.py`."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        options = ("--processes", "2", "--port", port)
+        with start("finds_its_port_taken", framework_name, tmp_path, options=options) as job:
+            job.end().assert_failed(f"{'scheduler' if framework_name == 'mxnet' else 'rank 0'}.*{port}")
+
+
+def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(framework_name: str, tmp_path: Path) -> None:
+    """What the frameworks speak is not authenticated. One rank hangs, and the other waits for it inside a framework."""
+    with start("hangs", framework_name, tmp_path) as job:
+        job.wait_for_fault()
+        open_ones = [one for process in job.processes() for one in process.net_connections("inet")]
+        addresses = [one.laddr.ip for one in open_ones if one.status == psutil.CONN_LISTEN]
+        assert len(addresses) >= LISTENERS[framework_name]
+        assert all(ipaddress.ip_address(address).is_loopback for address in addresses), addresses
+        # Ranks, scheduler and server must leave by themselves.
+        job.process.kill()
+        wait_until(lambda: not job.processes(), ENDING_SECONDS)
+
+
+def test_a_job_that_is_restarted_gives_the_losses_of_an_undisturbed_one(framework_name: str, tmp_path: Path) -> None:
+    """A rank reaches its memory limit; after that the next run works."""
+    keep = ("--checkpoint", str(tmp_path / "files"), "--checkpoint-steps", "2")
+    options = ("--processes", "2", "--restarts", "1")
+    with start("runs_out_of_memory", framework_name, tmp_path, *keep, at=4, options=options) as job:
+        ended = job.end()
+        losses = json.loads((job.files / "result.json").read_text())["series"]["loss"]
+        assert sorted(path.name for path in job.files.iterdir()) == ["checkpoint.npz", "result.json"]
+    assert ended.status == 0
+    # The framework's own words: std::bad_alloc, DefaultCPUAllocator: can't allocate memory.
+    assert re.match(r"rank 1: .*alloc.*; restart 1 of 1, from the last checkpoint$", ended.verdict)
+    assert len(losses) == STEPS
+    np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("backend", "processes"), [("jax", 3), ("mxnet", 3), ("torch", 2)])
+def test_nothing_fails_with_several_devices_and_uneven_shards(
+    backend: str, processes: int, require: Callable[[str], None], tmp_path: Path
+) -> None:
+    require(backend)
+    more, options = ("--devices", "2", "--exchange", "during", "--batch-size", "27"), ("--processes", str(processes))
+    with start("only_tells", backend, tmp_path, *more, options=options) as job:
+        ended = job.end()
+        result = json.loads((job.files / "result.json").read_text())
+    assert ended.status == 0, ended.errors
+    np.testing.assert_allclose(result["series"]["loss"], synthetic_losses(27, STEPS), rtol=1e-4)
+    assert result["checks"]["max_replica_difference"] == 0
+    assert (result["backend"]["processes"], len(result["backend"]["hosts"])) == (processes, processes)
+    assert result["metrics"]["scaling_efficiency"] > 0
+    assert result["metrics"]["exchanged_bytes"] == STEPS * sum(array.nbytes for array in initial_parameters())

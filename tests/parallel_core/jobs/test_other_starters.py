@@ -1,0 +1,233 @@
+"""Ranks that others start, by hand, torchrun or mpirun, on one host or two: they train, and end when a part dies.
+
+Of one that dies or hangs no other is left, and one line names it.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.process_groups.addresses import free_port
+from benchmarks.harness.two_hosts import ADDRESSES, INTERFACE, TwoHosts
+from tests.parallel_core.jobs.faulty_rank import STRUCK
+from tests.parallel_core.jobs.ranks import wait_until
+from tests.parallel_core.jobs.test_faults import BATCH_SIZE, DEADLINE, STEPS, TRAINING, synthetic_losses
+from tests.parallel_core.training.test_steps import numpy_losses
+
+pytestmark = pytest.mark.long
+
+HOST = socket.gethostname()
+RUN = ("-m", "parallel_core", "run", "data-parallel", "--epochs", "1", "--batch-size", "24")
+PATIENCE = 200
+Job = Mapping[str, "subprocess.Popen[bytes]"]
+
+
+def written_by(result: Path, losses: Sequence[float]) -> dict[str, object]:
+    """Return the backend of a result that has these losses."""
+    written = json.loads(result.read_text())
+    np.testing.assert_allclose(written["series"]["loss"], losses, rtol=1e-4)
+    assert written["checks"]["max_replica_difference"] == 0
+    return dict(written["backend"])
+
+
+def place(workers: int, deadline: str = "30") -> dict[str, str]:
+    """Return the variables of a job of MXNet's on this machine."""
+    return {
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": str(free_port("127.0.0.1")),
+        "DMLC_NUM_WORKER": str(workers),
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_NODE_HOST": "127.0.0.1",
+        "PARALLEL_CORE_TIMEOUT": deadline,
+    }
+
+
+def start(log: Path, environment: Mapping[str, str], *options: str) -> "subprocess.Popen[bytes]":
+    """Start one process, whose standard error goes to a file."""
+    given, none = {**os.environ, **environment}, subprocess.DEVNULL
+    with log.open("wb") as errors:
+        return subprocess.Popen([sys.executable, *RUN, *options], env=given, stdin=none, stdout=none, stderr=errors)
+
+
+@contextmanager
+def started(directory: Path, workers: int, *options: str, deadline: str = "30") -> Iterator[Job]:
+    """Start a scheduler, a server and workers by hand, and kill at the end what is left of them."""
+    environment = place(workers, deadline)
+    parts = ("scheduler", "server", *(f"worker {number}" for number in range(workers)))
+    directory.mkdir()
+    processes = {
+        part: start(directory / part, {**environment, "DMLC_ROLE": part.split()[0]}, "--backend", "mxnet", *options)
+        for part in parts
+    }
+    try:
+        yield processes
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+def our_line(log: Path) -> str:
+    (line,) = [line for line in log.read_text().splitlines() if line.startswith("parallel-core: ")]
+    return line
+
+
+def test_a_job_started_by_hand_trains_as_one_process_does(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("mxnet")
+    result, logs = tmp_path / "result.json", tmp_path / "logs"
+    with started(logs, 2, "--limit", "2", "--json", str(result), deadline="60") as job:
+        statuses = {part: process.wait(PATIENCE) for part, process in job.items()}
+    assert statuses == dict.fromkeys(job, 0), [log.read_text() for log in logs.iterdir()]
+    backend = written_by(result, numpy_losses(24, steps=2))
+    assert (backend["processes"], backend["transport"]) == (2, "dist_sync")
+
+
+def test_when_a_part_dies_every_other_process_ends(require: Callable[[str], None], tmp_path: Path) -> None:
+    """The jobs run at once, because most of the time they wait."""
+    require("mxnet")
+    with ExitStack() as jobs:
+        under_way = {}
+        for victim, workers in (("scheduler", 1), ("server", 1), ("worker 1", 2)):
+            keep = ("--checkpoint", str(tmp_path / f"kept {victim}"), "--checkpoint-steps", "1")
+            under_way[victim] = jobs.enter_context(started(tmp_path / victim, workers, *keep))
+        for victim, job in under_way.items():
+            kept = tmp_path / f"kept {victim}"
+            wait_until(lambda kept=kept: any(kept.glob("*.npz")))
+            job[victim].kill()
+        for victim, job in under_way.items():
+            for part in job.keys() - {victim}:
+                assert job[part].wait(PATIENCE) == 1, (victim, part)
+                line = our_line(tmp_path / victim / part)
+                who = "a worker of" if part.startswith("worker") else f"the {part} on {HOST}"
+                assert line.startswith(f"parallel-core: {who} ")
+                assert "made no progress for" in line
+
+
+def test_a_server_that_is_sent_nothing_ends_though_all_are_up(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("mxnet")
+    kept = tmp_path / "kept"
+    with started(tmp_path / "logs", 1, "--checkpoint", str(kept), "--checkpoint-steps", "1") as job:
+        wait_until(lambda: any(kept.glob("*.npz")))
+        job["worker 0"].send_signal(signal.SIGSTOP)
+        assert [job[part].wait(PATIENCE) for part in ("server", "scheduler")] == [1, 1]
+    line = our_line(tmp_path / "logs" / "server")
+    assert line.endswith("made no progress for 30 s: no worker has sent anything")
+
+
+def test_a_worker_whose_scheduler_never_comes_ends(require: Callable[[str], None], tmp_path: Path) -> None:
+    require("mxnet")
+    worker = start(tmp_path / "log", {**place(2, "1"), "DMLC_ROLE": "worker"}, "--backend", "mxnet")
+    assert worker.wait(PATIENCE) == 1
+    said = f"parallel-core: a worker of 2 on {HOST} made no progress for 3 s: not all ranks have joined"
+    assert our_line(tmp_path / "log").startswith(said)
+
+
+def test_a_server_of_another_framework_s_is_refused_in_one_line(tmp_path: Path) -> None:
+    process = start(tmp_path / "log", {**place(1), "DMLC_ROLE": "server"}, "--backend", "torch")
+    assert process.wait(PATIENCE) == 2
+    (said,) = (tmp_path / "log").read_text().splitlines()
+    assert said.startswith("parallel-core: ")
+    assert "DMLC_ROLE=server makes this a process of MXNet's, and the backend is torch" in said
+
+
+def torchrun(*options: str) -> Sequence[str]:
+    return (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options, "-m")
+
+
+def mpirun(*options: str) -> Sequence[str]:
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed: apt-get install openmpi-bin")
+    return ("mpirun", "--allow-run-as-root", "-n", "2", *options)
+
+
+def mpirun_here() -> Sequence[str]:
+    place = ("-x", "MASTER_ADDR=127.0.0.1", "-x", f"MASTER_PORT={free_port('127.0.0.1')}")
+    return (*mpirun("--oversubscribe", *place), sys.executable, "-m")
+
+
+def done(command: Sequence[str], root: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command until none of its ranks is left: one would hold the pipe open."""
+    # What starts the ranks may be a module of this folder.
+    given = {**os.environ, "PYTHONPATH": str(root), **environment}
+    return subprocess.run(command, cwd=root, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def ended(starter: Sequence[str], fault: str, root: Path, tmp_path: Path, *options: str) -> tuple[int, str]:
+    """Start two ranks, a fault in rank 1; return the status and standard error."""
+    environment = {
+        STRUCK: str(tmp_path / "struck"),
+        "PARALLEL_CORE_TIMEOUT": str(DEADLINE if fault == "hangs" else 60),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    faulty = ("tests.parallel_core.jobs.faulty_rank", fault, "4")
+    run = done([*starter, *faulty, *TRAINING, "--backend", "torch", *options], root, **environment)
+    assert (tmp_path / "struck").exists()
+    return run.returncode, run.stderr
+
+
+@pytest.mark.parametrize("starter", [torchrun, mpirun_here])
+@pytest.mark.parametrize("fault", ["hangs", "is_killed"])
+def test_a_rank_that_hangs_or_dies_is_named_and_ends_the_others(
+    starter: Callable[[], Sequence[str]], fault: str, require: Callable[[str], None], root: Path, tmp_path: Path
+) -> None:
+    require("torch")
+    status, errors = ended(starter(), fault, root, tmp_path)
+    assert status != 0
+    if fault == "hangs":
+        assert f"parallel-core: rank 1 of 2 on {HOST} made no progress for {DEADLINE + 2} s: it has " in errors
+        assert "in hang_here" in errors
+        assert not re.search("rank 0 of 2 .* made no progress", errors)
+    else:
+        # Who started them saw it.
+        assert re.search(r"rank\s*:? 1\b.*(exitcode\s*: -9|signal 9)", errors, re.DOTALL)
+    assert errors.count("parallel-core: ") <= 2
+
+
+def test_torchrun_starts_again_from_the_checkpoint(require: Callable[[str], None], root: Path, tmp_path: Path) -> None:
+    require("torch")
+    result = tmp_path / "result.json"
+    keep = ("--checkpoint", str(tmp_path / "kept"), "--checkpoint-steps", "2", "--resume", "--json", str(result))
+    status, errors = ended(torchrun("--max-restarts", "1"), "is_killed", root, tmp_path, *keep)
+    assert status == 0, errors
+    assert written_by(result, synthetic_losses(BATCH_SIZE, STEPS))["processes"] == 2
+    assert json.loads(result.read_text())["parameters"]["processes"] == 2
+
+
+def mpirun_on(hosts: TwoHosts, folder: Path) -> Sequence[str]:
+    """Return the beginning of a command of mpirun's, which reaches the other host by a script as by ssh."""
+    remote_shell = folder / "remote-shell"
+    remote_shell.write_text(f'#!/bin/sh\nshift\nexec {shlex.join(hosts.on(1))} sh -c "$*"\n')
+    remote_shell.chmod(0o755)
+    network = [word for use in ("oob_tcp", "btl_tcp") for word in ("--mca", f"{use}_if_include", INTERFACE)]
+    place = ("-x", f"MASTER_ADDR={ADDRESSES[0]}", "-x", "MASTER_PORT=29512", "-x", "PYTHONPATH")
+    on_both = ("--host", ",".join(f"{name}:1" for name in ADDRESSES), "--bind-to", "none")
+    return (*hosts.on(0), *mpirun("--mca", "plm_rsh_agent", str(remote_shell), *network, *on_both, *place))
+
+
+@pytest.mark.parametrize(
+    ("starter", "framework"), [("hand", "jax"), ("hand", "mxnet"), ("hand", "torch"), ("mpirun", "torch")]
+)
+def test_ranks_on_two_hosts_train_as_one_process_does(
+    starter: str, framework: str, hosts: TwoHosts, require: Callable[[str], None], root: Path, tmp_path: Path
+) -> None:
+    """Each host has an address of its own: network namespaces that are joined by a link."""
+    require(framework)
+    result = tmp_path / "result.json"
+    program = (sys.executable, *RUN, "--backend", framework, "--limit", "5", "--json", str(result))
+    command = hosts.ranks(framework, *program) if starter == "hand" else (*mpirun_on(hosts, tmp_path), *program)
+    run = done(command, root)
+    assert run.returncode == 0, run.stderr
+    backend = written_by(result, numpy_losses(24, steps=5))
+    assert (backend["processes"], backend["hosts"]) == (2, list(ADDRESSES))
