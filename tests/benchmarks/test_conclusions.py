@@ -1,15 +1,24 @@
-"""What the benchmarks conclude from times and memory; none is measured here."""
+"""What the benchmarks keep of runs and conclude from times and memory; nothing is measured here."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from backends.registry.variants import all_variants, found_on
 from benchmarks import allreduce, processes
+from benchmarks.experiments import exercises, timelines
 from benchmarks.experiments.variants import SHOWN, contrasts
+from benchmarks.harness import environments
 from benchmarks.harness.side_by_side import Measured
+from benchmarks.tables.__main__ import write_table
 from benchmarks.training import growth, network
-from tests.benchmarks.synthetic import measured
+from parallel_core.system.subprocesses import Outcome
+from tests.benchmarks.harness.test_side_by_side import measured
+from tests.parallel_core.comparison.made_up import parallel, result
+from tests.tree import ROOT
 
 
 def test_targets_of_allreduce_point_the_right_way() -> None:
@@ -89,3 +98,69 @@ def test_every_setting_of_variants_on_cpus_is_shown() -> None:
         if not variant.default and any("cpu" in kinds for kinds in found_on(variant.name).values())
     }
     assert on_cpus == set(SHOWN) == {one.setting for one in contrasts()}
+
+
+def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    invalid = result(parallel("torch"), {"on all together": 1.0}, problems=("It cannot be.",))
+    asked: list[str] = []
+
+    async def measure(command: Sequence[str], *_: object) -> Outcome:
+        asked[:] = command
+        Path(command[command.index("--json") + 1]).write_text(json.dumps(invalid.as_json()))
+        return Outcome(1, "A table\n", "", timed_out=False)
+
+    monkeypatch.setattr(exercises, "supervise", measure)
+    kept = exercises.run_once("independent-ops", "torch sync")
+    assert " ".join(asked[5:]).startswith("parallel_core run independent-ops --backend torch --engine sync --json ")
+    assert kept["problems"] == ["It cannot be."]
+    assert (kept["cases"], "environment" in kept, "printed" in kept) == ([], False, False)
+    assert exercises.run_once(exercises.SHOWN, "torch")["cases"]
+    assert exercises.run_once(exercises.TRACED, "torch")["printed"] == ["A table"]
+    assert "--trace" in asked
+
+
+def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> Outcome:
+        return Outcome(2, "", "parallel-core: not installed\n", timed_out=False)
+
+    monkeypatch.setattr(exercises, "supervise", refuse)
+    assert exercises.run_once("overlap", "jax") == {"failed": "not installed"}
+
+
+def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:
+    saved = ROOT / "benchmarks" / "results" / "epyc-2-cores"
+    done = CliRunner().invoke(timelines.main, [str(saved), "--out", str(tmp_path)])
+    assert (done.exit_code, done.output.count("\n"), "no traces" in done.output) == (1, 1, True)
+    assert not [*tmp_path.iterdir()]
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+*platform*) echo '{"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}';;
+*"--require torch tests/backends") echo 'FAILED tests/a.py::test_a[torch] - no'; echo '1 failed, 20 passed in 3s';;
+*conformance*) printf 'torch on async: 12 programs, 60 a minute, all equal to NumPy'"'"'s\\n'
+               printf 'torch on sync: 3 programs, 9 a minute, 1 found that is not\\njax on sync: skipped: no\\n';;
+*async*) exit 3;;
+*overlap*) echo 'parallel-core: it | failed' >&2; exit 1;;
+esac
+"""
+
+
+def test_an_environment_is_tried_and_replaces_what_was_known_of_its_versions(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    for _ in range(2):
+        done = CliRunner().invoke(environments.main, [str(python), "--out", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+    (tried,) = json.loads((tmp_path / environments.NAME).read_text())["environments"]
+    assert tried["versions"] == {"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}
+    assert tried["tests"] == {"passed": 20, "failed": 1, "skipped": 0, "failures": ["tests/a.py::test_a[torch]"]}
+    assert list(tried["conformance"]) == ["torch on async", "torch on sync"]
+    ends = {"async": "disturbed", "parallel": "measured", "overlap": "it | failed"}
+    assert tried["experiments"] == {f"{name} on torch": end for name, end in ends.items()}
+    row = write_table("environments", tmp_path).splitlines()[2]
+    assert row.startswith("| Python 3.13.0, torch 2.13.0, NumPy 2.5.5 | 20 passed, 1 failed | 15 programs, 1 found |")
+    assert "2 of 3 ran; overlap on torch: it \\| failed" in row

@@ -13,7 +13,11 @@ from backends.host import available_cores
 from benchmarks.harness import side_by_side
 from benchmarks.harness.side_by_side import Measured, Variant, paired, ratio_of_turns, read_answer, take_turns
 from parallel_core.system.subprocesses import Outcome
-from tests.benchmarks.synthetic import measured
+
+
+def measured(**seconds: tuple[float, ...]) -> Measured:
+    return Measured(seconds, {}, {})
+
 
 two_cores = pytest.mark.skipif(available_cores() < 2, reason="one core is compared with two")
 WORKER = """
