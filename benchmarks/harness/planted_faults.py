@@ -37,11 +37,10 @@ from parallel_core.measurement.fresh_process import measured_in, measuring_comma
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import interleave, measure
 from parallel_core.system.files import write_json
-from parallel_core.system.machine import describe_machine
+from parallel_core.system.machine import ROOT, describe_machine
 
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
 ENGINE = "async"
-ROOT = Path(__file__).resolve().parent.parent.parent
 OVER = "PARALLEL_CORE_PLANTED_OVER"
 """The environment variable that names the backend in which faults are planted."""
 # Nothing hides the copies of a single result, and issuing one that is large is a small part of it.

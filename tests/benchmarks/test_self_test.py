@@ -56,7 +56,6 @@ class Truth(NamedTuple):
     """In place of the figure's own, if the program chooses what it compares."""
     dispatched: float = 0.01
     """The share of each time after which control returns."""
-    engine: str = "async"
 
 
 WAITS = ("wait for one result", "waitall")
@@ -97,7 +96,6 @@ TRUTHS = (
         for (lab, figure, cases), true in OF_CASES.items()
         for band, last in true.items()
     ),
-    Truth("overlap", "overlap_efficiency", dict.fromkeys(OVERLAP, 1), "without-queue", engine="sync"),
     *(
         Truth(lab, figure, {"slow": by, "fast": 1}, band, ratio("slow", "fast"))
         for (lab, figure), true in OF_TWO.items()
@@ -116,7 +114,7 @@ def bands(truth: Truth, noise: Sequence[float]) -> list[str | None]:
     generator = np.random.default_rng((0, ROUNDS, sum(map(ord, f"{truth.lab}{truth.figure} {truth.band}"))))
     # What shares of what is possible depend on.
     known = {"parameters": {"workers": "1,2"}, "metrics": {"possible_on_cores_fraction": 0.5}}
-    ran = result(Cell(truth.lab, "any", truth.engine), truth.seconds, **known)
+    ran = result(Cell(truth.lab, "any", "async"), truth.seconds, **known)
     placed = []
     for _ in range(RUNS):
         cases = timed(truth, noise, generator)

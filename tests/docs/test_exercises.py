@@ -38,7 +38,7 @@ def commands(page: str) -> list[list[str]]:
 def test_every_exercise_has_a_page_with_the_command_that_the_list_names() -> None:
     pages = []
     for experiment, exercise in ((one, exercise) for one in EXPERIMENTS.values() for exercise in one.exercises):
-        # It says where in the chapters the exercise stands.
+        # A page says where in the chapters its exercise stands.
         place = f"*{experiment.chapter}, {exercise.title}.*"
         (page,) = [name for name, text in PAGES.items() if place in text.splitlines()[2]]
         pages.append(page)
