@@ -51,7 +51,7 @@ def test_a_finding_is_read_as_it_was_written(finding: Finding, estimate: float, 
 def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(tmp_path: Path) -> None:
     kernels = [[f"OpenBLAS, {core_type} kernels", "oneDNN"] for core_type in ("Haswell", "Prescott", "Haswell")]
     processes = {
-        "A": [Measured({"a": (1.0,)}, {}, {"torch": "2"}, {"torch": ["MKL 2024.2"]})],
+        "A": [Measured({"a": (1.0,)}, {}, {"torch": "2"}, {"torch": ["MKL 2024.2", "oneDNN"]})],
         "B": [Measured({}, {}, {}, {"mxnet": some}) for some in kernels],
     }
     report = findings.Report("A title", FINDINGS, processes, ["A note."])
@@ -66,14 +66,14 @@ def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(
     assert {"machine", "command", "versions", "rounds"} <= set(written)
     assert {"commit", "processor", "cores"} <= set(written["machine"])
     of_mxnet = ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"]
-    assert written["kernels"] == {"torch": ["MKL 2024.2"], "mxnet": of_mxnet}
+    assert written["kernels"] == {"torch": ["MKL 2024.2", "oneDNN"], "mxnet": of_mxnet}
     page = (tmp_path / "new" / "made-up.md").read_text()
     assert page in done.output
     lines = page.splitlines()
     assert "| good | 2.10 (2.05–2.20) × | ≥ 2 | met |" in lines
     assert "| rate | 1,234 images/s |  |  |" in lines
     assert lines[-1] == "A note."
-    assert "torch 2 (MKL 2024.2), commit " in lines[2]
+    assert "torch 2 (MKL 2024.2; oneDNN), commit " in lines[2]
 
 
 def test_the_summary_counts_over_all_benchmarks_and_names_failed_ones() -> None:
