@@ -17,7 +17,7 @@ from itertools import product
 from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Variant, paired, take_turns, worker
 from benchmarks.harness.targets import Finding, Target
-from benchmarks.workers.sides import BARE, WORKS
+from benchmarks.workers.abstraction import BARE, WORKS
 
 SIDES = {
     ("mxnet", "async"): {"plain": "plain MXNet"},

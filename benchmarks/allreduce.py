@@ -8,7 +8,7 @@ literally, the book's loop in PyTorch transfers nothing on a CPU, where `.to` re
 transfers that copy, too, as between two devices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import sub, truediv
 
@@ -24,53 +24,43 @@ from parallel_core.system.formatting import write_size
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}
 QUICK_SIZES = {"4KiB": 4096, "1MB": 1_000_000, "10MB": 10_000_000}
 ALGORITHMS = ("native", "star")
-# What is timed in each process: our word for it, and its cases' name, which the size follows.
-PEERS: Mapping[str, Mapping[str, str]] = {
-    **{
-        f"{name} ours": {f"{name}, ours, {case}": case for case in (*ALGORITHMS, "plain copy")}
-        for name in ("mxnet", "torch")
-    },
-    "mxnet book": {"mxnet, the book's loop": "book"},
-    "mxnet kvstore": {"mxnet, kvstore local": "kvstore local", "mxnet, kvstore device": "kvstore device"},
-    "torch book": {
-        "torch, the book's loop": "book",
-        "torch, the book's loop, transfers that copy": "book, copying",
-    },
-    "torch book, 2 threads": {
-        "torch, the book's loop, 2 threads": "book",
-        "torch, the book's loop, transfers that copy, 2 threads": "book, copying",
-    },
-    "torch gloo": {"torch, gloo, 2 processes": "gloo"},
-}
 
 
 @benchmark("allreduce", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
     """Hold our allreduce against the book's and the frameworks' own, from 4 KiB to 100 MB."""
     sizes = QUICK_SIZES if quick else SIZES
-    own = partial(parallel_core, "run", "allreduce", "--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
-    peer = partial(worker, "allreduce", sizes=list(sizes.values()))
-    variants = [
-        Variant("mxnet ours", own("--backend", "mxnet")),
-        Variant("torch ours", own("--backend", "torch")),
-        Variant("mxnet book", peer(peer="mxnet")),
-        Variant("mxnet kvstore", peer(peer="kvstore")),
-        Variant("torch book", peer(peer="torch")),
-        Variant("torch book, 2 threads", peer(peer="torch", threads=2)),
-        Variant("torch gloo", peer(peer="gloo", first_core=core_numbers()[0], port=free_port("127.0.0.1")), "each"),
-    ]
-    processes = take_turns(variants, rounds)
+    sides = [*peers(sizes)]
+    processes = take_turns([variant for variant, _ in sides], rounds)
     seconds = {
         name: {
-            size: [one.median(f"{case}, {write_size(length)}") for one in processes[process]]
+            size: [one.median(f"{case}, {write_size(length)}") for one in processes[variant.name]]
             for size, length in sizes.items()
         }
-        for process, cases in PEERS.items()
+        for variant, cases in sides
         for name, case in cases.items()
     }
     largest = list(sizes)[-1]
     findings = [*targets(seconds, largest), *bandwidths(seconds, sizes)]
     return Report("Allreduce on two devices", findings, processes)
+
+
+def peers(sizes: Mapping[str, int]) -> Iterator[tuple[Variant, Mapping[str, str]]]:
+    """Iterate over what is run, and what is timed in it: our word, and the case, whose name the size follows."""
+    own = partial(parallel_core, "run", "allreduce", "--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
+    peer = partial(worker, "allreduce", sizes=list(sizes.values()))
+    for name in ("mxnet", "torch"):
+        cases = {f"{name}, ours, {case}": case for case in (*ALGORITHMS, "plain copy")}
+        yield Variant(f"{name} ours", own("--backend", name)), cases
+    yield Variant("mxnet book", peer(peer="mxnet")), {"mxnet, the book's loop": "book"}
+    stores = {f"mxnet, {case}": case for case in ("kvstore local", "kvstore device")}
+    yield Variant("mxnet kvstore", peer(peer="kvstore")), stores
+    for threads, end in ((1, ""), (2, ", 2 threads")):
+        loop = "torch, the book's loop"
+        loops = {f"{loop}{end}": "book", f"{loop}, transfers that copy{end}": "book, copying"}
+        yield Variant(f"torch book{end}", peer(peer="torch", threads=threads)), loops
+    two = peer(peer="gloo", first_core=core_numbers()[0], port=free_port("127.0.0.1"))
+    yield Variant("torch gloo", two, "each"), {"torch, gloo, 2 processes": "gloo"}
 
 
 Seconds = Mapping[str, Mapping[str, Sequence[float]]]

@@ -6,11 +6,11 @@ The plain side launches with `jax.jit` and copies with `jax.device_put` to a sha
 processor's time of a copy is divided by threads: the one that calls, and those of the source and the destination.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Variant, paired, take_turns, worker
-from benchmarks.harness.targets import Finding, Target
+from benchmarks.harness.targets import Finding, Target, by_round
 from parallel_core.measurement.confidence_intervals import median_interval
 
 TARGET = Target("at most", 1.05)
@@ -22,14 +22,8 @@ WORKS: Mapping[str, str] = {
 }
 
 
-def speedup(side: str, times: Callable[[str], float]) -> float:
-    """Return what two devices at once gain over one after the other."""
-    return 2 * times(f"one device, {side}") / times(f"two devices, {side}")
-
-
-def hidden(side: str, times: Callable[[str], float]) -> float:
+def hidden(run: float, copy: float, together: float) -> float:
     """Return the percentage of the shorter part that is hidden under the longer one."""
-    run, copy, together = (times(f"{work}, {side}") for work in ("one device", "copies", "copies beside"))
     return 100 * (run + copy - together) / min(run, copy)
 
 
@@ -43,9 +37,8 @@ def main(rounds: int, quick: bool) -> Report:
         for work, name in WORKS.items()
     ]
     for side, name in {"ours": "ours", "plain": "plain JAX"}.items():
-        gained, share = (
-            median_interval([formula(side, one.median) for one in measured]) for formula in (speedup, hidden)
-        )
+        run, both, copy, together = ([one.median(f"{work}, {side}") for one in measured] for work in WORKS)
+        gained, share = by_round(lambda one, two: 2 * one / two, run, both), by_round(hidden, run, copy, together)
         findings.append(Finding(f"{name}: speed-up of two devices over one after the other", gained))
         findings.append(Finding(f"{name}: copies hidden under multiplications", share, "%"))
     for thread in ("caller", "source", "destination"):

@@ -36,8 +36,6 @@ THREADS = 1
 MAX_GROWTH = 1 << 27
 """Bytes by which a test process may grow before it gives back what is free."""
 LIBC = ctypes.CDLL(None)
-# malloc.h
-M_ARENA_MAX = -8
 resident_before = 0
 """Bytes that the process held when it last gave memory back."""
 
@@ -47,29 +45,25 @@ def pytest_configure() -> None:
     os.environ["PARALLEL_CORE_SIZES"] = ""
     # Of the heaps of threads other than the first, malloc gives nothing back: up to 64 MiB for each of 16.
     if hasattr(LIBC, "mallopt"):
-        LIBC.mallopt(M_ARENA_MAX, 1)
+        LIBC.mallopt(-8, 1)  # M_ARENA_MAX in malloc.h
     # A machine that is lent for its GPU may have no package but pytest; tests of GPUs use no other.
     if find_spec("hypothesis") is not None:
-        load_profile()
+        from hypothesis import HealthCheck, settings
+
+        # No deadline: a framework's first call takes as long as it takes.
+        # A backend keeps no state between examples but its failure, and no example may fail.
+        # CI draws more examples than a run that people wait for.
+        settings.register_profile(
+            "suite",
+            deadline=None,
+            max_examples=30 if os.environ.get("CI") else 12,
+            suppress_health_check=[HealthCheck.function_scoped_fixture],
+        )
+        settings.load_profile("suite")
     # What a background job or nohup ignores, programs under test would ignore too.
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
-
-
-def load_profile() -> None:
-    from hypothesis import HealthCheck, settings
-
-    # No deadline: a framework's first call takes as long as it takes.
-    # A backend keeps no state between examples but its failure, and no example may fail.
-    # CI draws more examples than a run that people wait for.
-    settings.register_profile(
-        "suite",
-        deadline=None,
-        max_examples=30 if os.environ.get("CI") else 12,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-    settings.load_profile("suite")
 
 
 def pytest_runtest_logfinish() -> None:

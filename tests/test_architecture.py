@@ -48,15 +48,12 @@ def test_all_lists_what_exists_once_and_what_else_such_a_module_has_is_private()
         strange = {one for one in exported if one not in found or list(exported).count(one) > 1}
         strange |= {one for one in found if re.fullmatch("_[A-Z][A-Z0-9_]*", one)}
         if "__all__" in found:
-            own = {one for one, value in found.items() if getattr(value, "__module__", "") == name and is_code(value)}
+            codes = {one for one, value in found.items() if inspect.isclass(value) or inspect.isfunction(value)}
+            own = {one for one in codes if found[one].__module__ == name}
             strange |= {one for one in own - {*exported} if not one.startswith("_")}
         if strange:
             wrong[name] = strange
     assert wrong == {}
-
-
-def is_code(value: object) -> bool:
-    return inspect.isclass(value) or inspect.isfunction(value)
 
 
 def test_every_ops_module_has_every_function_of_the_protocol_with_its_arguments(root: Path) -> None:

@@ -101,7 +101,7 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     return run
 
 
-def test_it_sees_no_checkout_and_has_list_and_doctor(installed: Installed, environment: Path) -> None:
+def test_it_sees_no_checkout_and_has_list_doctor_and_conformance(installed: Installed, environment: Path) -> None:
     code = "import sys, backends, parallel_core as own; print(own.__file__, backends.__file__, *sys.path)"
     *imported, path = installed("python", "-c", code).stdout.split(maxsplit=2)
     assert all(name.startswith(str(environment.parent)) for name in imported)
@@ -109,6 +109,7 @@ def test_it_sees_no_checkout_and_has_list_and_doctor(installed: Installed, envir
     assert "overlap" in installed("parallel-core", "list").stdout
     examined = json.loads(installed("parallel-core", "doctor", "--json", "-", statuses=(0, 1)).stdout)
     assert examined["parallel_core"] == VERSION
+    assert "3 programs" in installed("parallel-core", "conformance", "--backend", "numpy", "--programs", "3").stdout
 
 
 def test_compare_writes_its_page(installed: Installed, require: Callable[[str], None], tmp_path: Path) -> None:
@@ -119,7 +120,3 @@ def test_compare_writes_its_page(installed: Installed, require: Callable[[str], 
     page = (tmp_path / "compared/report.html").read_text()
     assert "<style>" in page
     assert "overlap" in page
-
-
-def test_the_conformance_programs(installed: Installed) -> None:
-    assert "3 programs" in installed("parallel-core", "conformance", "--backend", "numpy", "--programs", "3").stdout

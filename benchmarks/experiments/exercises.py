@@ -67,11 +67,7 @@ def run_once(experiment: str, side: str) -> dict[str, Any]:
 def with_source(machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the file holds of an exercise: its results, and what they were measured on."""
     backends = [result["backend"] for result in results.values() if "backend" in result]
-    return {
-        "machine": machine,
-        **versions_and_kernels(backends),
-        "results": results,
-    }
+    return {"machine": machine, **versions_and_kernels(backends), "results": results}
 
 
 @click.command()

@@ -141,7 +141,10 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
         "parameters": dict(report.parameters),
         "findings": [finding.as_json() for finding in report.findings],
         "notes": list(report.notes),
-        "processes": {name: [one.as_json() for one in measured] for name, measured in report.processes.items()},
+        "processes": {
+            name: [{part: getattr(one, part) for part in ("seconds", "figures", "versions")} for one in measured]
+            for name, measured in report.processes.items()
+        },
     }
     text = page(everything)
     write_json(path.with_suffix(".json"), everything)

@@ -21,13 +21,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import click
 import numpy as np
 
 import backends
 from backends import Array, Device
-from backends.devices import Wanted
 from benchmarks.harness.targets import bounds
 from parallel_core.comparison.account import PARTS, account_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
@@ -37,11 +37,10 @@ from parallel_core.measurement.fresh_process import measured_in, measuring_comma
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import interleave, measure
 from parallel_core.system.files import write_json
-from parallel_core.system.machine import describe_machine
+from parallel_core.system.machine import ROOT, describe_machine
 
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
 ENGINE = "async"
-ROOT = Path(__file__).resolve().parent.parent.parent
 OVER = "PARALLEL_CORE_PLANTED_OVER"
 """The environment variable that names the backend in which faults are planted."""
 # Nothing hides the copies of a single result, and issuing one that is large is a small part of it.
@@ -188,13 +187,8 @@ def place_of(args: Sequence[Any]) -> object:
     return getattr(first, "device", None) or first.context
 
 
-def load(fault: str, devices: Wanted, kind: str, engine: str | None, threads: int | None, *workers: int) -> Planted:
-    """Load a backend with a fault."""
-    return Planted(fault, devices, kind, engine, threads, *workers)
-
-
 # Entry points name what loads each of them.
-globals().update({fault.replace("-", "_"): partial(load, fault) for fault in FAULTS})
+globals().update({fault.replace("-", "_"): partial(Planted, fault) for fault in FAULTS})
 
 
 @contextmanager
@@ -206,13 +200,9 @@ def plugged_in(over: str) -> Iterator[None]:
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
         entries = [f"{fault} = benchmarks.harness.planted_faults:{fault.replace('-', '_')}" for fault in FAULTS]
         (metadata / "entry_points.txt").write_text("\n".join(["[parallel_core.backends]", *entries]) + "\n")
-        before = dict(os.environ)
-        os.environ |= {OVER: over, "PYTHONPATH": os.pathsep.join([folder, str(ROOT)])}
-        try:
+        path = filter(None, (folder, str(ROOT), os.environ.get("PYTHONPATH")))
+        with patch.dict(os.environ, {OVER: over, "PYTHONPATH": os.pathsep.join(path)}):
             yield
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
 
 
 def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
@@ -258,14 +248,8 @@ def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> d
     """Return what a comparison names, how much of it there is, how much was planted, and how much longer all took."""
     results, others = CellResults(Cell(fault.experiment, name, ENGINE), tuple(faulty)), plain[fault.experiment]
     if not results.valid or not others.valid:
-        return {
-            "verdict": "invalid",
-            "named": [],
-            "withheld": "",
-            "seconds": None,
-            "longer_seconds": None,
-            "planted_seconds": None,
-        }
+        nothing = dict.fromkeys(("seconds", "longer_seconds", "planted_seconds"))
+        return {"verdict": "invalid", "named": [], "withheld": "", **nothing}
     difference = time_difference(results, others)
     size = difference.parts.get(fault.part or "")
     return {

@@ -67,14 +67,6 @@ class Measured:
         """Return the median seconds of a case."""
         return median(self.seconds[case])
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that stands in a benchmark's `processes`."""
-        return {
-            "seconds": {name: list(values) for name, values in self.seconds.items()},
-            "figures": dict(self.figures),
-            "versions": dict(self.versions),
-        }
-
 
 def worker(module: str, **arguments: object) -> tuple[str, ...]:
     """Make the command of a module in `benchmarks.workers`."""

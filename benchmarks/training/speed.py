@@ -66,26 +66,22 @@ def main(rounds: int, quick: bool) -> Report:
 
 def variants(name: str, images: int) -> list[Variant]:
     """Make one framework's commands; the first epoch warms up and those that follow are timed."""
-
-    def command(devices: int, batch: int, **more: None) -> tuple[str, ...]:
-        return worker("training", backend=name, devices=devices, batch_size=batch, images=images, **more)
-
+    own = partial(worker, "training", backend=name, images=images)
     plain = partial(worker, "plain_training", framework=name, batch_size=BATCH, images=images)
-
     # Neighbours take their turns one after the other.
     return [
         *(
             Variant(loop, plain(threads=2) if loop == THREADS else plain(threads=1, devices=2))
             for loop in BEST_PLAIN[name]
         ),
-        Variant(ours(2, LARGE), command(2, LARGE)),
-        Variant(ours(2), command(2, BATCH)),
-        Variant(ours(1), command(1, BATCH), "one"),
+        Variant(ours(2, LARGE), own(devices=2, batch_size=LARGE)),
+        Variant(ours(2), own(devices=2, batch_size=BATCH)),
+        Variant(ours(1), own(devices=1, batch_size=BATCH), "one"),
         Variant(PLAIN, plain(threads=1), "one"),
-        Variant(ALONE, command(2, BATCH, exchange=None)),
-        Variant(APART, command(1, SMALL), "each"),
-        Variant(ours(1, SMALL), command(1, SMALL), "one"),
-        Variant(ours(2, SMALL), command(2, SMALL)),
+        Variant(ALONE, own(devices=2, batch_size=BATCH, exchange=None)),
+        Variant(APART, own(devices=1, batch_size=SMALL), "each"),
+        Variant(ours(1, SMALL), own(devices=1, batch_size=SMALL), "one"),
+        Variant(ours(2, SMALL), own(devices=2, batch_size=SMALL)),
     ]
 
 

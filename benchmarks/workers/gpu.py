@@ -16,8 +16,8 @@ import backends
 from backends import HOST, Array, Backend
 from backends.devices import DeviceKind
 from benchmarks.harness.targets import by_round
+from benchmarks.workers.abstraction import timed
 from benchmarks.workers.answer import compose
-from benchmarks.workers.sides import timed
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import chained
 from parallel_core.measurement.timing import Timing, interleave

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import backends
+from benchmarks.workers.abstraction import timed
 from benchmarks.workers.answer import compose
-from benchmarks.workers.sides import timed
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.timing import Timing, interleave
 from parallel_core.measurement.timing import measure as timed_on

@@ -3,7 +3,7 @@
 All rounds of a run are timed in turn, so a drift of the machine is common to the times of a round: rounds are resampled
 whole. Few rounds know little of how far apart rounds can be, so the middle 80 % of the resampled medians are stretched
 by Student's t, to the farther side on both sides; see `confidence_intervals`. No interval is shorter than the noise
-that a quiet machine has too, or that two processes have. benchmarks/harness/lab_self_test.py counts how often what is
+that a quiet machine has too, or that two processes have. tests/benchmarks/test_self_test.py counts how often what is
 said of a lab is wrong: less than once in twenty.
 """
 

@@ -5,7 +5,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -124,15 +123,6 @@ def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) ->
     assert "| 4 KiB | 2.42 ms (1.33–3.61) | 2 % |" in text
     assert "torch 2.13.0+cpu, commit not recorded, 2026-11-22" in text
 
-    document = json.loads((copied / "processes.json").read_text())
-    document["findings"][0]["estimate"] = 3000.0
-    document["kernels"] = {"torch": ["MKL 2024.2", "oneDNN 3.12.0, AVX-512 kernels"]}
-    document["machine"]["commit"] = "abc1234"
-    (copied / "processes.json").write_text(json.dumps(document))
-    assert run("--check")[0] == 1
-    told = write_table("processes", copied)
-    assert "torch 2.13.0+cpu (MKL 2024.2; oneDNN 3.12.0, AVX-512 kernels), commit abc1234, 2026-11-22" in told
-
 
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
@@ -140,7 +130,6 @@ def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) ->
     [
         ("<!-- table: what from somewhere -->", "unknown table 'what' (known: first-run, "),
         ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
-        ("<!-- table: processes -->", "a block of README.md is not of the form"),
         ("<!-- table: processes of what from nowhere -->", "'processes of what' has not the words that 'processes'"),
     ],
 )
@@ -149,13 +138,6 @@ def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
     status, told = run()
     assert (status, len(told.splitlines())) == (1, 1)
     assert message in told
-
-
-def write_exercise(folder: Path, mxnet: dict[str, Any], torch: dict[str, Any]) -> None:
-    path = folder / "experiments" / "exercises.json"
-    path.parent.mkdir(exist_ok=True)
-    run = with_source(made_up.MACHINE, {"mxnet": mxnet, "torch": torch})
-    path.write_text(json.dumps({"runs": {"barriers": run}}))
 
 
 def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(tmp_path: Path) -> None:
@@ -167,11 +149,14 @@ def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(tmp
         answer=Answer(("It waited.", "For one."), "A second worker (--workers 2)."),
     )
     invalid = replace(known, problems=("It cannot be",), explanation="It was old.", notes=("With a note.",))
+    path = tmp_path / "experiments" / "exercises.json"
+    path.parent.mkdir()
     for torch, row in (
         (invalid.as_json(), "| PyTorch | 0.25 | INVALID: It cannot be. It was old. With a note. |"),
         ({"failed": "it was killed"}, "| PyTorch |  | not measured: it was killed |"),
     ):
-        write_exercise(tmp_path, answered.as_json(), torch)
+        answers = with_source(made_up.MACHINE, {"mxnet": answered.as_json(), "torch": torch})
+        path.write_text(json.dumps({"runs": {"barriers": answers}}))
         heading, _, *rows = write_table("answer barriers", tmp_path).splitlines()
         assert heading == "| | `added_wait_fraction` | |"
         assert rows[:2] == ["| MXNet | 0.25 (0.00–1.00) | It waited. For one. |", row]

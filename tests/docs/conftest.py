@@ -25,22 +25,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     absent.mkdir()
     for framework in ("mxnet", "torch"):
         (absent / f"{framework}.py").write_text(f"raise ModuleNotFoundError('hidden', name={framework!r})\n")
-    build(folder / "html", absent)
-    for language in LANGUAGES:
-        build(folder / "html" / language, absent, "-D", f"language={language}")
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--builder", "html", "docs"]
+    path = os.pathsep.join(map(str, (absent, ROOT)))
+    for language in ("", *LANGUAGES):
+        options = ["-D", f"language={language}"] if language else []
+        done = subprocess.run(
+            [*command, folder / "html" / language, *options],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
     return folder / "html"
-
-
-def build(folder: Path, absent: Path, *options: str) -> None:
-    """Build the site of one language."""
-    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--builder", "html", *options]
-    done = subprocess.run(
-        [*command, "docs", folder],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (absent, ROOT)))},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

@@ -1,6 +1,5 @@
 """A built page as a browser reads it: what it links to and loads, what can be linked to in it, and its characters."""
 
-from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,7 +7,6 @@ from urllib.parse import unquote, urlsplit
 
 LANGUAGES = ("ko", "vi", "zh_CN")
 """What the first page and the guides are translated into."""
-LOADING = {"img": "src", "script": "src", "source": "src", "iframe": "src", "video": "src", "audio": "src"}
 LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "shortcut icon"}
 VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "path", "source", "use", "wbr")
 UNSEEN = ("script", "style", "title", "template")
@@ -43,8 +41,8 @@ class Page(HTMLParser):
         if tag == "link":
             self.heads.append(values)
             self.loaded += [values["href"]] if values.get("rel", "") in LOADING_LINKS else []
-        if values.get(LOADING.get(tag, "")):
-            self.loaded.append(values[LOADING[tag]])
+        if values.get("src"):
+            self.loaded.append(values["src"])
         if tag not in VOID:
             self.within.append((tag, values.get("lang", self.within[-1][1] if self.within else "")))
 
@@ -69,9 +67,10 @@ class Page(HTMLParser):
         """The links of the switch of languages, by the language that each leads to."""
         return {link["hreflang"]: link for link in self.anchors if "lang" in link}
 
-    def alternates(self) -> Iterator[tuple[str, str]]:
-        """Yield the language and the address of each other edition that the page's head names."""
-        yield from ((link["hreflang"], link["href"]) for link in self.heads if link.get("rel") == "alternate")
+    @property
+    def alternates(self) -> dict[str, str]:
+        """The addresses of the editions that the page's head names, by language."""
+        return {link["hreflang"]: link["href"] for link in self.heads if link.get("rel") == "alternate"}
 
     def leads_nowhere(self, address: str) -> bool:
         """Whether an address within the site has no file, or its file has no such place."""

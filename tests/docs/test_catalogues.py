@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from babel.messages.catalog import Catalog
@@ -29,27 +28,16 @@ NUMBER = re.compile(r"\d+(?:[.,\u202f ]\d+)*")
 CODE = ("code_inline", "html_inline", "html_block", "code_block", "fence")
 
 
-class Entry(NamedTuple):
-    """What one message of the pages is in one language."""
-
-    message: str
-    translation: str
-
-
 @cache
 def catalogue(language: str, domain: str) -> Catalog:
     with (LOCALES / language / "LC_MESSAGES" / f"{domain}.po").open("rb") as file:
         return read_po(file, domain=domain, abort_invalid=True)
 
 
-def entries(language: str) -> list[Entry]:
-    """Return all entries of a language but the headers."""
-    return [
-        Entry(str(message.id), str(message.string))
-        for domain in DOMAINS
-        for message in catalogue(language, domain)
-        if message.id
-    ]
+def entries(language: str) -> list[tuple[str, str]]:
+    """Return all messages of the pages but the headers, each with what it is in a language."""
+    read = (message for domain in DOMAINS for message in catalogue(language, domain) if message.id)
+    return [(str(message.id), str(message.string)) for message in read]
 
 
 def test_there_is_one_for_each_language() -> None:
@@ -59,7 +47,7 @@ def test_there_is_one_for_each_language() -> None:
 
 @IN_EACH
 def test_nothing_is_missing_fuzzy_or_obsolete(language: str) -> None:
-    assert [entry.message for entry in entries(language) if not entry.translation.strip()] == []
+    assert [message for message, translation in entries(language) if not translation.strip()] == []
     for read in (catalogue(language, domain) for domain in DOMAINS):
         assert read.locale_identifier == language
         assert [message.id for message in read if message.id and message.fuzzy] == []
@@ -96,24 +84,18 @@ def markup(text: str) -> Counter[str]:
     return parts
 
 
+def changes(message: str, translation: str) -> list[str]:
+    """Return the parts of which a translation has fewer or more than its message."""
+    said, translated = markup(message), markup(translation)
+    # What English writes as a word, another language may write in figures.
+    added = (f"added {part}" for part in translated - said if not part.startswith("number "))
+    return [*(f"lost {part}" for part in said - translated), *added]
+
+
 @IN_EACH
 def test_code_links_placeholders_numbers_and_emphasis_are_kept(language: str) -> None:
-    changed = {
-        entry.message: {"lost": lost(entry), "added": added(entry)}
-        for entry in entries(language)
-        if entry.translation and (lost(entry) or added(entry))
-    }
-    assert changed == {}
-
-
-def lost(entry: Entry) -> dict[str, int]:
-    return dict(markup(entry.message) - markup(entry.translation))
-
-
-def added(entry: Entry) -> dict[str, int]:
-    more = markup(entry.translation) - markup(entry.message)
-    # What English writes as a word, another language may write in figures.
-    return {part: count for part, count in more.items() if not part.startswith("number ")}
+    translated = (entry for entry in entries(language) if entry[1])
+    assert {entry: changed for entry in translated if (changed := changes(*entry))} == {}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +110,7 @@ def added(entry: Entry) -> dict[str, int]:
     ],
 )
 def test_what_is_lost_is_seen(message: str, translation: str) -> None:
-    assert lost(Entry(message, translation))
+    assert any(change.startswith("lost ") for change in changes(message, translation))
 
 
 @pytest.mark.long
@@ -142,16 +124,12 @@ def test_they_hold_what_the_pages_say_now(tmp_path: Path) -> None:
             assert {message.id for message in catalogue(language, domain)} == said, "make translations"
 
 
-class Term(NamedTuple):
-    """A term of the field: how English writes it, and its words in a language, any of which may stand for it."""
-
-    english: tuple[str, ...]
-    words: tuple[str, ...]
-
-
-def glossary(language: str) -> list[Term]:
-    read = tomllib.loads((LOCALES / "glossary.toml").read_text())
-    return [Term(tuple(term["english"]), tuple(term[language])) for term in read["term"]]
+@cache
+def glossary(language: str) -> list[tuple[str, list[str]]]:
+    """Return how English writes each term of the field, longer ones first, and its words, any of which may stand."""
+    terms = tomllib.loads((LOCALES / "glossary.toml").read_text())["term"]
+    spelt = [(english, term[language]) for term in terms for english in term["english"]]
+    return sorted(spelt, key=lambda pair: -len(pair[0]))
 
 
 def bare(text: str) -> str:
@@ -159,37 +137,25 @@ def bare(text: str) -> str:
     return re.sub(r"\s+", "", text).lower()
 
 
-def terms_without_their_word(entry: Entry, terms: list[Term]) -> list[str]:
+def terms_without_their_word(language: str, message: str, translation: str) -> list[str]:
     """Return the terms of a message whose word its translation lacks. A longer term hides a shorter one within it."""
-    translation = bare(prose(entry.translation))
-    rest = prose(entry.message)
-    missing = []
-    spelt = [(english, term) for term in terms for english in term.english]
-    for english, term in sorted(spelt, key=lambda pair: -len(pair[0])):
+    translated, rest, missing = bare(prose(translation)), prose(message), []
+    for english, words in glossary(language):
         rest, count = re.subn(rf"(?<![\w-]){re.escape(english)}s?(?!\w)", "·", rest, flags=re.IGNORECASE)
-        if count and not any(bare(word) in translation for word in term.words):
-            missing.append(f"{english}: {', '.join(term.words)}")
+        if count and not any(bare(word) in translated for word in words):
+            missing.append(f"{english}: {', '.join(words)}")
     return missing
 
 
 @IN_EACH
-def test_every_term_has_its_word(language: str) -> None:
-    terms = glossary(language)
-    wrong = {
-        entry.message: (entry.translation, missing)
-        for entry in entries(language)
-        if entry.translation and (missing := terms_without_their_word(entry, terms))
-    }
-    assert wrong == {}
+def test_every_term_has_a_word_stands_once_and_is_translated_by_it(language: str) -> None:
+    assert all(words and all(words) for _, words in glossary(language))
+    spelt = [english.lower() for english, _ in glossary(language)]
+    assert len(spelt) == len({*spelt})
+    translated = (entry for entry in entries(language) if entry[1])
+    assert {entry: wrong for entry in translated if (wrong := terms_without_their_word(language, *entry))} == {}
 
 
 def test_a_term_without_its_word_is_seen() -> None:
-    entry = Entry("Ten asynchronous computations on `device`", "열 번의 비동기 연산")
-    assert terms_without_their_word(entry, glossary("ko")) == ["asynchronous computation: 비동기 계산"]
-
-
-@IN_EACH
-def test_every_term_has_a_word_and_stands_once(language: str) -> None:
-    assert all(term.words and all(term.words) for term in glossary(language))
-    spelt = [english.lower() for term in glossary(language) for english in term.english]
-    assert sorted(spelt) == sorted({*spelt})
+    entry = ("Ten asynchronous computations on `device`", "열 번의 비동기 연산")
+    assert terms_without_their_word("ko", *entry) == ["asynchronous computation: 비동기 계산"]

@@ -69,23 +69,15 @@ def code_of(framework: str, sections: tuple[str, ...] = ("Verbs", "Hidden blocke
     return [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
 
 
-def statements(framework: str) -> list[str]:
-    """Return what can be run on CPUs."""
-    needs_more = ("cuda", "psum", "shard_map", "workers_per_device", "--trace")
-    return [
-        code
-        for code in code_of(framework)
-        if not SETTING.fullmatch(code) and not any(some in code for some in needs_more)
-    ]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("framework", START)
 def test_every_row_runs_with_every_setting(framework: str, tmp_path: Path, require: Callable[[str], None]) -> None:
     if framework in FRAMEWORKS:
         require(framework)
     settings = dict(code.split("=", 1) for code in code_of(framework, ("Settings",)) if SETTING.fullmatch(code))
-    program = START[framework] + "".join(f"\n{code}\n" for code in statements(framework))
+    needs_more = ("cuda", "psum", "shard_map", "workers_per_device", "--trace")
+    codes = [code for code in code_of(framework) if not any(some in code for some in needs_more)]
+    program = START[framework] + "".join(f"\n{code}\n" for code in codes if not SETTING.fullmatch(code))
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -97,9 +89,8 @@ def test_every_row_runs_with_every_setting(framework: str, tmp_path: Path, requi
     assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("framework", START)
-def test_what_needs_a_gpu_is_python(framework: str) -> None:
-    for code in code_of(framework):
+def test_what_needs_a_gpu_is_python() -> None:
+    for code in (code for framework in START for code in code_of(framework)):
         if not SETTING.fullmatch(code) and not code.startswith("--"):
             ast.parse(code)
 

@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.runner.declaration import Exercise
+from parallel_core.experiments import EXPERIMENTS
 from tests.conftest import MEASURED
 from tests.docs.test_guides import unknown_options
 from tests.parallel_core.command_line.test_command_line import run
-from tests.tree import ROOT, tracked
+from tests.tree import tracked
 
-FILES = [path for path in tracked("docs/exercises", suffix=".md") if path.stem != "index"]
-PAGES = {path.stem: path.read_text(encoding="utf-8") for path in FILES}
+PAGES = {path.stem: path.read_text() for path in tracked("docs/exercises", suffix=".md") if path.stem != "index"}
 COMMAND = re.compile(r"^\$ parallel-core (.+)$", re.MULTILINE)
-MOST_COMMANDS = 2
-SECTIONS = ["Predict", "Run", "Look at", "The answer"]
-EXERCISES = [
-    pytest.param(experiment, exercise, id=f"{experiment.name} {exercise.title}")
-    for experiment in EXPERIMENTS.values()
-    for exercise in experiment.exercises
-]
 # So little work that times say nothing.
 SMALL = {
     "allreduce": "--sizes 4KiB --rounds 1",
@@ -44,46 +35,29 @@ def commands(page: str) -> list[list[str]]:
     return [shlex.split(words) for words in COMMAND.findall(PAGES[page])]
 
 
-def page_of(experiment: Experiment, exercise: Exercise) -> str:
-    """Return the page of an exercise: it says where in the chapters the exercise stands."""
-    (found,) = [
-        name for name, text in PAGES.items() if f"*{experiment.chapter}, {exercise.title}.*" in text.splitlines()[2]
-    ]
-    return found
+def test_every_exercise_has_a_page_with_the_command_that_the_list_names() -> None:
+    pages = []
+    for experiment, exercise in ((one, exercise) for one in EXPERIMENTS.values() for exercise in one.exercises):
+        # A page says where in the chapters its exercise stands.
+        place = f"*{experiment.chapter}, {exercise.title}.*"
+        (page,) = [name for name, text in PAGES.items() if place in text.splitlines()[2]]
+        pages.append(page)
+        words, listed = commands(page)[0], exercise.options.split()
+        assert words[:2] == ["run", experiment.name]
+        # A file on the page stands for FILE in the list.
+        assert [word for word in listed if not word.startswith("FILE")] == [word for word in words if word in listed]
+        assert any(word.startswith("FILE") for word in listed) == any(word.endswith(".json") for word in words)
+    assert sorted(pages) == sorted(PAGES)
 
 
-@pytest.mark.parametrize(("experiment", "exercise"), EXERCISES)
-def test_every_exercise_has_a_page_with_the_command_that_the_list_names(
-    experiment: Experiment, exercise: Exercise
-) -> None:
-    words = commands(page_of(experiment, exercise))[0]
-    assert words[:2] == ["run", experiment.name]
-    listed = exercise.options.split()
-    # A file on the page stands for FILE in the list.
-    assert [word for word in listed if not word.startswith("FILE")] == [word for word in words if word in listed]
-    assert any(word.startswith("FILE") for word in listed) == any(word.endswith(".json") for word in words)
-
-
-def test_every_page_is_of_an_exercise_and_in_the_index() -> None:
-    named = [page_of(one.values[0], one.values[1]) for one in EXERCISES]  # type: ignore[arg-type]
-    assert sorted(named) == sorted(PAGES)
-    index = (ROOT / "docs/exercises/index.md").read_text(encoding="utf-8")
-    assert [name for name in PAGES if f"({name}.md)" not in index] == []
-
-
-def test_a_page_asks_first_and_folds_the_answer_away() -> None:
+def test_a_page_asks_first_has_few_commands_that_the_program_takes_and_folds_the_answer_away() -> None:
     for page, text in PAGES.items():
-        assert re.findall("^## (.+)$", text, re.MULTILINE) == SECTIONS, page
+        assert re.findall("^## (.+)$", text, re.MULTILINE) == ["Predict", "Run", "Look at", "The answer"], page
         before, _, folded = text.partition("## The answer\n")
         assert re.fullmatch(r":::\{dropdown\} .*<!-- table: answer .*:::", folded.strip(), re.DOTALL), page
         assert "Answer" not in before, page
-
-
-def test_their_commands_are_few_and_the_program_takes_them() -> None:
-    for page in PAGES:
-        assert 1 <= len(commands(page)) <= MOST_COMMANDS
-        for words in commands(page):
-            assert unknown_options(words) == []
+        assert 1 <= len(commands(page)) <= 2
+        assert [unknown_options(words) for words in commands(page)] == [[]] * len(commands(page))
 
 
 @pytest.mark.long

@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from importlib.util import find_spec
@@ -29,7 +28,7 @@ CODE = re.compile(r"^( *)```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 def shell_lines(text: str) -> list[str]:
     """Return the commands of a page's shell blocks, without comments; a line that goes on is one command."""
-    blocks = "".join(textwrap.dedent(match[2]) for match in BLOCK.finditer(text)).replace("\\\n", " ")
+    blocks = "".join(body for _, body in BLOCK.findall(text)).replace("\\\n", " ")
     commands = (re.sub(r"(^|\s)#.*", "", line).strip() for line in blocks.splitlines())
     return [" ".join(command.split()) for command in commands if command]
 

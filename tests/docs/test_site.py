@@ -1,6 +1,11 @@
-"""The site builds without a warning and without a framework; its links lead somewhere, and it loads nothing."""
+"""The site builds without a warning and without a framework; links lead somewhere, and what is loaded is its own."""
 
+import os
 import re
+import subprocess
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -9,15 +14,28 @@ import pytest
 
 import backends
 import parallel_core
-from tests.docs.pages import read
+from tests.docs.pages import LANGUAGES, Page, read
 from tests.tree import tracked
 
 pytestmark = pytest.mark.long
 
+FONTS = {"ko": "Noto Sans CJK KR", "vi": "DejaVu Sans", "zh_CN": "Noto Sans CJK SC"}
+
+
+@pytest.fixture(params=LANGUAGES)
+def language(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
 
 @pytest.fixture
-def pages(site: Path) -> list[Path]:
-    return sorted(site.rglob("*.html"))
+def built(language: str, site: Path) -> Path:
+    """The site of one language, where it stands below the root."""
+    return site / language
+
+
+def pages(site: Path) -> Iterator[tuple[str, Page]]:
+    for path in sorted(site.rglob("*.html")):
+        yield str(path.relative_to(site)), read(path)
 
 
 def test_every_page_of_the_source_is_built(site: Path, root: Path) -> None:
@@ -45,26 +63,23 @@ def test_a_lesson_shows_both_frameworks_outputs_in_tabs_and_each_answer_under_it
             assert len(re.findall(rf"<label[^>]*>\s*{name}</label>", page)) == count * len(with_outputs) + 1
 
 
-def test_links_and_pictures_within_the_site_lead_somewhere(site: Path, pages: list[Path]) -> None:
+def test_links_and_pictures_within_the_site_lead_somewhere(site: Path) -> None:
     page = read(site / "reference" / "index.html")
     wrong = ("commands.html#run", "commands.html#walk", "command.html")
     assert [page.leads_nowhere(address) for address in wrong] == [False, True, True]
     broken = [
-        f"{page.name}: {address}"
-        for page in pages
-        for address in (*read(page).links, *read(page).loaded)
-        if not urlsplit(address).scheme and read(page).leads_nowhere(address)
+        f"{name}: {address}"
+        for name, page in pages(site)
+        for address in (*page.links, *page.loaded)
+        if not urlsplit(address).scheme and page.leads_nowhere(address)
     ]
     assert broken == []
 
 
-def test_links_to_other_sites_are_encrypted(pages: list[Path]) -> None:
-    outside = {address for page in pages for address in read(page).links if urlsplit(address).scheme}
-    assert {address for address in outside if urlsplit(address).scheme not in ("https", "mailto")} == set()
-
-
-def test_no_page_loads_anything_from_elsewhere(site: Path, pages: list[Path]) -> None:
-    assert {address for page in pages for address in read(page).loaded if urlsplit(address).netloc} == set()
+def test_links_to_other_sites_are_encrypted_and_no_page_loads_anything_from_there(site: Path) -> None:
+    for name, page in pages(site):
+        assert {urlsplit(address).scheme for address in page.links} <= {"", "https", "mailto"}, name
+        assert [address for address in page.loaded if urlsplit(address).netloc] == [], name
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert re.findall(r"""(?:url\(|@import)\s*['"]?(?:https?:)?//[^)'"]*""", styles) == []
 
@@ -76,3 +91,86 @@ def test_the_page_on_json_has_every_key_that_a_result_has(site: Path) -> None:
     objects = [result, *result["cases"], result["backend"], result["environment"], result["machine_watch"]]
     objects += [result["backend"]["product"], *result["backend"]["kernels"]]
     assert {key for one in objects for key in one} - told == set()
+
+
+def test_the_languages_are_those_of_the_catalogues() -> None:
+    from docs._extensions import translations
+
+    assert {*translations.LANGUAGES} == {*LANGUAGES, translations.SOURCE}
+
+
+def test_each_lesson_is_there_in_its_language_and_what_is_not_translated_is_not_built(
+    built: Path, language: str
+) -> None:
+    assert {page.language for _, page in pages(built)} == {tag_of(language)}
+    assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
+    lessons = {path.stem for path in tracked("docs/lessons", suffix=".ipynb")}
+    assert lessons
+    assert {path.stem for path in (built / "lessons").glob("*.html")} == {*lessons, "index"}
+
+
+def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) -> None:
+    for name, page in pages(built):
+        assert page.switch.keys() == {"en", *map(tag_of, LANGUAGES)}, name
+        assert [tag for tag, link in page.switch.items() if "aria-current" in link] == [tag_of(language)]
+        if name != "genindex.html":
+            assert page.alternates == {tag: link["href"] for tag, link in page.switch.items()}
+            assert {Path(address).name for address in page.alternates.values()} == {Path(name).name}
+
+
+def test_english_pages_lead_to_the_same_page_or_to_the_first_one(site: Path) -> None:
+    guide = read(site / "lessons" / "automatic-parallelism.html")
+    assert guide.switch["ko"]["href"] == "../ko/lessons/automatic-parallelism.html"
+    reference = read(site / "reference" / "index.html")
+    assert reference.switch["ko"]["href"] == "../ko/index.html"
+    assert "aria-current" in reference.switch["en"]
+    assert reference.alternates == {}
+
+
+def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
+    page = read(built / "lessons" / "asynchronous-computation.html")
+    # The second one stands in the navigation.
+    assert {"../../exercises/barriers.html", "../../reference/index.html"} <= {*page.links}
+    assert "../reference/index.html" in read(built / "index.html").links
+
+
+def declared(styles: str, language: str, variable: str) -> list[str]:
+    """Return the families that a variable of a page's style names for a language, as its own rule or else for all."""
+    own = re.findall(rf"html:lang\({language}\)[^{{]*\{{[^}}]*?{variable}:([^;]*);", styles)
+    first, *_ = own or re.findall(rf"{variable}:([^;]*);", styles)
+    return [family.strip().strip("\"'") for family in first.split(",")]
+
+
+@cache
+def characters(family: str) -> frozenset[int]:
+    """Return the characters of an installed family; a generic one is what fontconfig takes for it in no language."""
+    if family in ("sans-serif", "monospace"):
+        family = ask("fc-match", "--format=%{family[0]}", family)
+    # A range is a hexadecimal number, or two with a hyphen.
+    ranges = (part.split("-") for part in ask("fc-list", "--format=%{charset}\n", f":family={family}").split())
+    return frozenset(code for ends in ranges for code in range(int(ends[0], 16), int(ends[-1], 16) + 1))
+
+
+def ask(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: str) -> None:
+    if not ask("fc-list", f":family={FONTS[language]}"):
+        assert not os.environ.get("CI"), f"{FONTS[language]} is not installed"
+        pytest.skip(f"{FONTS[language]} is not installed: apt-get install fonts-noto-cjk fonts-dejavu-core")
+    styles = "\n".join((built / "_static" / name).read_text() for name in ("languages.css", "styles/furo.css"))
+    without = {}
+    for name, page in pages(built):
+        for (tag, variable), letters in page.letters.items():
+            families = declared(styles, tag, variable)
+            known = frozenset[int]().union(*(characters(family) for family in families))
+            drawn = (letter for letter in letters if unicodedata.category(letter)[0] not in "CZ")
+            if missing := {letter for letter in drawn if ord(letter) not in known}:
+                without[name, tag, variable] = missing
+    assert without == {}
+
+
+def tag_of(language: str) -> str:
+    """Return how HTML names a language."""
+    return language.replace("_", "-")

@@ -13,7 +13,11 @@ from backends.host import available_cores
 from benchmarks.harness import side_by_side
 from benchmarks.harness.side_by_side import Measured, Variant, paired, ratio_of_turns, read_answer, take_turns
 from parallel_core.system.subprocesses import Outcome
-from tests.benchmarks.synthetic import measured
+
+
+def measured(**seconds: tuple[float, ...]) -> Measured:
+    return Measured(seconds, {}, {})
+
 
 two_cores = pytest.mark.skipif(available_cores() < 2, reason="one core is compared with two")
 WORKER = """
@@ -44,30 +48,24 @@ def variant(log: Path, name: str, **more: str) -> Variant:
 
 
 @two_cores
-@pytest.mark.parametrize(("names", "turns"), [("ab", 3), ("AB", 0)])
-def test_rounds_are_interleaved_and_one_core_changes_with_the_round(names: str, turns: int, tmp_path: Path) -> None:
-    first, second = names
-    log = tmp_path / "log"
-    given = take_turns([variant(log, first), variant(log, second, cores="one")], 2, turns)
-    lines = [f"{on} {turn} {cores}" for turn in range(1, max(1, turns) + 1) for on, cores in ((first, 2), (second, 1))]
-    assert log.read_text().splitlines() == 2 * lines
-    assert [len(one.seconds["epoch"]) for one in given[first]] == 2 * [max(1, turns)]
-    assert [one.figures["core"] for one in given[second]] == sorted(os.sched_getaffinity(0))[:2]
-
-
-@two_cores
-@pytest.mark.parametrize(("name", "turns"), [("a", 2), ("A", 0)])
-def test_of_processes_on_each_core_the_slower_one_counts_and_processors_add_up(
-    name: str, turns: int, tmp_path: Path
+@pytest.mark.parametrize(("names", "turns"), [("abc", 3), ("ABC", 0)])
+def test_rounds_are_interleaved_one_core_changes_with_them_and_of_processes_on_each_core_the_slower_one_counts(
+    names: str, turns: int, tmp_path: Path
 ) -> None:
-    first, second = sorted(os.sched_getaffinity(0))[:2]
-    (together,) = take_turns([variant(tmp_path / "log", name, cores="each")], 1, turns)[name]
+    first, second, third = names
+    log, cores = tmp_path / "log", sorted(os.sched_getaffinity(0))[:2]
+    variants = [variant(log, first), variant(log, second, cores="one"), variant(log, third, cores="each")]
+    given = take_turns(variants, 2, turns)
     numbers = range(1, max(1, turns) + 1)
-    assert (tmp_path / "log").read_text().splitlines() == [f"{name} {turn} 1" for turn in numbers for _ in range(2)]
-    assert together.seconds == {
-        "epoch": tuple(turn + 10 * second for turn in numbers),
-        "processor": tuple(2 * turn + 10 * (first + second) for turn in numbers),
-    }
+    turn_of = [(first, 2), (second, 1), (third, 1), (third, 1)]
+    assert log.read_text().splitlines() == 2 * [f"{on} {turn} {some}" for turn in numbers for on, some in turn_of]
+    assert [len(one.seconds["epoch"]) for one in given[first]] == 2 * [len(numbers)]
+    assert [one.figures["core"] for one in given[second]] == cores
+    for together in given[third]:
+        assert together.seconds == {
+            "epoch": tuple(turn + 10 * cores[1] for turn in numbers),
+            "processor": tuple(2 * turn + 10 * sum(cores) for turn in numbers),
+        }
 
 
 @two_cores
