@@ -58,6 +58,12 @@ def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
         prediction.guess = None  # type: ignore[misc, assignment]
 
 
+def test_a_list_of_values_is_written_as_the_command_takes_it() -> None:
+    prediction = predict("small-ops", 1.0, backend="numpy", sizes=(8, 16), rounds=1, budget=1, workers=None)
+    assert isinstance(prediction, Prediction)
+    assert prediction.result.series["size"] == (8.0, 16.0)
+
+
 @pytest.mark.usefixtures("in_this_process")
 def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable[[str], None]) -> None:
     require("torch")
@@ -70,14 +76,13 @@ def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_the_backend_is_the_environment_s_lists_are_written_as_the_command_takes_them_and_a_profiler_may_lack(
+def test_the_backend_is_the_environment_s_and_without_a_profiler_there_is_no_timeline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PARALLEL_CORE_BACKEND", "numpy")
-    unseen = predict("small-ops", 1.0, timeline=True, sizes=(8, 16), rounds=1, budget=1, workers=None)
+    unseen = predict("parallel", 1.0, timeline=True, size=16, rounds=1)
     assert isinstance(unseen, Prediction)
-    assert (unseen.result.backend["name"], unseen.result.series["size"]) == ("numpy", (8.0, 16.0))
-    assert unseen.timeline is None
+    assert (unseen.result.backend["name"], unseen.timeline) == ("numpy", None)
 
 
 @pytest.mark.usefixtures("in_this_process")
