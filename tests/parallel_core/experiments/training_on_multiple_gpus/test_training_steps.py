@@ -100,10 +100,14 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
     assert (told[0], told[-1]) == pytest.approx((0, 1))
 
 
-def test_numpy_ends_early_where_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_first_losses_are_compared_as_far_as_numpy_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial(backends.load("numpy", 1), {})
     expected = first_losses(trial.backend, 1, MADE_UP, SETTINGS, START)
     assert len(set(expected)) == 3
+    # One that differs is enough.
+    differing = Trial(trial.backend, {})
+    check_first_losses(differing, MADE_UP, SETTINGS, START, expected, (*expected[:2], 7.0))
+    assert differing.errors["first losses"] > 1e-2
     assert first_losses(trial.backend, 1, MADE_UP, SETTINGS, START, seconds=0.0) == expected[:1]
     monkeypatch.setattr(training_steps, "NUMPY_SECONDS", 0.0)
     # What NumPy did not reach is not compared.
