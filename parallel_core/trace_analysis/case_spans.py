@@ -115,19 +115,17 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     spans = timeline.columns
     resolution = _resolution(spans)
     if not timeline.cases:
-        whole = _case_spans(ALL, spans, None, resolution)
+        whole = _case_spans(ALL, spans, None, resolution, timeline.timed.get(ALL))
         # What Python does at the edges of the steps that were recorded is part of them.
         times = [one[1:] for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
         if spans or not times:
             times.append((whole.start, whole.end))
         start, end = min(start for start, _ in times), max(end for _, end in times)
-        whole = replace(whole, start=start, end=end, timed=timeline.timed.get(ALL))
-        return (replace(whole, annotations=timeline.annotations, host_calls=timeline.host_calls),)
+        return (replace(whole, start=start, end=end, annotations=timeline.annotations, host_calls=timeline.host_calls),)
     cases = []
-    for name, *bounds in timeline.cases:
-        first, last = np.searchsorted(spans.starts, bounds).tolist()
-        case = _case_spans(name, spans[first:last], bounds[0], resolution)
-        cases.append(replace(case, timed=timeline.timed.get(name)))
+    for name, start, end in timeline.cases:
+        first, last = np.searchsorted(spans.starts, (start, end)).tolist()
+        cases.append(_case_spans(name, spans[first:last], start, resolution, timeline.timed.get(name)))
     return tuple(cases)
 
 
@@ -137,7 +135,7 @@ def _resolution(spans: Spans) -> int:
     return next((unit for unit in UNITS if not np.any(times % unit)), 1)
 
 
-def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) -> CaseSpans:
+def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int, timed: float | None) -> CaseSpans:
     waits = _waits(spans)
     if not waits.all():
         first = int(np.argmin(waits))
@@ -159,6 +157,7 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
         spans=spans,
         waits=waits,
         resolution=resolution,
+        timed=timed,
     )
 
 
