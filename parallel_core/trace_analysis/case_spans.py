@@ -181,6 +181,12 @@ def _names_wait(name: str) -> bool:
     return name.partition(" ")[0] in WAIT_VERBS
 
 
+def groups_of(keys: np.ndarray) -> list[np.ndarray]:
+    """Return the places of equal keys, an array for each key."""
+    order = np.argsort(keys, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
+
+
 def union(*intervals: np.ndarray) -> np.ndarray:
     """Return the times that any of some intervals covers; they may overlap, touch, be empty and come in any order."""
     joined = np.concatenate([some.reshape(-1, 2) for some in intervals])
