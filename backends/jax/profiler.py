@@ -91,7 +91,7 @@ def is_from(trace: Trace) -> bool:
     return any(name == "/host:CPU" for name in trace.processes.values())
 
 
-def timeline_of(trace: Trace, source: str = "jax") -> Timeline:
+def timeline_of(trace: Trace) -> Timeline:
     """Read what JAX's profiler wrote. Each device has a queue of programs, and one of copies for each thread."""
     slices = trace.columns
     marks = list(
@@ -103,7 +103,7 @@ def timeline_of(trace: Trace, source: str = "jax") -> Timeline:
     copies = _copies_on(queues, slices) if queues else _copies_within(host, slices)
     notes = [*trace.problems, *([COPIES] if queues and copies else [])]
     parts = map(Spans.of, (host, _linked(runs, host), copies))
-    return assemble(source, parts, windows(marks), notes, {span.device for span in runs})
+    return assemble("jax", parts, windows(marks), notes, {span.device for span in runs})
 
 
 def plain(name: str) -> str:

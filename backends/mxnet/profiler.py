@@ -109,7 +109,7 @@ def is_from(trace: Trace) -> bool:
     return any(_device_in(name) for name in trace.processes.values())
 
 
-def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
+def timeline_of(trace: Trace) -> Timeline:
     """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a separate queue."""
     slices = trace.columns
     devices = _devices(trace.processes)
@@ -138,7 +138,7 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
         notes.append(SHORT_SUMS)
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
-    timeline = assemble(source, [Spans.of(host), waited, spans], cases, notes, set(devices.values()))
+    timeline = assemble("mxnet", [Spans.of(host), waited, spans], cases, notes, set(devices.values()))
     if cases:
         return timeline
     steps = tuple(Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP))

@@ -101,7 +101,7 @@ def is_from(trace: Trace) -> bool:
     return "schemaVersion" in trace.properties or any(in_words_of_today(trace.columns).has_category(*RECORDED))
 
 
-def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
+def timeline_of(trace: Trace) -> Timeline:
     """Read what PyTorch's profiler wrote. Of operators that call other operators, the outer one counts."""
     slices = in_words_of_today(trace.columns)
     marks = list(slices.select(slices.has_category(MARKS)))
@@ -126,7 +126,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         spans.append(Spans.of(exchange.span for exchange in gloo))
     devices = {device for device, _ in on_devices.queues}
     notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
-    timeline = assemble(source, spans, windows(marks), notes, devices)
+    timeline = assemble("torch", spans, windows(marks), notes, devices)
     if calls or timeline.cases:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
