@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling import HostCalls, Span, SpanKind, Spans, Timeline, Window, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
+from backends.profiling.timeline import KINDS, UNKNOWN, HostCalls, Span, SpanKind, Spans, Timeline, Window, in_seconds
 
 ALL = "all"
 """The name of the one case of a timeline that names none."""

@@ -27,8 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, HostCalls, SpanKind, Spans, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
+from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, HostCalls, SpanKind, Spans, in_seconds
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
 from parallel_core.trace_analysis.host_waits import HostWaits, innermost, linked_waits, waits_by_time
 from parallel_core.trace_analysis.waited_for import NONE, Operations, linked_operations, operations_by_time

@@ -29,8 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
-from backends.profiling.timeline import KINDS
+from backends.profiling.timeline import HOST_DEVICE, KINDS, SpanKind, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, intersection, total_length
 
 FILLS = ("Memset", "hipMemset")
