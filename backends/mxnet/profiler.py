@@ -17,7 +17,7 @@ from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.mxnet.program_hooks import MXNetProfiler, last_row
 from backends.profiling.marks import Mark, marking_verbs, parse_verb, queue_device
-from backends.profiling.slices import Slices, Trace, TraceThread
+from backends.profiling.slices import Trace
 from backends.profiling.threads_of_trace import (
     assemble,
     host_spans,
@@ -121,7 +121,9 @@ def timeline_of(trace: Trace) -> Timeline:
     waiting = on_first & work.has_name(WAIT_OPERATORS)
     waits, operators = work.select(waiting), work.select(~waiting)
     wait_queues = numbered_queues(dict.fromkeys(waits.threads(), (HOST_DEVICE, "waits")))
-    copying = _copying_threads(operators)
+    computing = operators.select(~operators.has_name({name for name in operators.names if _kind(name) == "copy"}))
+    # MXNet's copy workers of a GPU, or a CPU device's worker that does nothing else.
+    copying = {*operators.threads()} - {*computing.threads()}
     queues = numbered_queues(
         {thread: (devices[thread[0]], "copy" if thread in copying else "compute") for thread in operators.threads()}
     )
@@ -143,12 +145,6 @@ def timeline_of(trace: Trace) -> Timeline:
         return timeline
     steps = tuple(Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP))
     return replace(timeline, annotations=steps)
-
-
-def _copying_threads(operators: Slices) -> set[TraceThread]:
-    """Return the threads that only copy: MXNet's copy workers of a GPU, or a CPU device's that does nothing else."""
-    computing = operators.select(~operators.has_name({name for name in operators.names if _kind(name) == "copy"}))
-    return {*operators.threads()} - {*computing.threads()}
 
 
 def _with_cpu_rows(text: str) -> str:
