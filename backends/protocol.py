@@ -44,19 +44,6 @@ from backends.arrays import row_ranges, tree_leaves
 from backends.devices import Device
 from backends.errors import BackendError, ComputationError, message_of
 
-__all__ = [
-    "VERBS",
-    "Array",
-    "Backend",
-    "BaseBackend",
-    "DelegatingBackend",
-    "Engine",
-    "FrameworkSettings",
-    "HostArray",
-    "Ops",
-    "Setup",
-]
-
 Array: TypeAlias = Any
 HostArray: TypeAlias = "np.ndarray | tuple[np.ndarray, ...]"
 Engine = Literal["async", "sync"]

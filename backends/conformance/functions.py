@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from backends.conformance.model import Model, UnsuitableError, Value, tuple_text
-from backends.conformance.programs import REFERENCE_OPS
+from backends.numpy import ops as numpy_ops
 
 FLOATS = ("np.float32", "np.float32", "np.float64")
 NETWORKS = {
@@ -39,7 +39,7 @@ def draw_function(random: Random, arguments: Sequence[Value]) -> str:
         applications = list(_applications(random, source, floats, given))
         text = random.choice(applications)
         with np.errstate(all="ignore"):
-            content = eval(text, {"ops": REFERENCE_OPS}, scope)
+            content = eval(text, {"ops": numpy_ops}, scope)
         if isinstance(content, tuple):
             made += [(f"{text}[{place}]", item) for place, item in enumerate(content)]
         else:

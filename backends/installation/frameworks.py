@@ -10,7 +10,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -242,6 +243,17 @@ def import_framework(
     _apply({variable: before[variable] for variable in read_once})
     _imported_with[name] = dict(settings)
     return module
+
+
+@contextmanager
+def environment(settings: FrameworkSettings) -> Iterator[None]:
+    """Within a `with` block, let environment variables have these values."""
+    before = {variable: os.environ.get(variable) for variable in settings}
+    _apply(settings)
+    try:
+        yield
+    finally:
+        _apply(before)
 
 
 def _apply(settings: FrameworkSettings) -> None:

@@ -1,7 +1,5 @@
 """JAX: every launch is a compiled program, and XLA's CPU client queues it. This module does not import jax."""
 
-from dataclasses import replace
-
 from backends.installation.frameworks import Diagnosis, Installation, install_command, separate_environment, takes
 from backends.registry import Offer, installed_version
 from backends.registry.variants import Variant
@@ -25,14 +23,9 @@ STEP_COMPILED = Variant(
     kinds=("cpu",),
     elsewhere="only JAX compiles several launches as one program",
 )
-VARIANTS: tuple[Variant, ...] = (
-    replace(
-        STEP_COMPILED,
-        name="launch-compiled",
-        meaning="Every launch is a program by itself: look for one span for each launch, in the order of the launches.",
-        default=True,
-    ),
-    STEP_COMPILED,
+VARIANTS: tuple[Variant, ...] = STEP_COMPILED.after_default(
+    "launch-compiled",
+    "Every launch is a program by itself: look for one span for each launch, in the order of the launches.",
 )
 
 NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}

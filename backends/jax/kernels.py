@@ -18,6 +18,7 @@ from typing import Any
 
 from backends.errors import BackendError
 from backends.host import on_cores, processor_flags
+from backends.installation.frameworks import environment
 from backends.installation.kernels import Kernels, best_instruction_set
 from backends.protocol import Array
 
@@ -53,23 +54,9 @@ def _device_of(_: int, cores: frozenset[int], threads: int, asynchronous: bool) 
     # Kept for the life of the process: programs that are compiled for a client keep it anyway.
     from jaxlib import xla_client
 
-    with pool_of(threads), on_cores(set(cores)):
+    with environment({POOL_SIZE: str(threads)}), on_cores(set(cores)):
         (device,) = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1).devices()
     return device
-
-
-@contextmanager
-def pool_of(threads: int) -> Iterator[None]:
-    """Give clients that are made within the context a pool of so many threads."""
-    before = os.environ.get(POOL_SIZE)
-    os.environ[POOL_SIZE] = str(threads)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[POOL_SIZE]
-        else:
-            os.environ[POOL_SIZE] = before
 
 
 def libraries(threads: int) -> Sequence[Kernels]:

@@ -22,7 +22,8 @@ import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
 from backends.errors import BackendError, ComputationError, message_of
-from backends.jax.kernels import pool_of
+from backends.installation.frameworks import environment
+from backends.jax.kernels import POOL_SIZE
 from backends.jax.meeting import Meeting, meet
 from backends.process_groups.addresses import interface_towards
 from backends.process_groups.group import Group, GroupError, agree_on_exchange
@@ -202,7 +203,7 @@ def _connected(jax: Any, backend: Backend, meeting: Meeting, interface: str) -> 
     agent.connect()
 
     def make() -> Group:
-        with pool_of(THREADS):
+        with environment({POOL_SIZE: str(THREADS)}):
             client = xla_client.make_cpu_client(
                 asynchronous=backend.engine == "async",
                 distributed_client=agent,

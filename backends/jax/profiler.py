@@ -15,24 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.host import release_freed_memory
-from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb
+from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb, queue_device
 from backends.profiling.slices import Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
-    count_unlinked,
     host_spans,
     numbered_queues,
     outermost_calls,
-    python_queues,
+    thread_of,
     windows,
 )
 from backends.profiling.timeline import Span, SpanKind, Spans, Timeline
-from backends.protocol import Array, Backend
+from backends.protocol import Backend
 
 KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
 BEGIN, END, TO_HOST = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion", "D2H Dispatch"
@@ -70,7 +67,7 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
         jax.profiler.start_trace(folder, profiler_options=options)
         try:
-            with marking_verbs(backend, jax.profiler.TraceAnnotation, partial(_queue_device, ARRAYS, backend)):
+            with marking_verbs(backend, jax.profiler.TraceAnnotation, partial(queue_device, backend, ARRAYS)):
                 yield _mark
         finally:
             jax.profiler.stop_trace()
@@ -94,23 +91,19 @@ def is_from(trace: Trace) -> bool:
     return any(name == "/host:CPU" for name in trace.processes.values())
 
 
-def timeline_of(trace: Trace, source: str = "jax") -> Timeline:
+def timeline_of(trace: Trace) -> Timeline:
     """Read what JAX's profiler wrote. Each device has a queue of programs, and one of copies for each thread."""
     slices = trace.columns
     marks = list(
         slices.select(slices.has_name({name for name in slices.names if parse_verb(name) or parse_case(name)}))
     )
-    cases = windows(marks)
-    calls = outermost_calls(marks)
-    host = host_spans(calls, python_queues(calls, {}))
+    host = host_spans(outermost_calls(marks))
     runs, threads = _runs(slices)
     queues = _queues_of_pools(trace, threads)
     copies = _copies_on(queues, slices) if queues else _copies_within(host, slices)
     notes = [*trace.problems, *([COPIES] if queues and copies else [])]
-    timeline = assemble(
-        source, Spans.joined([Spans.of(host), Spans.of(_linked(runs, host)), Spans.of(copies)]), cases, notes
-    )
-    return count_unlinked(timeline, {span.device for span in runs})
+    parts = map(Spans.of, (host, _linked(runs, host), copies))
+    return assemble("jax", parts, windows(marks), notes, {span.device for span in runs})
 
 
 def plain(name: str) -> str:
@@ -139,19 +132,10 @@ def parse_program(name: str) -> tuple[str, str] | None:
     return match and (match[1], f"{match[2]}:{match[3]}")
 
 
-def _queue_device(arrays: tuple[type, ...], backend: Any, verb: str, *args: Array, **named: Any) -> Device | None:
-    if verb == "copy_to":
-        return named.get("device") or args[1]
-    if verb == "launch":
-        for leaf in tree_leaves((args, tuple(named.values()))):
-            if isinstance(leaf, arrays):
-                return backend.device_of(leaf)
-    return None
-
-
 def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
     """Return the runs of programs in the order of their launch, and the device of each thread that computed."""
-    kernels: dict[int, list[tuple[str, str, int, int]]] = defaultdict(list)
+    kernels: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+    # A run's number says nothing of other programs' runs, but a device begins them in the order of their launch.
     programs: dict[int, tuple[str, str]] = {}
     threads: dict[TraceThread, str] = {}
     for one, (program, run, operator) in zip(slices, slices.arguments(KERNEL, "run_id", "hlo_op"), strict=True):
@@ -159,18 +143,15 @@ def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
         if parsed and run is not None:
             programs[int(run)] = parsed
             _, device = parsed
-            threads.setdefault((one.process, one.thread), device)
-            kernels[int(run)].append((str(operator), device, one.start, one.end))
+            threads.setdefault(thread_of(one), device)
+            kernels[int(run)].append((str(operator), one.start, one.end))
     spans = []
-    # A run's number says nothing of other programs' runs, but a device begins them in the order of their launch.
-    for run in sorted(programs, key=lambda run: min(start for *_, start, _ in kernels[run])):
-        name, device = programs[run]
-        own = kernels[run]
-        operators = ", ".join(dict.fromkeys(operator for operator, *_ in own))
-        start, end = min(start for *_, start, _ in own), max(end for *_, end in own)
+    for run, (name, device) in programs.items():
+        operators, starts, ends = zip(*kernels[run], strict=True)
         kind: SpanKind = "copy" if name == "to_host" else "compute"
         shown = JOINT.join(READABLE_NAMES.get(one, one) for one in name.split(THEN))
-        spans.append(Span(shown, kind, device, "compute", start, end, operator=operators))
+        all_of_them = ", ".join(dict.fromkeys(operators))
+        spans.append(Span(shown, kind, device, "compute", min(starts), max(ends), operator=all_of_them))
     return spans, threads
 
 
@@ -206,7 +187,7 @@ def _copies_on(queues: Mapping[TraceThread, tuple[str, str]], slices: Slices) ->
     begins: dict[TraceThread, int] = {}
     copies = []
     for one in slices.select(slices.on_threads(queues)):
-        thread = one.process, one.thread
+        thread = thread_of(one)
         if one.name == BEGIN:
             begins[thread] = one.end
         elif one.name == END and thread in begins:

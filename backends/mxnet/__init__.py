@@ -42,34 +42,25 @@ BLAS_AS_SHIPPED = Variant(
     not_on_sync=None,
 )
 VARIANTS: tuple[Variant, ...] = (
-    replace(
-        BULK_ON,
-        name="bulk-off",
-        meaning="Every operator of a backward pass is queued by itself, so that the last layer's gradients are ready "
+    *BULK_ON.after_default(
+        "bulk-off",
+        "Every operator of a backward pass is queued by itself, so that the last layer's gradients are ready "
         "first: look for many short spans, and for exchanges that begin between them.",
-        default=True,
     ),
-    BULK_ON,
-    replace(
-        TEMPORARY_SPACE_LOW,
-        name="temporary-space-high",
-        meaning="There are 256 pieces of scratch memory, and an operator seldom waits for another one's: look for "
+    *TEMPORARY_SPACE_LOW.after_default(
+        "temporary-space-high",
+        "There are 256 pieces of scratch memory, and an operator seldom waits for another one's: look for "
         "convolutions of two devices at the same time.",
-        default=True,
     ),
-    TEMPORARY_SPACE_LOW,
     COPY_ON_OWN_QUEUE,
     replace(
         COPY_ON_COMPUTE_QUEUE,
         kinds=("cpu",),
         not_on_other_kinds="MXNet's engine has dedicated workers for the copies of every GPU",
     ),
-    replace(
-        BLAS_AS_SHIPPED,
-        name="blas-for-processor",
-        meaning="MXNet's OpenBLAS is set to use AVX2 (`OPENBLAS_CORETYPE=Haswell`) where the processor has it and the "
+    *BLAS_AS_SHIPPED.after_default(
+        "blas-for-processor",
+        "MXNet's OpenBLAS is set to use AVX2 (`OPENBLAS_CORETYPE=Haswell`) where the processor has it and the "
         "library would not: look for matrix multiplications as fast as it can compute them.",
-        default=True,
     ),
-    BLAS_AS_SHIPPED,
 )

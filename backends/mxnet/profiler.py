@@ -4,37 +4,31 @@ MXNet's engine records each operator that a worker runs, with the device's numbe
 comes from. Of Python's calls the trace holds only the marks that the verbs leave.
 """
 
-import atexit
 import re
-import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from backends.arrays import tree_leaves
-from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import core_numbers
-from backends.profiling.marks import Mark, marking_verbs, parse_verb
-from backends.profiling.slices import Slices, Trace, TraceThread
+from backends.mxnet.program_hooks import MXNetProfiler, last_row
+from backends.profiling.marks import Mark, marking_verbs, parse_verb, queue_device
+from backends.profiling.slices import Trace
 from backends.profiling.threads_of_trace import (
     assemble,
-    count_unlinked,
     host_spans,
     numbered_queues,
     outermost,
     outermost_calls,
-    python_queues,
     spans_of,
     windows,
 )
 from backends.profiling.timeline import HOST_DEVICE, KINDS, Span, SpanKind, Spans, Timeline, Window
-from backends.protocol import Array, Backend
+from backends.protocol import Backend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 
 OPERATORS, MARKS, STEP = "operator", "event", "ProfilerStep#"
@@ -65,7 +59,6 @@ SHORT_SUMS = (
     "MXNet sums short arrays by ordinary operators: these count as computation, and only copying the sums back counts "
     "as communication"
 )
-DOCUMENT_END = '"displayTimeUnit": "ms"\n}'
 
 
 LinkKey: TypeAlias = tuple[str, str]
@@ -75,11 +68,22 @@ OPERATOR_OF_CALL = {"copy_to": "copy", "launch to_host": "copy", "launch total":
 """The operator that a call of another name launches."""
 
 
+# A second configuration in one process is an error.
+_profiler = cache(MXNetProfiler)
+
+
 def check(backend: Backend) -> None:
     """Raise BackendError if MXNet's profiler has no row for one of the devices, and would abort the process."""
     import mxnet as mx
 
-    refuse_rowless(backend.devices, mx.context.num_gpus())
+    cores = len(core_numbers())
+    last = last_row(cores, mx.context.num_gpus())
+    beyond = [device for device in backend.devices if device.kind == "cpu" and device.index > last]
+    if beyond:
+        raise BackendError(
+            f"mxnet's profiler would abort at {beyond[0]}: with {cores} {'core' if cores == 1 else 'cores'} it has "
+            f"rows up to cpu:{last}, so profile with --devices {last} or fewer"
+        )
 
 
 @contextmanager
@@ -87,26 +91,17 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     """Run MXNet's profiler, which writes its trace to `path` at the end; gives a `Mark`."""
     import mxnet as mx
 
-    @contextmanager
-    def mark(text: str) -> Iterator[None]:
-        event = mx.profiler.Event(text)
-        event.start()
-        try:
-            yield
-        finally:
-            event.stop()
-
-    dumped = _configured_file(mx)
-    device_of = partial(_queue_device, mx.np.ndarray, COPY_ON_COMPUTE_QUEUE.name in backend.variants)
-    mx.profiler.set_state("run")
+    profiler = _profiler(mx)
+    by_source = COPY_ON_COMPUTE_QUEUE.name in backend.variants
+    device_of = partial(queue_device, backend, mx.np.ndarray, copies_by_source=by_source)
+    profiler.start()
     try:
-        with marking_verbs(backend, mark, device_of):
-            yield mark
+        with marking_verbs(backend, profiler.mark, device_of):
+            yield profiler.mark
     finally:
-        mx.profiler.set_state("stop")
-        mx.profiler.dump(True)
-        text = _last_document(dumped.read_text(encoding="utf-8"))
-        path.write_text(text if mx.context.num_gpus() else _with_cpu_rows(text), encoding="utf-8")
+        profiler.stop(path)
+        if not mx.context.num_gpus():
+            path.write_text(_with_cpu_rows(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def is_from(trace: Trace) -> bool:
@@ -114,7 +109,7 @@ def is_from(trace: Trace) -> bool:
     return any(_device_in(name) for name in trace.processes.values())
 
 
-def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
+def timeline_of(trace: Trace) -> Timeline:
     """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a separate queue."""
     slices = trace.columns
     devices = _devices(trace.processes)
@@ -126,14 +121,14 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
     waiting = on_first & work.has_name(WAIT_OPERATORS)
     waits, operators = work.select(waiting), work.select(~waiting)
     wait_queues = numbered_queues(dict.fromkeys(waits.threads(), (HOST_DEVICE, "waits")))
-    copying = _copying_threads(operators)
+    computing = operators.select(~operators.has_name({name for name in operators.names if _kind(name) == "copy"}))
+    # MXNet's copy workers of a GPU, or a CPU device's worker that does nothing else.
+    copying = {*operators.threads()} - {*computing.threads()}
     queues = numbered_queues(
         {thread: (devices[thread[0]], "copy" if thread in copying else "compute") for thread in operators.threads()}
     )
     marks = list(slices.select(slices.has_category(MARKS)))
-    cases = windows(marks)
-    calls = outermost_calls(marks)
-    host = host_spans(calls, python_queues(calls, {}))
+    cases, host = windows(marks), host_spans(outermost_calls(marks))
     spans = spans_of(operators, _kind, queues, _readable)
     unlinked: list[str] = []
     if cases:
@@ -145,73 +140,17 @@ def timeline_of(trace: Trace, source: str = "mxnet") -> Timeline:
         notes.append(SHORT_SUMS)
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
-    timeline = assemble(source, Spans.joined([Spans.of(host), waited, spans]), cases, notes)
-    if not cases:
-        steps = tuple(Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP))
-        timeline = replace(timeline, annotations=steps)
-    return count_unlinked(timeline, set(devices.values()))
-
-
-def _copying_threads(operators: Slices) -> set[TraceThread]:
-    """Return the threads that only copy: MXNet's copy workers of a GPU, or a CPU device's that does nothing else."""
-    computing = operators.select(~operators.has_name({name for name in operators.names if _kind(name) == "copy"}))
-    return {*operators.threads()} - {*computing.threads()}
-
-
-def refuse_rowless(devices: Sequence[Device], gpus: int) -> None:
-    """Raise BackendError if a device's number is beyond the rows of MXNet's profiler."""
-    # It has a row for each core, for each GPU, and two more; a CPU device's number is its row, whatever the label.
-    cores = len(core_numbers())
-    last = cores + 1 if gpus == 0 else cores - 1
-    beyond = [device for device in devices if device.kind == "cpu" and device.index > last]
-    if beyond:
-        raise BackendError(
-            f"mxnet's profiler would abort at {beyond[0]}: with {cores} {'core' if cores == 1 else 'cores'} it has "
-            f"rows up to cpu:{last}, so profile with --devices {last} or fewer"
-        )
-
-
-@cache
-def _configured_file(mx: Any) -> Path:
-    # A second configuration in one process is an error, so the file stays the same, and every dump is appended to it.
-    folder = tempfile.mkdtemp(prefix="parallel-core-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    dumped = Path(folder) / "profile.json"
-    mx.profiler.set_config(
-        filename=str(dumped),
-        profile_imperative=True,
-        profile_symbolic=True,
-        profile_api=False,
-        profile_memory=False,
-        aggregate_stats=False,
-    )
-    return dumped
-
-
-def _last_document(text: str) -> str:
-    # Only the first dump names the rows; those after it begin with a comma.
-    first, *others = text.rstrip().removesuffix(DOCUMENT_END).split(DOCUMENT_END)
-    if not others:
-        return first + DOCUMENT_END
-    begin = first.find('"ph": "B"')
-    rows = first[:begin].rpartition("{")[0] if begin >= 0 else first.rpartition("]")[0].rstrip() + ",\n"
-    return rows + others[-1].lstrip(", \n") + DOCUMENT_END
+    timeline = assemble("mxnet", [Spans.of(host), waited, spans], cases, notes, set(devices.values()))
+    if cases:
+        return timeline
+    steps = tuple(Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP))
+    return replace(timeline, annotations=steps)
 
 
 def _with_cpu_rows(text: str) -> str:
     # MXNet's CUDA build has 32 rows for GPUs behind those of the cores, whatever GPUs there are; without any GPU, they
     # are the rows of the CPU devices with their numbers.
     return re.sub(r'"(?:gpu/\d+|cpu pinned/|cpu shared/)"(\s*},\s*"pid": )(\d+)', r'"cpu/\2"\1\2', text)
-
-
-def _queue_device(array: Any, copies_by_source: bool, verb: str, *args: Array, **named: Any) -> Device | None:
-    if verb == "copy_to" and not copies_by_source:
-        return named.get("device") or args[1]
-    if verb in ("copy_to", "launch"):
-        for leaf in tree_leaves((args, tuple(named.values()))):
-            if isinstance(leaf, array):
-                return Device(leaf.ctx.device_type, leaf.ctx.device_id)
-    return None
 
 
 def _device_in(label: str) -> str | None:

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,7 @@ class MXNetProfiler:
         """Return why it cannot record now."""
         if self.is_programs_own:
             return "the program runs the profiler itself"
-        cores = len(os.sched_getaffinity(0))
-        last = cores - 1 if self.mxnet.context.num_gpus() else cores + 1
+        last = last_row(len(os.sched_getaffinity(0)), self.mxnet.context.num_gpus())
         beyond = [one for one in self.contexts if one.device_type == "cpu" and one.device_id > last]
         if beyond:
             return f"MXNet's profiler has rows up to cpu({last}), and would abort the program at {beyond[0]}"
@@ -71,25 +70,40 @@ class MXNetProfiler:
         self.mxnet.profiler.set_state("stop")
         self.mxnet.profiler.dump(True)
         dumped = self.file.read_bytes()
-        self.heading = dumped[: dumped.find(b'"ph": "B"')].rpartition(b"{")[0].rstrip().removesuffix(b",")
+        self.file.unlink()
+        if dumped.startswith(b"{"):
+            begin = dumped.find(b'"ph": "B"')
+            rows, _, _ = dumped[:begin].rpartition(b"{") if begin >= 0 else dumped.rpartition(b"]")
+            self.heading = rows.rstrip().removesuffix(b",")
+        else:
+            dumped = self.heading + dumped
         if path is not None:
             path.write_bytes(dumped)
-        self.file.unlink(missing_ok=True)
 
     @contextmanager
-    def step(self, number: int) -> Iterator[None]:
-        """Mark a step of the calling thread in the trace; the engine may be behind it."""
-        event = self.mxnet.profiler.Event(f"ProfilerStep#{number}")
+    def mark(self, text: str) -> Iterator[None]:
+        """Mark what the calling thread does within the context; the engine may be behind it."""
+        event = self.mxnet.profiler.Event(text)
         event.start()
         try:
             yield
         finally:
             event.stop()
 
+    def step(self, number: int) -> AbstractContextManager[object]:
+        """Return the context whose time in the trace is a step."""
+        return self.mark(f"ProfilerStep#{number}")
+
     def rank(self) -> int | None:
         """Return the worker's rank that a launcher gave."""
         given = os.environ.get("DMLC_WORKER_ID", "")
         return int(given) if given.isdigit() else None
+
+
+def last_row(cores: int, gpus: int) -> int:
+    """Return the last number of a CPU device that the profiler has a row for."""
+    # It has a row for each core, for each GPU, and two more; a CPU device's number is its row, whatever the label.
+    return cores - 1 if gpus else cores + 1
 
 
 def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:

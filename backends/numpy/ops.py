@@ -167,7 +167,7 @@ def sgd_while_finite(
     updated = sgd(parameters, gradients, rate)
     squares = np.sum([np.square(gradient).sum() for gradient in gradients])
     guard = guard + np.asarray(0 * squares, guard.dtype)
-    return tuple(parameters) if np.isnan(guard).any() else updated, guard
+    return tuple(map(np.copy, parameters)) if np.isnan(guard).any() else updated, guard
 
 
 def _windows(x: Array, kernel: tuple[int, ...]) -> Array:

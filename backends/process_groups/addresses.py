@@ -14,8 +14,6 @@ import psutil
 from backends.errors import ComputationError
 from backends.process_groups.group import GroupError
 
-__all__ = ["connect_to", "free_port", "interface_of", "interface_towards", "listen_at", "local_address"]
-
 PORTS = range(20000, 30000)
 """Below those that systems give to outgoing connections, one of which could take a port before the job listens."""
 TRIES = 100

@@ -17,11 +17,6 @@ import numpy as np
 from backends.errors import ComputationError
 from backends.protocol import Array
 
-__all__ = [
-    *("COMPARED_EXCHANGES", "DisagreementError", "Group", "GroupError", "agree", "agree_on_exchange"),
-    *("barrier", "broadcast", "differences", "gather"),
-]
-
 SumOnHost: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Sums a float32 array over all processes, and blocks."""
 COMPARED_EXCHANGES = 8

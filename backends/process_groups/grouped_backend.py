@@ -17,8 +17,6 @@ from backends.process_groups.rendezvous import Rendezvous
 from backends.protocol import Array, Backend, DelegatingBackend
 from backends.registry import offered, package_version
 
-__all__ = ["GroupedBackend", "check_group", "join"]
-
 
 @final
 class GroupedBackend(DelegatingBackend):

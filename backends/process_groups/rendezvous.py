@@ -15,8 +15,6 @@ from typing import Literal, cast, get_args
 
 from backends.errors import BackendError
 
-__all__ = ["BIND_VARIABLE", "RANK_VARIABLES", "TIMEOUT", "TIMEOUT_VARIABLE", "Rendezvous", "Role", "rendezvous"]
-
 TIMEOUT = 30.0
 """Default seconds without progress after which a process gives up."""
 TIMEOUT_VARIABLE = "PARALLEL_CORE_TIMEOUT"

@@ -10,7 +10,6 @@ from backends.profiling.marks import Mark, case_text
 from backends.profiling.slices import Trace
 from backends.profiling.timeline import (
     HOST_DEVICE,
-    HostCalls,
     Span,
     SpanKind,
     Spans,
@@ -24,8 +23,6 @@ from backends.registry import offered
 
 __all__ = [
     "HOST_DEVICE",
-    "HostCalls",
-    "Mark",
     "Profiler",
     "Span",
     "SpanKind",

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
+from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.protocol import Array
 
@@ -115,3 +116,17 @@ def _under_mark(
             _calling.number = outer
 
     return call
+
+
+def queue_device(
+    backend: Any, arrays: type | tuple[type, ...], verb: str, *args: Array, copies_by_source: bool = False, **named: Any
+) -> Device | None:
+    """Return the device whose queue a verb's work goes to, by its arrays of some types; None if there are several."""
+    if verb == "copy_to" and not copies_by_source:
+        return named.get("device") or args[1]
+    if verb in ("copy_to", "launch"):
+        for leaf in tree_leaves((args, tuple(named.values()))):
+            if isinstance(leaf, arrays):
+                device: Device = backend.device_of(leaf)
+                return device
+    return None

@@ -102,8 +102,9 @@ def spans_of(
     return Spans(names, operators, known, name_of, operator_of, queue_of, kinds, slices.starts, slices.ends, launched)
 
 
-def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> list[Span]:
-    """Return what Python did, from the marks of the verbs' outermost calls."""
+def host_spans(calls: Sequence[Slice], queues: Mapping[TraceThread, Queue] | None = None) -> list[Span]:
+    """Return what Python did, from the marks of the verbs' outermost calls; without `queues`, on those of Python."""
+    queues = queues or python_queues(calls, {})
     return [
         Span(parsed.name, "host", *queues[thread_of(call)], call.start, call.end, operator=call.name)
         for call in calls
@@ -111,17 +112,21 @@ def host_spans(calls: Iterable[Slice], queues: Mapping[TraceThread, Queue]) -> l
     ]
 
 
-def assemble(source: str, spans: Iterable[Span], cases: tuple[Window, ...], notes: Sequence[str]) -> Timeline:
-    """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out."""
-    ordered = Spans.joined([Spans.of(spans)])
-    if not cases:
-        return Timeline(source, ordered, (), tuple(notes))
-    begin = cases[0].start
-    starts, ends = (np.array([case[place] for case in cases], np.int64) for place in (1, 2))
-    case_of = np.searchsorted(starts, ordered.starts, side="right") - 1
-    within = ordered.select((case_of >= 0) & (ordered.starts < ends[case_of]))
-    shifted = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
-    return Timeline(source, within.moved(-begin), shifted, tuple(notes))
+def assemble(
+    source: str, parts: Iterable[Spans], cases: tuple[Window, ...], notes: Sequence[str], devices: Container[str]
+) -> Timeline:
+    """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out.
+
+    The operations of `devices` are counted that no launch is linked to.
+    """
+    spans = Spans.joined(parts)
+    if cases:
+        begin = cases[0].start
+        starts, ends = (np.array([case[place] for case in cases], np.int64) for place in (1, 2))
+        case_of = np.searchsorted(starts, spans.starts, side="right") - 1
+        spans = spans.select((case_of >= 0) & (spans.starts < ends[case_of])).moved(-begin)
+        cases = tuple(Window(case.name, case.start - begin, case.end - begin) for case in cases)
+    return count_unlinked(Timeline(source, spans, cases, tuple(notes)), devices)
 
 
 def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:

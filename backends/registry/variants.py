@@ -7,7 +7,7 @@ declared here, and each takes it with the kinds of devices that it has it on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import get_args
@@ -40,6 +40,10 @@ class Variant:
     """Why other kinds of devices do not have it. None if it is for the same reason."""
     not_on_sync: str | None = "queues nothing, and so has no variants of queueing"
     """Why synchronous engines do not have it: the predicate of a sentence about them. None if they do."""
+
+    def after_default(self, name: str, meaning: str) -> tuple["Variant", "Variant"]:
+        """Return the default of the same setting, of which all else is true likewise, and this variant."""
+        return replace(self, name=name, meaning=meaning, default=True), self
 
 
 COPY_ON_OWN_QUEUE = Variant(

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Collection
-from dataclasses import replace
 
 from backends.devices import DeviceKind
 from backends.installation.frameworks import (
@@ -59,20 +58,14 @@ GRAPH_REPLAY = Variant(
 VARIANTS: tuple[Variant, ...] = (
     COPY_ON_OWN_QUEUE,
     COPY_ON_COMPUTE_QUEUE,
-    replace(
-        TF32,
-        name="tf32-off",
-        meaning="Matrix multiplications and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
-        default=True,
+    *TF32.after_default(
+        "tf32-off",
+        "Matrix multiplications and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
     ),
-    TF32,
-    replace(
-        GRAPH_REPLAY,
-        name="kernel-by-kernel",
-        meaning="The host issues every kernel by itself: look for gaps between kernels that take less time than that.",
-        default=True,
+    *GRAPH_REPLAY.after_default(
+        "kernel-by-kernel",
+        "The host issues every kernel by itself: look for gaps between kernels that take less time than that.",
     ),
-    GRAPH_REPLAY,
 )
 
 _, TORCH_ENVIRONMENT = separate_environment("torch")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar, final
 from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
-from backends.installation.frameworks import import_framework
+from backends.installation.frameworks import environment, import_framework
 from backends.installation.probe import reason_against
 from backends.protocol import Array, Backend, BaseBackend, Engine, FrameworkSettings, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
@@ -110,12 +110,8 @@ def _limit_threads(torch: Any, threads: int) -> None:
 
 def _count_gpus(torch: Any, blocking: str) -> int:
     """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management library it does."""
-    before = {BLOCKING: os.environ[BLOCKING]} if BLOCKING in os.environ else {}
-    if not torch.cuda.is_initialized():
-        os.environ[BLOCKING] = blocking
-    gpus: int = torch.cuda.device_count()
-    os.environ.pop(BLOCKING, None)
-    os.environ.update(before)
+    with environment({} if torch.cuda.is_initialized() else {BLOCKING: blocking}):
+        gpus: int = torch.cuda.device_count()
     return gpus
 
 

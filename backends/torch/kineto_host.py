@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
-from backends.profiling.threads_of_trace import numbered_queues, thread_of
-from backends.profiling.timeline import HOST_DEVICE, ROLES, HostCalls, HostRole, KnownWait, Queue, QueueWait, Span
+from backends.profiling.threads_of_trace import python_queues, thread_of
+from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, Queue, QueueWait, Span
 from backends.torch.kineto_devices import MARKS, OPERATORS, STEP
 
 SYNCHRONISATIONS = "cuda_sync"
@@ -53,23 +53,13 @@ def host_calls(slices: Slices, names: Mapping[TraceThread, str], runtime: Collec
     operators, calling = slices.has_category(OPERATORS), slices.has_category(*runtime)
     steps = np.array([name.startswith(STEP) for name in slices.names], bool)
     own = np.flatnonzero((operators | calling | slices.has_category(MARKS)) & ~steps[slices.name_of])
-    queues = _queues(slices, np.flatnonzero(operators), own, names)
+    # As spans on the host have it: operators' threads first, in the order of their first ones.
+    queues = python_queues(slices.select(np.concatenate((np.flatnonzero(operators), own))), names)
     calls = slices.select(own)
-    used, queue_of = recoded(calls.rows, calls.row_of, queues.__getitem__)
+    used, queue_of = recoded(calls.rows, calls.row_of, lambda thread: queues[thread][1])
     roles = _roles(calls, runtime)
     known, let_wait = _synchronised(calls, roles, slices.select(slices.has_category(SYNCHRONISATIONS)))
     return HostCalls(calls.names, used, calls.starts, calls.ends, calls.name_of, queue_of, roles, known, let_wait)
-
-
-def _queues(
-    slices: Slices, operators: np.ndarray, own: np.ndarray, names: Mapping[TraceThread, str]
-) -> dict[TraceThread, str]:
-    # As spans on the host have it: operators' threads first, in the order of their first ones.
-    rows = slices.row_of[np.concatenate((operators, own))]
-    found, first = np.unique(rows, return_index=True)
-    threads = [slices.rows[row] for row in found[np.argsort(first)].tolist()]
-    queues = numbered_queues({thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads})
-    return {thread: queue for thread, (_, queue) in queues.items()}
 
 
 def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:

@@ -5,7 +5,6 @@ its stream. The marks under which our worker threads run name their queues, and 
 from. Eager PyTorch on a CPU has no devices: all that it does is on the calling thread.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,14 +14,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from backends.devices import Device
 from backends.errors import BackendError
 from backends.profiling.kernel_names import short_names
-from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, task_text
+from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, queue_device, task_text
 from backends.profiling.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
-    count_unlinked,
     enclosing,
     host_spans,
     numbered_queues,
@@ -34,7 +31,6 @@ from backends.profiling.threads_of_trace import (
     windows,
 )
 from backends.profiling.timeline import Queue, Span, SpanKind, Spans, Timeline, Window, queue_order
-from backends.protocol import Array
 from backends.torch.backend import TorchBackend
 from backends.torch.kineto_devices import (
     ANNOTATIONS_ON_DEVICE,
@@ -49,8 +45,8 @@ from backends.torch.kineto_devices import (
     waits_left_out,
 )
 from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
-from backends.torch.program_hooks import starting_a_profiler
-from backends.torch.streams.future import Announcing, futures_in
+from backends.torch.program_hooks import TorchProfiler, all_threads
+from backends.torch.streams.future import Announcing, Future
 
 READABLE_NAMES = {
     "AccumulateGrad": "keep gradient",
@@ -74,36 +70,30 @@ RECORDED = {OPERATORS, *ON_DEVICE}
 
 def check(backend: TorchBackend) -> None:
     """Raise BackendError if PyTorch's profiler records the calling thread only."""
-    from torch._C._profiler import _ExperimentalConfig
+    import torch
 
-    try:
-        _ExperimentalConfig(profile_all_threads=True)
-    except TypeError as error:
-        raise BackendError(f"torch {backend.version} profiles only the calling thread: install a newer one") from error
+    if all_threads(torch) is None:
+        raise BackendError(f"torch {backend.version} profiles only the calling thread: install a newer one")
 
 
 @contextmanager
 def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; gives a `Mark`."""
-    # Its tracing library, Kineto, would report its stages on standard error.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
-    from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity, record_function
-    from torch.profiler import profile as run_profiler
 
-    all_threads = _ExperimentalConfig(profile_all_threads=True)
-    activities = [ProfilerActivity.CPU]
-    if any(device.kind == "gpu" for device in backend.devices):
-        activities.append(ProfilerActivity.CUDA)
-    with ExitStack() as stack:
-        with starting_a_profiler(torch):
-            running = stack.enter_context(run_profiler(activities=activities, experimental_config=all_threads))
-        stack.enter_context(marking_verbs(backend, record_function, _queue_device, _name_of))
-        for stream in backend.streams:
-            stack.enter_context(stream.submitting(partial(_under_mark, record_function, stream.name)))
-        yield record_function
-    running.export_chrome_trace(str(path))
+    profiler = TorchProfiler(torch)
+    on_gpus = any(device.kind == "gpu" for device in backend.devices)
+    profiler.start((ProfilerActivity.CPU, ProfilerActivity.CUDA) if on_gpus else (ProfilerActivity.CPU,))
+    try:
+        with ExitStack() as stack:
+            device_of = partial(queue_device, backend, Future)
+            stack.enter_context(marking_verbs(backend, record_function, device_of, _name_of))
+            for stream in backend.streams:
+                stack.enter_context(stream.submitting(partial(_under_mark, record_function, stream.name)))
+            yield record_function
+    finally:
+        profiler.stop(path)
 
 
 def is_from(trace: Trace) -> bool:
@@ -111,7 +101,7 @@ def is_from(trace: Trace) -> bool:
     return "schemaVersion" in trace.properties or any(in_words_of_today(trace.columns).has_category(*RECORDED))
 
 
-def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
+def timeline_of(trace: Trace) -> Timeline:
     """Read what PyTorch's profiler wrote. Of operators that call other operators, the outer one counts."""
     slices = in_words_of_today(trace.columns)
     marks = list(slices.select(slices.has_category(MARKS)))
@@ -136,7 +126,7 @@ def timeline_of(trace: Trace, source: str = "torch") -> Timeline:
         spans.append(Spans.of(exchange.span for exchange in gloo))
     devices = {device for device, _ in on_devices.queues}
     notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
-    timeline = count_unlinked(assemble(source, Spans.joined(spans), windows(marks), notes), devices)
+    timeline = assemble("torch", spans, windows(marks), notes, devices)
     if calls or timeline.cases:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
@@ -222,15 +212,6 @@ def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[...,
 
 def _name_of(fn: Any) -> str:
     return function_name(fn.function if isinstance(fn, Announcing) else fn)
-
-
-def _queue_device(verb: str, *args: Array, **named: Array) -> Device | None:
-    if verb == "copy_to":
-        return named.get("device") or args[1]
-    if verb == "launch":
-        for future in futures_in(*args[1:]):
-            return future.device
-    return None
 
 
 def _span(one: Slice, kind: SpanKind, queue: Queue, launched: int | None) -> Span:

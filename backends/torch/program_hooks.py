@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
@@ -62,13 +62,14 @@ class TorchProfiler:
         if cuda.is_initialized() and not cuda.is_current_stream_capturing():
             cuda.synchronize()
 
-    def start(self) -> None:
-        """Begin to record."""
+    def start(self, activities: Iterable[Any] | None = None) -> None:
+        """Begin to record some of PyTorch's `ProfilerActivity`; None: all that there are."""
         # Its tracing library, Kineto, would report its stages on standard error.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         self.starting = True
         try:
-            self.running = self.torch.profiler.profile(experimental_config=self._all_threads())
+            own = all_threads(self.torch)
+            self.running = self.torch.profiler.profile(activities=activities, experimental_config=own)
             with starting_a_profiler(self.torch):
                 self.running.start()
         finally:
@@ -94,11 +95,13 @@ class TorchProfiler:
         given = os.environ.get("RANK", "")
         return int(given) if given.isdigit() else None
 
-    def _all_threads(self) -> Any:
-        try:
-            return self.torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
-        except TypeError:
-            return None
+
+def all_threads(torch: Any) -> Any:
+    """Return the setting with which PyTorch's profiler records all threads; None if this PyTorch has none."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        return None
 
 
 def _mark_optimizers(torch: Any, recorder: Any) -> None:

@@ -6,7 +6,7 @@ computation and one for copies. `launch` is a place in a queue, and a value is a
 reads and writes which array, and here the futures among a function's arguments say what it waits for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -33,10 +33,7 @@ class WorkerThreadsTorch(TorchBackend):
         self._compute = PerDevice({d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices})
         self._copy = PerDevice({d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices})
         self.streams = (*self._compute.values(), *self._copy.values())
-        # On the destination's thread for copies the source's threads, and so its cores, go on computing.
-        self._copies_to: Mapping[Device, WorkerStream | _SourceQueue] = self._copy
-        if COPY_ON_COMPUTE_QUEUE.name in self.variants:
-            self._copies_to = PerDevice({device: _SourceQueue(device, self._compute) for device in self.devices})
+        self._copies_by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         # Most first arguments are futures: asking them here saves a tenth of what a launch costs.
@@ -57,9 +54,14 @@ class WorkerThreadsTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
+        # On the destination's thread for copies the source's threads, and so its cores, go on computing.
+        stream = self._copy[device]
+        if self._copies_by_source:
+            # Behind all that was launched there before.
+            stream = self._compute[device_of(x)]
         if out is None:
-            return self._copies_to[device].submit(clone, x)
-        return self._copies_to[device].submit_consuming(overwrite, out, x)
+            return stream.submit(clone, x).on(device)
+        return stream.submit_consuming(overwrite, out, x).on(device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         devices = self._devices_of(xs, Future, device_of)
@@ -77,24 +79,3 @@ class WorkerThreadsTorch(TorchBackend):
             return detached_copy(value)
         except Exception as error:
             self._fail(error, f"on {device_of(x)}")
-
-
-@final
-class _SourceQueue:
-    """Passes copies to one device on to the streams of `compute`, each to that of its source's device.
-
-    A copy then stands behind all that was launched there before. Its source and its destination are protected as on any
-    other stream.
-    """
-
-    def __init__(self, device: Device, compute: Mapping[Device, WorkerStream]) -> None:
-        self.device = device
-        self._compute = compute
-
-    def submit(self, fn: Callable[..., Any], x: Any) -> Future:
-        """Enqueue `fn(x)`; its result lies on the destination. Never blocks."""
-        return self._compute[device_of(x)].submit(fn, x).on(self.device)
-
-    def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any) -> Future:
-        """Enqueue `fn(out, x)`, which writes to the memory of `out` on the destination; never blocks."""
-        return self._compute[device_of(x)].submit_consuming(fn, out, x).on(self.device)

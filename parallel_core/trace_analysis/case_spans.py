@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling import HostCalls, Span, SpanKind, Spans, Timeline, Window, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
+from backends.profiling.timeline import KINDS, UNKNOWN, HostCalls, Span, SpanKind, Spans, Timeline, Window, in_seconds
 
 ALL = "all"
 """The name of the one case of a timeline that names none."""
@@ -115,19 +114,17 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     spans = timeline.columns
     resolution = _resolution(spans)
     if not timeline.cases:
-        whole = _case_spans(ALL, spans, None, resolution)
+        whole = _case_spans(ALL, spans, None, resolution, timeline.timed.get(ALL))
         # What Python does at the edges of the steps that were recorded is part of them.
         times = [one[1:] for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
         if spans or not times:
             times.append((whole.start, whole.end))
         start, end = min(start for start, _ in times), max(end for _, end in times)
-        whole = replace(whole, start=start, end=end, timed=timeline.timed.get(ALL))
-        return (replace(whole, annotations=timeline.annotations, host_calls=timeline.host_calls),)
+        return (replace(whole, start=start, end=end, annotations=timeline.annotations, host_calls=timeline.host_calls),)
     cases = []
-    for name, *bounds in timeline.cases:
-        first, last = np.searchsorted(spans.starts, bounds).tolist()
-        case = _case_spans(name, spans[first:last], bounds[0], resolution)
-        cases.append(replace(case, timed=timeline.timed.get(name)))
+    for name, start, end in timeline.cases:
+        first, last = np.searchsorted(spans.starts, (start, end)).tolist()
+        cases.append(_case_spans(name, spans[first:last], start, resolution, timeline.timed.get(name)))
     return tuple(cases)
 
 
@@ -137,7 +134,7 @@ def _resolution(spans: Spans) -> int:
     return next((unit for unit in UNITS if not np.any(times % unit)), 1)
 
 
-def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) -> CaseSpans:
+def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int, timed: float | None) -> CaseSpans:
     waits = _waits(spans)
     if not waits.all():
         first = int(np.argmin(waits))
@@ -159,6 +156,7 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int) 
         spans=spans,
         waits=waits,
         resolution=resolution,
+        timed=timed,
     )
 
 
@@ -180,6 +178,12 @@ def _waits(spans: Spans) -> np.ndarray:
 
 def _names_wait(name: str) -> bool:
     return name.partition(" ")[0] in WAIT_VERBS
+
+
+def groups_of(keys: np.ndarray) -> list[np.ndarray]:
+    """Return the places of equal keys, an array for each key."""
+    order = np.argsort(keys, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
 
 
 def union(*intervals: np.ndarray) -> np.ndarray:

@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, HostCalls, SpanKind, Spans, in_seconds
-from backends.profiling.timeline import KINDS, UNKNOWN
-from parallel_core.trace_analysis.case_spans import CaseSpans
+from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, HostCalls, SpanKind, Spans, in_seconds
+from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
 from parallel_core.trace_analysis.host_waits import HostWaits, innermost, linked_waits, waits_by_time
 from parallel_core.trace_analysis.waited_for import NONE, Operations, linked_operations, operations_by_time
 
@@ -106,15 +105,10 @@ def path_summary(case: CaseSpans) -> PathSummary:
     whole, lengths = pieces.nanoseconds, path.ends - path.starts
     idle = whole - int(lengths.sum())
     of_queues = path.queue_of.astype(np.int64) * len(KINDS) + path.kinds
-    keys, first, key_of, counts = np.unique(
-        of_queues * len(path.names) + path.name_of, return_index=True, return_inverse=True, return_counts=True
-    )
-    sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, key_of, lengths)
-    parts = [
-        PathPart(one.device, one.queue, one.kind, one.name, count, in_seconds(taken), taken / whole)
-        for one, count, taken in zip(path.select(first), counts.tolist(), sums.tolist(), strict=True)
-    ]
+    parts = []
+    for own in groups_of(of_queues * len(path.names) + path.name_of):
+        one, taken = path[int(own[0])], int(lengths[own].sum())
+        parts.append(PathPart(one.device, one.queue, one.kind, one.name, len(own), in_seconds(taken), taken / whole))
     parts.sort(key=lambda part: (-part.seconds, part.name))
     causes = None
     if case.host_calls is not None:

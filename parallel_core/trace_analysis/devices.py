@@ -29,9 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, SpanKind, in_seconds, queue_order
-from backends.profiling.timeline import KINDS
-from parallel_core.trace_analysis.case_spans import CaseSpans, intersection, total_length
+from backends.profiling.timeline import HOST_DEVICE, KINDS, SpanKind, in_seconds, queue_order
+from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, intersection, total_length
 
 FILLS = ("Memset", "hipMemset")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
@@ -149,26 +148,16 @@ def work_of(case: CaseSpans, own: np.ndarray, compute: np.ndarray, collective: n
 
 def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
     """Add up the operations of a case by name, those that took the most time first; by name where they took as long."""
-    own = case.operations
-    lengths = case.lengths[own]
-    named = case.spans.name_of[own].astype(np.int64) * len(KINDS) + case.spans.kinds[own]
-    groups, group_of, counts = np.unique(named, return_inverse=True, return_counts=True)
-    sums, longest = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
-    # Sums of integers are exact, those of weights in `bincount` are not.
-    np.add.at(sums, group_of, lengths)
-    np.maximum.at(longest, group_of, lengths)
-    whole = int(sums.sum())
-    names = [case.spans.names[group // len(KINDS)] for group in groups.tolist()]
-    kinds = [KINDS[group % len(KINDS)] for group in groups.tolist()]
-    rows = zip(names, kinds, counts.tolist(), sums.tolist(), longest.tolist(), strict=True)
-    ordered = sorted(rows, key=lambda row: (-row[3], row[0]))
-    return tuple(
-        OperationFigures(
-            name, kind, count, in_seconds(taken), in_seconds(taken) / count, in_seconds(most), taken / whole
-        )
-        for name, kind, count, taken, most in ordered
-        if taken
-    )
+    spans, lengths = case.spans.select(case.operations), case.lengths[case.operations]
+    whole = int(lengths.sum())
+    found = []
+    for own in groups_of(spans.name_of.astype(np.int64) * len(KINDS) + spans.kinds):
+        one, taken = spans[int(own[0])], int(lengths[own].sum())
+        if taken:
+            seconds, longest = in_seconds(taken), in_seconds(lengths[own].max())
+            mean = seconds / len(own)
+            found.append(OperationFigures(one.name, one.kind, len(own), seconds, mean, longest, taken / whole))
+    return tuple(sorted(found, key=lambda row: (-row.seconds, row.name)))
 
 
 def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[QueueIdleness, ...]:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, SpanKind, Timeline, in_seconds, queue_order
-from backends.profiling.timeline import KINDS, ROLES
+from backends.profiling.timeline import HOST_DEVICE, KINDS, ROLES, SpanKind, Timeline, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import (
     MAX_SLOWDOWN,
     CaseSpans,

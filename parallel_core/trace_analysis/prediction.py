@@ -21,8 +21,6 @@ from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-__all__ = ["Prediction", "Question", "predict"]
-
 BACKEND_VARIABLE = "PARALLEL_CORE_BACKEND"
 USUAL_BACKEND = "torch"
 MOST_SECONDS = 900.0

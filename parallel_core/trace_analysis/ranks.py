@@ -4,11 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
-from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.trace_analysis.trace_files import RankTrace
 
@@ -117,36 +115,33 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
         waited.update(waits(meeting))
         last[last_to_arrive(meeting, bool(together.clocks_agree))] += 1
     offsets = together.clock_offsets
-    return tuple(
-        RankFigures(
-            rank=rank,
-            file=str(one.file),
-            **_summed(one.figures),
-            matched_collectives=met[rank],
-            matched_collective_seconds=in_seconds(taken[rank]),
-            waited_seconds=in_seconds(waited[rank]) if met[rank] else None,
-            waited_share=waited[rank] / taken[rank] if taken[rank] else None,
-            arrived_last=last[rank],
-            clock_offset_seconds=in_seconds(offsets[rank]) if rank in offsets else None,
+    found = []
+    for rank, one in traces.items():
+        seconds = sum(case.seconds for case in one.figures)
+        communicating = sum(case.communication_seconds for case in one.figures)
+        hidden = sum(case.hidden_seconds for case in one.figures)
+        devices = [device for case in one.figures for device in case.devices]
+        collective = sum(device.collective_seconds for device in devices)
+        hidden_collective = sum(device.hidden_collective_seconds for device in devices)
+        found.append(
+            RankFigures(
+                rank=rank,
+                file=str(one.file),
+                seconds=seconds,
+                compute_seconds=sum(case.compute_seconds for case in one.figures),
+                communication_seconds=communicating,
+                hidden_share=hidden / communicating if communicating else None,
+                idle_share=1 - sum(case.working_seconds for case in one.figures) / seconds if seconds else 0.0,
+                hidden_collective_share=hidden_collective / collective if collective else None,
+                matched_collectives=met[rank],
+                matched_collective_seconds=in_seconds(taken[rank]),
+                waited_seconds=in_seconds(waited[rank]) if met[rank] else None,
+                waited_share=waited[rank] / taken[rank] if taken[rank] else None,
+                arrived_last=last[rank],
+                clock_offset_seconds=in_seconds(offsets[rank]) if rank in offsets else None,
+            )
         )
-        for rank, one in traces.items()
-    )
-
-
-def _summed(cases: Sequence[CaseFigures]) -> dict[str, Any]:
-    seconds = sum(one.seconds for one in cases)
-    communicating = sum(one.communication_seconds for one in cases)
-    devices = [device for one in cases for device in one.devices]
-    collective = sum(one.collective_seconds for one in devices)
-    hidden_collective = sum(one.hidden_collective_seconds for one in devices)
-    return {
-        "seconds": seconds,
-        "compute_seconds": sum(one.compute_seconds for one in cases),
-        "communication_seconds": communicating,
-        "hidden_share": sum(one.hidden_seconds for one in cases) / communicating if communicating else None,
-        "hidden_collective_share": hidden_collective / collective if collective else None,
-        "idle_share": 1 - sum(one.working_seconds for one in cases) / seconds if seconds else 0.0,
-    }
+    return tuple(found)
 
 
 def _straggler(ranks: Sequence[RankFigures]) -> int | None:

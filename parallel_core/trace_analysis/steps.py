@@ -21,7 +21,7 @@ import numpy as np
 from backends.profiling import Timeline, Window, in_seconds
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, total_length, union
-from parallel_core.trace_analysis.devices import Work, kernels, work_of
+from parallel_core.trace_analysis.devices import kernels, work_of
 from parallel_core.trace_analysis.parts import Parts, StepAccount, account_of, parts_of
 
 BY_THE_FRAMEWORK = re.compile(
@@ -214,10 +214,22 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
     places = places[np.argsort(step_of[places], kind="stable")]
     bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
     of_steps, masks = np.split(places, bounds[1:-1]), kernels(case)
+    works = [work_of(case, own, *masks) for own in of_steps]
     parts = parts_of(case, _on_devices(windows, [case.intervals(own) for own in of_steps]))
     return tuple(
-        _step(one, len(own), work_of(case, own, *masks), divided)
-        for one, own, divided in zip(windows, of_steps, parts, strict=True)
+        StepFigures(
+            name=window.name,
+            start_seconds=in_seconds(window.start),
+            seconds=in_seconds(window.end - window.start),
+            operations=len(own),
+            device_seconds=in_seconds(work.whole),
+            busy_seconds=in_seconds(work.busy),
+            compute_seconds=in_seconds(work.compute),
+            collective_seconds=in_seconds(work.collective),
+            hidden_collective_seconds=in_seconds(work.hidden),
+            parts=divided,
+        )
+        for window, own, work, divided in zip(windows, of_steps, works, parts, strict=True)
     )
 
 
@@ -235,21 +247,6 @@ def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[
         ended = max(ended, int(own[:, 1].max(initial=0)))
         ends.append(max(window.end, begins[-1], int(own[:, 1].max(initial=0))))
     return [(begin, min(end, after)) for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)]
-
-
-def _step(window: Window, operations: int, work: Work, parts: Parts) -> StepFigures:
-    return StepFigures(
-        name=window.name,
-        start_seconds=in_seconds(window.start),
-        seconds=in_seconds(window.end - window.start),
-        operations=operations,
-        device_seconds=in_seconds(work.whole),
-        busy_seconds=in_seconds(work.busy),
-        compute_seconds=in_seconds(work.compute),
-        collective_seconds=in_seconds(work.collective),
-        hidden_collective_seconds=in_seconds(work.hidden),
-        parts=parts,
-    )
 
 
 def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:

@@ -23,7 +23,7 @@ from backends.torch.tensors import allocate_like, check_out
 
 @final
 class CudaCopies:
-    """Passes copies to one device on to the workers of their source or destination.
+    """Passes copies on to the workers of their sources or destinations.
 
     `on_host` copies between CPU devices. A copy between GPUs is done by the worker of its destination for what arrives,
     or, `by_source`, by that of its source for what leaves.
@@ -32,44 +32,41 @@ class CudaCopies:
     def __init__(
         self,
         torch: Any,
-        device: Device,
-        on_host: WorkerStream | None,
+        on_host: Mapping[Device, WorkerStream],
         arriving: Mapping[Device, CudaStream],
         leaving: Mapping[Device, CudaStream],
         readers: MemoryReaders,
-        by_source: bool = False,
+        by_source: bool,
     ) -> None:
-        self.device = device
-        self._by_source, self._readers = by_source, readers
         self._torch, self._on_host, self._arriving, self._leaving = torch, on_host, arriving, leaving
+        self._readers, self._by_source = readers, by_source
         # Each is used by only one worker, on its own thread.
         self._staging = {stream: _Staging(torch) for stream in (*arriving.values(), *leaving.values())}
 
-    def submit(self, fn: Callable[..., Any], x: Any) -> Future:
-        """Enqueue a copy of `x`, by `fn(x)` if it goes from a CPU device to another; never blocks."""
-        stream, copy = self._route(device_of(x))
-        return stream.submit(copy or fn, x).on(self.device)
+    def submit(self, fn: Callable[..., Any], x: Any, device: Device) -> Future:
+        """Enqueue a copy of `x` to a device, by `fn(x)` if it goes from a CPU device to another; never blocks."""
+        stream, copy = self._route(device_of(x), device)
+        return stream.submit(copy or fn, x).on(device)
 
-    def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any) -> Future:
-        """Enqueue a copy to the memory of `out`, by `fn(out, x)` between CPU devices; never blocks."""
-        stream, copy = self._route(device_of(x))
+    def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any, device: Device) -> Future:
+        """Enqueue a copy to the memory of `out` on a device, by `fn(out, x)` between CPU devices; never blocks."""
+        stream, copy = self._route(device_of(x), device)
         overwrite = self._readers.before(fn if copy is None else _swapped(copy))
-        return stream.submit_consuming(overwrite, out, x).on(self.device)
+        return stream.submit_consuming(overwrite, out, x).on(device)
 
-    def _route(self, source: Device) -> tuple[WorkerStream, Callable[..., Any] | None]:
-        if source.kind == self.device.kind == "cpu":
-            assert self._on_host is not None
-            return self._on_host, partial(self._copy, _at_once) if self.device == HOST else None
-        if self.device.kind == "gpu":
-            stream = self._leaving[source] if self._by_source and source.kind == "gpu" else self._arriving[self.device]
+    def _route(self, source: Device, device: Device) -> tuple[WorkerStream, Callable[..., Any] | None]:
+        if source.kind == device.kind == "cpu":
+            return self._on_host[device], partial(self._copy, device, _at_once) if device == HOST else None
+        if device.kind == "gpu":
+            stream = self._leaving[source] if self._by_source and source.kind == "gpu" else self._arriving[device]
             staged = source.kind == "cpu" and source != HOST
-            return stream, partial(self._copy, self._staging[stream].to_gpu if staged else _by_gpu)
+            return stream, partial(self._copy, device, self._staging[stream].to_gpu if staged else _by_gpu)
         stream = self._leaving[source]
-        return stream, partial(self._copy, _by_gpu if self.device == HOST else self._staging[stream].to_host)
+        return stream, partial(self._copy, device, _by_gpu if device == HOST else self._staging[stream].to_host)
 
-    def _copy(self, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None) -> Any:
+    def _copy(self, device: Device, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None) -> Any:
         if out is None:
-            out = tree_map(lambda leaf: allocate_like(self._torch, leaf, self.device), x)
+            out = tree_map(lambda leaf: allocate_like(self._torch, leaf, device), x)
         else:
             check_out(out, x)
         return tree_map(overwrite, out, x)

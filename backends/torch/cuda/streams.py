@@ -28,7 +28,7 @@ from typing import Any, final
 from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.torch.streams.future import Failure, Future
-from backends.torch.streams.sharing import gives_new_memory
+from backends.torch.streams.sharing import gives_new_memory, storages_of
 from backends.torch.streams.worker import WorkerStream
 
 FORGET_FROM = 1000
@@ -48,7 +48,7 @@ class MemoryReaders:
 
     def add(self, values: Any, queue: "CudaQueue", event: Any) -> None:
         """Count a task that read values, and that is computed when an event of its queue has come."""
-        storages = _storages(values)
+        storages = storages_of(values, set())
         with self._lock:
             for storage in storages:
                 self._ends.setdefault(storage, {})[queue] = event
@@ -61,7 +61,7 @@ class MemoryReaders:
         @wraps(fn)
         def after_readers(consumed: Any, *args: Any) -> Any:
             with self._lock:
-                ends = [end for storage in _storages(consumed) for end in self._ends.get(storage, {}).items()]
+                ends = [end for storage in storages_of(consumed, set()) for end in self._ends.get(storage, {}).items()]
             for queue, event in ends:
                 _wait_for(event, queue)
             return fn(consumed, *args)
@@ -123,10 +123,6 @@ class CudaQueue:
             self.stream.synchronize()
         except Exception as error:
             raise Failure(error, self.device) from error
-
-
-def _storages(values: Any) -> set[int]:
-    return {leaf.untyped_storage().data_ptr() for leaf in tree_leaves(values) if hasattr(leaf, "untyped_storage")}
 
 
 def _wait_for(event: Any, owner: CudaQueue) -> None:

@@ -55,12 +55,7 @@ class CudaThreadsTorch(TorchBackend):
         if not by_source:
             arriving, leaving = on_gpus("copy in"), on_gpus("copy out")
         self._compute: PerDevice[WorkerStream] = PerDevice({**computing, **on_host("compute")})
-        self._copies_to = PerDevice(
-            {
-                device: CudaCopies(self._torch, device, host_copies.get(device), arriving, leaving, readers, by_source)
-                for device in (*self.devices, HOST)
-            }
-        )
+        self._copies = CudaCopies(self._torch, host_copies, arriving, leaving, readers, by_source)
         self._loads = CudaLoads(self._torch, list(computing), readers)
         copying = (*host_copies.values(), *arriving.values(), *leaving.values())
         self.streams = tuple(dict.fromkeys((*self._compute.values(), *copying)))
@@ -88,8 +83,7 @@ class CudaThreadsTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        copies = self._copies_to[device]
-        self._check_devices([device_of(x)])
+        self._check_devices([device, device_of(x)])
         if not isinstance(x, Future) and len({future.device for future in futures_in(x)}) > 1:
             # Each array goes by its own route; what overwrites then lies on one device.
             x = tree_map(lambda leaf: self.copy_to(leaf, device), x)
@@ -97,10 +91,10 @@ class CudaThreadsTorch(TorchBackend):
                 return x
         # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`' own.
         if out is None:
-            return copies.submit(clone, x)
+            return self._copies.submit(clone, x, device)
         if any(future.device != device for future in futures_in(out)):
             raise BackendError(f"out= is on {device_of(out)}, and the copy is to go to {device}: choose one of them")
-        return copies.submit_consuming(overwrite, out, x)
+        return self._copies.submit_consuming(overwrite, out, x, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         devices = self._devices_of(xs, Future, _common_device)

@@ -32,7 +32,7 @@ def gives_new_memory(fn: Function) -> Function:
 
 def share_memory(value: Any, others: Any) -> bool:
     """Return whether a value may share memory with other values: whether they have a storage in common."""
-    return not _storages(value, set()).isdisjoint(_storages(others, set()))
+    return not storages_of(value, set()).isdisjoint(storages_of(others, set()))
 
 
 def link(future: Future, value: Any, sources: Iterable[Future]) -> None:
@@ -101,13 +101,14 @@ def _extents(value: Any) -> list[Extent]:
     return [extent(x) for x in tree_leaves(value) if hasattr(x, "data_ptr")]
 
 
-def _storages(value: Any, found: set[int]) -> set[int]:
+def storages_of(value: Any, found: set[int]) -> set[int]:
+    """Return the addresses of the memory in which the arrays of a value lie, with those that were found before."""
     storage = getattr(value, "untyped_storage", None)
     if storage is not None:
         found.add(storage().data_ptr())
     elif isinstance(value, tuple | list):
         for item in value:
-            _storages(item, found)
+            storages_of(item, found)
     return found
 
 

@@ -195,7 +195,16 @@ def submit_collective(
     The parts write to the memory of all values, each to separate places. No stream may come twice. Never blocks.
     """
     results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
-    take_part = _Collective(fn, values, number, results).take_part
+
+    def take_part(part: int) -> Any:
+        resolved = resolve(values)
+        wait_for_readers(futures_in(values), number)
+        fn(resolved, part)
+        results[part].announce(PART_DONE, None)
+        for other in results:
+            other.item(PART_DONE)
+        return resolved[part]
+
     for part, (stream, result) in enumerate(zip(streams, results, strict=True)):
         result.fn = take_part if stream._change is None else stream._change(take_part)
         result.args, result.wait_for_turn = (part,), None
@@ -205,23 +214,6 @@ def submit_collective(
         # Each part ends when all have written.
         read.add_reader(number, results[0].end)
     return results
-
-
-@final
-class _Collective:
-    def __init__(
-        self, fn: Callable[[tuple[Any, ...], int], object], values: Any, number: int, results: tuple[Future, ...]
-    ) -> None:
-        self.fn, self.values, self.number, self.results = fn, values, number, results
-
-    def take_part(self, part: int) -> Any:
-        values = resolve(self.values)
-        wait_for_readers(futures_in(self.values), self.number)
-        self.fn(values, part)
-        self.results[part].announce(PART_DONE, None)
-        for other in self.results:
-            other.item(PART_DONE)
-        return values[part]
 
 
 _queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = weakref.WeakKeyDictionary()
