@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import tcp_stream
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.tcp_stream import accepted, connected
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import accepted, connected
 
 LOOPBACK = "127.0.0.1"
 SECRET = b"secret"
@@ -31,12 +31,12 @@ def test_all_bytes_arrive_both_ways(listener: socket.socket, length: int) -> Non
 
     def take_part() -> None:
         with connect(listener) as other:
-            tcp_stream.answer_round_trip(other, memoryview(received))
+            between_processes.answer_round_trip(other, memoryview(received))
 
     with ThreadPoolExecutor(1) as other:
         taking_part = other.submit(take_part)
         with accepted(listener, SECRET, 10) as connection:
-            assert tcp_stream.round_trip(connection, memoryview(sent)) > 0
+            assert between_processes.round_trip(connection, memoryview(sent)) > 0
             taking_part.result()
             # Nothing of the answer is left.
             assert connection.recv(1) == b""
@@ -84,4 +84,4 @@ def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> 
         with accepted(listener, SECRET, 10) as connection:
             left.result()
             with pytest.raises(ConnectionError):
-                tcp_stream.round_trip(connection, memoryview(bytearray(2)))
+                between_processes.round_trip(connection, memoryview(bytearray(2)))
