@@ -14,7 +14,7 @@ from parallel_core import RequestError
 from parallel_core.command_line import cli
 from parallel_core.experiments.automatic_parallelism import graph
 from parallel_core.experiments.automatic_parallelism.graph import mlp
-from parallel_core.experiments.programs import record
+from parallel_core.experiments.works import record
 from parallel_core.measurement.task_graph import Task, without_implied, without_loads
 
 BATCH = 12

@@ -10,7 +10,7 @@ import pytest
 import parallel_core
 from backends import Backend
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import enlarged_start
+from parallel_core.experiments.training_steps import enlarged_start
 
 
 def test_every_building_block_shows_its_values(backend: Backend) -> None:

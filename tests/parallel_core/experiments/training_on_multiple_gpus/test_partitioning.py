@@ -9,7 +9,6 @@ from hypothesis import strategies as draw
 import parallel_core
 from backends import Backend
 from backends.arrays import tree_leaves
-from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     CUT,
@@ -21,7 +20,8 @@ from parallel_core.experiments.training_on_multiple_gpus.partitioning import (
     divisions,
     strategies,
 )
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import Batch, Strategy
+from parallel_core.experiments.training_steps import Batch, Strategy
+from parallel_core.experiments.works import record
 from parallel_core.measurement.task_graph import Task, crossings, without_loads
 
 NAMES = list(strategies(2))

@@ -8,7 +8,7 @@ import pytest
 import backends
 from backends import Backend
 from parallel_core import run_data_parallel
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
+from parallel_core.experiments import training_steps
 from parallel_core.measurement.result import Result
 from parallel_core.training.batches import Settings
 from parallel_core.training.checkpoints import Checkpoint, Checkpointing, from_bytes, to_bytes
