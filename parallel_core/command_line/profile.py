@@ -13,15 +13,9 @@ from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.comparison.storage import RUNS
+from parallel_core.own_program import running
 from parallel_core.own_program.answer import Analysis, analyse
-from parallel_core.own_program.running import (
-    Recorded,
-    end_as,
-    interpreted,
-    recorded_in,
-    run_program,
-    why_incomplete,
-)
+from parallel_core.own_program.running import Recorded
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
@@ -32,8 +26,6 @@ from parallel_core.terminal.layout import show_sentence
 from parallel_core.terminal.timeline import show_prices
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.trace_files import pack_trace
-
-__all__ = ["profile"]
 
 ENDING = ".json.gz"
 """Of traces."""
@@ -77,14 +69,14 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     # Beside the traces: they may be larger than the system's temporary folder.
     with tempfile.TemporaryDirectory(prefix=".recording-", dir=output, ignore_cleanup_errors=True) as scratch:
         before = sample_machine()
-        status = run_program(interpreted(command), Path(scratch), warm_up, steps)
+        status = running.run_program(running.interpreted(command), Path(scratch), warm_up, steps)
         load = watched(before, sample_machine())
-        processes = recorded_in(Path(scratch))
+        processes = running.recorded_in(Path(scratch))
         console.print()
         traces: dict[Path, Recorded] = {}
         with _in_one_line(console):
             traces = _packed(processes, output)
-    if line := why_incomplete(processes, warm_up, steps):
+    if line := running.why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:
@@ -96,7 +88,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if found is not None:
         with _in_one_line(console):
             _show(found, traces, load, picture, console)
-    return end_as(status)
+    return running.end_as(status)
 
 
 @contextmanager

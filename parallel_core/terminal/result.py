@@ -11,15 +11,8 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Answer, Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
-from parallel_core.system.formatting import (
-    engine_in_words,
-    figure,
-    kernels_in_words,
-    percent,
-    quantity,
-    seconds,
-    write_size,
-)
+from parallel_core.system import formatting
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL
 from parallel_core.terminal.layout import show_sentence, show_table, table_of
 
@@ -38,7 +31,7 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     workers = backend.get("workers_per_device", 1)
     show_sentence(
         f"\n{result.experiment} on {backend['name']} {backend['version']}, "
-        f"{engine_in_words(backend)}, {', '.join(backend['devices'])}, "
+        f"{formatting.engine_in_words(backend)}, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
         f"{'' if workers == 1 else f' for each of {workers} workers'}"
         f"{f', in each of {processes} processes joined by ' + backend['transport'] if processes else ''}",
@@ -48,7 +41,7 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
     data = "" if result.data is None else f"data: {result.data}"
     sizes = result.sizes and f"sizes: {result.sizes}"
-    for aside in filter(None, (parameters, sizes, kernels_in_words(backend), data)):
+    for aside in filter(None, (parameters, sizes, formatting.kernels_in_words(backend), data)):
         show_sentence(aside, console, ASIDE)
     for table in _tables(result):
         show_table(table, console)
@@ -112,7 +105,7 @@ def _curves(result: Result, curves: Curves) -> Table:
     for place, value in enumerate(result.series[curves.over]):
         table.add_row(
             write_point(value, curves.over),
-            *(quantity(curves.quantity, values[place]) for values in values_by_label.values()),
+            *(formatting.quantity(curves.quantity, values[place]) for values in values_by_label.values()),
         )
     return table
 
@@ -133,7 +126,7 @@ def bandwidths(result: Result) -> Table:
         for name, values in speeds.items():
             share = f" {percent(shares[name][row]):>5}" if name in shares else ""
             cells.append(Text(_speed(values[row]) + share, style="bold" if name == fastest else ""))
-        table.add_row(write_size(int(size)), *cells)
+        table.add_row(formatting.write_size(int(size)), *cells)
     return table
 
 
