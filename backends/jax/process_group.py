@@ -150,7 +150,9 @@ def _exchange(*arrays: Array) -> tuple[Array, ...]:
     by_type = sorted(range(len(arrays)), key=lambda place: str(arrays[place].dtype))
     for _, places in groupby(by_type, key=lambda place: arrays[place].dtype):
         some = list(places)
-        joined = jax.numpy.concatenate([arrays[place].reshape(-1) for place in some])
+        # With an empty array beside others, XLA 0.11 crashes.
+        full = [arrays[place].reshape(-1) for place in some if arrays[place].size]
+        joined = jax.numpy.concatenate(full or [arrays[some[0]].reshape(-1)])
         missing = max(0, INLINE - joined.size)
         summed = jax.lax.psum(jax.numpy.pad(joined, (0, missing)), "rank")
         start = 0

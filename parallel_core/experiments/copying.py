@@ -143,7 +143,9 @@ def _seconds_of_a_copy(trial: Trial, there: Device, size: int, copies: int = PRO
     first = trial.devices[0]
     results = works.multiplied(trial, trial.normal(size, first), 2)
     buffers = buffers_in_turn(trial, size, there)
-    issued, done = works.median_timing(trial, copies_of(trial, results, there, buffers, copies, first).launch)
+    copy = copies_of(trial, results, there, buffers, copies, first).launch
+    copy()
+    issued, done = works.median_timing(trial, copy)
     count = copies * len(results)
     # Without a queue the copy is over when it is issued.
     return max(ISSUING_SECONDS, issued / count if trial.backend.engine == "async" else 0.0), done / count

@@ -96,12 +96,13 @@ def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
     Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
     """
     x = trial.normal(size, trial.devices[0])
+    # Compiles, and finds what only the first call needs.
+    trial.backend.launch(trial.backend.ops.matmul, x, x)
     return median_timing(trial, partial(multiplied, trial, x, count))[1] / count
 
 
 def median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
-    """Return the medians of a few timings of a launch, after a warm-up."""
-    measure(trial.backend, launch)
+    """Return the medians of a few timings of a launch, of which something like it has warmed up the devices."""
     timings = [measure(trial.backend, launch) for _ in range(FEW_PROBES)]
     if sum(done for _, done in timings) < RUN_SECONDS / 2:
         timings += [measure(trial.backend, launch) for _ in range(PROBES - FEW_PROBES)]

@@ -176,8 +176,9 @@ class Experiment:
         new, smaller = "", dict[str, int]()
         while True:
             try:
-                trial, arguments, is_quiet = self._prepared(backend, {**given, **(kept.values if kept else smaller)})
-                self.program_on(backend)(trial, **arguments)
+                trial, arguments = self._prepared(backend, {**given, **(kept.values if kept else smaller)})
+                chosen, is_quiet = choose(trial, self.parameters)
+                self.program_on(backend)(trial, **arguments | chosen)
                 trial.run()
             except (RequestError, ComputationError, MemoryError) as error:
                 # If the sizes were not the reason, the next attempt fails alike.
@@ -200,14 +201,11 @@ class Experiment:
             keep_sizes(self.name, place, values, f"{backend.name} {backend.engine}")
         return replace(result, sizes=str(kept) if kept else new)
 
-    def _prepared(self, backend: Backend, given: dict[str, Any]) -> tuple[Trial, dict[str, Any], bool]:
-        """Choose what is not given; return the program's arguments, and whether others left the machine alone."""
+    def _prepared(self, backend: Backend, given: dict[str, Any]) -> tuple[Trial, dict[str, Any]]:
+        """Return a trial with the parameters that are given, and the program's arguments among them."""
         shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
         timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
-        trial = Trial(backend, shown, **timing)
-        wanted = [one for one in self.parameters if isinstance(one, Chosen) and given[one.name] is None]
-        chosen, is_quiet = choose(trial, wanted)
-        return trial, given | chosen, is_quiet
+        return Trial(backend, shown, **timing), given
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:

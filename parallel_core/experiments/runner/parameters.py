@@ -65,11 +65,12 @@ TIMING = (
 Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 
 
-def choose(trial: Trial, wanted: Sequence[Chosen]) -> tuple[dict[str, Any], bool]:
-    """Choose parameters in turn; return their values, and whether others left the machine alone meanwhile.
+def choose(trial: Trial, parameters: Sequence[Parameter]) -> tuple[dict[str, Any], bool]:
+    """Choose in turn what is not given; return the values, and whether others left the machine alone meanwhile.
 
     While others disturb it all are chosen again, a few times, and what was chosen in the quietest moment counts.
     """
+    wanted = [one for one in parameters if isinstance(one, Chosen) and trial.parameters[one.name] is None]
     tries: list[tuple[MachineWatch, dict[str, Choice]]] = []
     while not tries or (tries[-1][0].is_disturbed and len(tries) < TRIES and trial.left(CHOOSING) > 0):
         before, choices = sample_machine(), {}
