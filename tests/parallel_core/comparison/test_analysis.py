@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from parallel_core.comparison import account
 from parallel_core.comparison.analysis import CellAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.experiments import EXPERIMENTS
@@ -146,7 +145,7 @@ def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn.append((values, others))
         return ratio_interval(values, others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(account, "ratio_interval", counted)
+    monkeypatch.setattr(confidence_intervals, "ratio_interval", counted)
     sides = [(backend, engine) for backend in ("mxnet", "torch") for engine in ("async", "sync")]
     cells = (measured(parallel(*side), times(factor)) for factor, side in enumerate(sides, start=1))
     (experiment,) = analyse(comparison(*cells)).experiments
