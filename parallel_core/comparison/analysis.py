@@ -254,9 +254,10 @@ def _analyse_cell(
 
 
 def interval_of(values: Sequence[float]) -> Interval:
-    """Return the median of processes with its interval; of too few without bounds, which would reach to millions."""
-    interval = median_interval(values)
-    return interval if len(values) >= FEWEST_FOR_A_VERDICT else replace(interval, low=-math.inf, high=math.inf)
+    """Return the median of the finite values, with its interval; of too few without bounds, which would reach far."""
+    known = [value for value in values if math.isfinite(value)]
+    interval = median_interval(known) if known else Interval(math.nan, math.nan, math.nan)
+    return interval if len(known) >= FEWEST_FOR_A_VERDICT else replace(interval, low=-math.inf, high=math.inf)
 
 
 def _curves(results: CellResults) -> dict[str, tuple[Interval, ...]]:
@@ -265,14 +266,6 @@ def _curves(results: CellResults) -> dict[str, tuple[Interval, ...]]:
         return {}
     by_process = [labelled(result.series, curves.quantity) for result in results.valid]
     return {
-        label: tuple(
-            _interval_of_known(values)
-            for values in zip(*(series[label] for series in by_process if label in series), strict=False)
-        )
+        label: tuple(map(interval_of, zip(*(series[label] for series in by_process if label in series), strict=False)))
         for label in labelled(first.series, curves.quantity)
     }
-
-
-def _interval_of_known(values: Sequence[float]) -> Interval:
-    known = [value for value in values if math.isfinite(value)]
-    return interval_of(known) if known else Interval(math.nan, math.nan, math.nan)
