@@ -72,6 +72,5 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     judged = [one for one in outcomes if one["state"] != "not judged"]
     total = {name: sum(one[name] for one in judged) for name in ("points", "of")}
     click.echo(f"{total['points']} of {total['of']} points", err=True)
-    if json_path is not None:
-        files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
+    files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
     ctx.exit(0 if total["points"] == total["of"] else 1)

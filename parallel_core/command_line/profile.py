@@ -82,9 +82,8 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     if traces:
         with _in_one_line(console):
             found = analyse(traces, load.taken_share)
-    if json_path is not None:
-        with _in_one_line(console):
-            files.write_json(json_path, _document(command, status, processes, traces, load, found))
+    with _in_one_line(console):
+        files.write_json(json_path, _document(command, status, processes, traces, load, found))
     if found is not None:
         with _in_one_line(console):
             _show(found, traces, load, picture, console)

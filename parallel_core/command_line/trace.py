@@ -98,8 +98,7 @@ def trace(
         figures = {names[rank]: one.figures for rank, one in ranks.items()}
         later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
         write_timeline_page(timelines, figures, page, later)
-    if json_path is not None:
-        files.write_json(json_path, document)
+    files.write_json(json_path, document)
     show()
     for what, path in (("Timeline", picture), ("Page", page)):
         if path is not None:

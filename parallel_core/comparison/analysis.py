@@ -184,10 +184,7 @@ def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResult
         for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
     }
     from_first = {cell: found[cell, first] for cell, first in against_first}
-    cells = tuple(
-        _analyse_cell(results, *assessments[results.cell], case, from_first.get(results.cell))
-        for results in all_results
-    )
+    cells = tuple(_analyse_cell(one, *assessments[one.cell], case, from_first.get(one.cell)) for one in all_results)
     between_frameworks = tuple(found[pair] for pair in by_engine)
     between_engines = tuple(found[pair] for pair in by_backend)
     answer = _answer(experiment, cells)

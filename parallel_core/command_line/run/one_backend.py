@@ -119,8 +119,7 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     judged = None if guess is None else judge(guess, experiment.main, result)
     # A pipe that closes early must not cost the files, nor a full disk the table.
     try:
-        if values["json_path"] is not None:
-            files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
+        files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
         if values["plot_path"] is not None:
             write_picture_file(result, values["plot_path"])
     finally:

@@ -62,8 +62,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
         comparison = compare.run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
     comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
-    if values["json_path"] is not None:
-        files.write_json(values["json_path"], comparison.as_json())
+    files.write_json(values["json_path"], comparison.as_json())
     engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
     if len(set(engines.values())) > 1:
         chosen = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
