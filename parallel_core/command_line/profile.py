@@ -22,7 +22,7 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, percent
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
-from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_prices
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.trace_files import pack_trace
@@ -120,13 +120,11 @@ def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: 
     if load.is_disturbed:
         taken = f"Other processes took {percent(load.taken_share)} of the time of {figure(load.cores)} cores meanwhile"
         show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
-    for sentence in found.answer.sentences:
-        show_sentence(sentence, console, bullet="· ")
+    show_sentences(found.answer.sentences, console, bullet="· ")
     if found.answer.slowdown <= MAX_SLOWDOWN:
         # Of several processes one stands for all.
         show_prices(next(iter(found.figures.values())).interference, console)
-    for note in found.notes:
-        show_sentence(note, console, ASIDE, bullet="· ")
+    show_sentences(found.notes, console, ASIDE, bullet="· ")
     console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
     write_picture_file(found.timeline, picture)
     console.print(escape(f"Timeline: {picture}"), soft_wrap=True)

@@ -16,7 +16,7 @@ from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
@@ -111,8 +111,7 @@ def _show(one: RankTrace, console: Console) -> None:
     show_prices(one.prices, console)
     if len(one.figures) == 1:
         show_details(one.figures[0], console)
-    for note in one.timeline.notes:
-        show_sentence(note, console, ASIDE, bullet="· ")
+    show_sentences(one.timeline.notes, console, ASIDE, bullet="· ")
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:

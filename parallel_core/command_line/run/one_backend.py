@@ -26,7 +26,7 @@ from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
-from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show, show_answer
 from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
@@ -163,8 +163,7 @@ def profile_and_show(
     show_prices(interference(cases_of(timeline)), console)
     show_agreements(profiling_run.agreements(result, figures), console, main, experiment.main.name)
     show_sentence(profiling_run.overhead(result, profiled.seconds), console, ASIDE)
-    for note in timeline.notes:
-        show_sentence(note, console, bullet="· ")
+    show_sentences(timeline.notes, console, bullet="· ")
     return next((profiling_run.about_efficiency(case) for case in figures if case.case == main), "")
 
 
