@@ -16,8 +16,6 @@ from parallel_core.jobs.rank import in_a_job, leave
 from parallel_core.system.errors import DISTURBED, DisturbedError, MeasurementError, RequestError
 from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line with this process's arguments, and exit.

@@ -114,8 +114,7 @@ def compare(
     analysis = analyse(comparison)
     # Everything is written before anything is shown: a pipe that closes early must not cost the results.
     page = write_report(analysis, folder)
-    if json_path is not None:
-        files.write_json(json_path, comparison.as_json())
+    files.write_json(json_path, comparison.as_json())
     console = options.console_beside(json_path)
     show_screen(analysis, console)
     console.print(f"Report:  {page}", markup=False, soft_wrap=True)
@@ -134,10 +133,8 @@ def refuse_unmeasured(analysis: Analysis) -> None:
     if analysis.believed:
         return
     # What gave no result at all is not explained by a disturbed machine.
-    merely = all(
-        cell.results.results and all(result.is_merely_disturbed for result in cell.results.results)
-        for cell in analysis.cells
-    )
+    runs = [cell.results.results for cell in analysis.cells]
+    merely = all(some and all(one.is_merely_disturbed for one in some) for some in runs)
     error = DisturbedError if merely else MeasurementError
     raise error(f"nothing could be measured: {analysis.cells[0].reason}")
 

@@ -46,8 +46,7 @@ def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Pat
     console = options.console_beside(json_path)
     with console.status("trying the frameworks"):
         examination = examine(deadline)
-    if json_path is not None:
-        files.write_json(json_path, examination.as_json())
+    files.write_json(json_path, examination.as_json())
     show_examination(examination, console, everything)
     ctx.exit(1 if examination.broken else 0)
 

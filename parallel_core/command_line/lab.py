@@ -53,16 +53,12 @@ def start(name: str, folder: Path | None) -> None:
 @click.pass_context
 def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | None) -> None:
     """Grade the engine in a folder, step by step: status 0 if all judged steps pass."""
-    heading = (
-        (folder / "README.md").read_text(errors="replace").partition("\n")[0]
-        if (folder / "README.md").is_file()
-        else ""
-    )
+    handout, file = folder / "README.md", folder / "engine.py"
+    heading = handout.read_text(errors="replace").partition("\n")[0] if handout.is_file() else ""
     found = next((one for one in LABS.values() if heading == f"# {one.title}"), None)
     if found is None:
         raise RequestError(f"{folder} is no lab's folder: parallel-core lab start NAME makes one")
-    file = folder / "engine.py"
-    files.check_outputs(json_path, others=[file, folder / "README.md"])
+    files.check_outputs(json_path, others=[file, handout])
     engine = named(f"{file}:{ENGINE}")
     outcomes: list[dict[str, Any]] = []
     for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
@@ -76,6 +72,5 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     judged = [one for one in outcomes if one["state"] != "not judged"]
     total = {name: sum(one[name] for one in judged) for name in ("points", "of")}
     click.echo(f"{total['points']} of {total['of']} points", err=True)
-    if json_path is not None:
-        files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
+    files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
     ctx.exit(0 if total["points"] == total["of"] else 1)

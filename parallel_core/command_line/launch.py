@@ -19,8 +19,6 @@ from parallel_core.jobs.launcher import launch_job
 from parallel_core.jobs.rank import on_several_processes
 from parallel_core.system.errors import RequestError
 
-__all__ = ["launch"]
-
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--processes", type=options.PROCESSES, metavar="N", help="Number of ranks.")

@@ -13,27 +13,19 @@ from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.comparison.storage import RUNS
+from parallel_core.own_program import running
 from parallel_core.own_program.answer import Analysis, analyse
-from parallel_core.own_program.running import (
-    Recorded,
-    end_as,
-    interpreted,
-    recorded_in,
-    run_program,
-    why_incomplete,
-)
+from parallel_core.own_program.running import Recorded
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, percent
 from parallel_core.system.machine import MachineWatch, sample_machine, watched
 from parallel_core.terminal.console import ASIDE, DOUBTFUL, terminal_console
-from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_prices
 from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.trace_files import pack_trace
-
-__all__ = ["profile"]
 
 ENDING = ".json.gz"
 """Of traces."""
@@ -77,26 +69,25 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     # Beside the traces: they may be larger than the system's temporary folder.
     with tempfile.TemporaryDirectory(prefix=".recording-", dir=output, ignore_cleanup_errors=True) as scratch:
         before = sample_machine()
-        status = run_program(interpreted(command), Path(scratch), warm_up, steps)
+        status = running.run_program(running.interpreted(command), Path(scratch), warm_up, steps)
         load = watched(before, sample_machine())
-        processes = recorded_in(Path(scratch))
+        processes = running.recorded_in(Path(scratch))
         console.print()
         traces: dict[Path, Recorded] = {}
         with _in_one_line(console):
             traces = _packed(processes, output)
-    if line := why_incomplete(processes, warm_up, steps):
+    if line := running.why_incomplete(processes, warm_up, steps):
         console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
     found = None
     if traces:
         with _in_one_line(console):
             found = analyse(traces, load.taken_share)
-    if json_path is not None:
-        with _in_one_line(console):
-            files.write_json(json_path, _document(command, status, processes, traces, load, found))
+    with _in_one_line(console):
+        files.write_json(json_path, _document(command, status, processes, traces, load, found))
     if found is not None:
         with _in_one_line(console):
             _show(found, traces, load, picture, console)
-    return end_as(status)
+    return running.end_as(status)
 
 
 @contextmanager
@@ -129,13 +120,11 @@ def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: 
     if load.is_disturbed:
         taken = f"Other processes took {percent(load.taken_share)} of the time of {figure(load.cores)} cores meanwhile"
         show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
-    for sentence in found.answer.sentences:
-        show_sentence(sentence, console, bullet="· ")
+    show_sentences(found.answer.sentences, console, bullet="· ")
     if found.answer.slowdown <= MAX_SLOWDOWN:
         # Of several processes one stands for all.
         show_prices(next(iter(found.figures.values())).interference, console)
-    for note in found.notes:
-        show_sentence(note, console, ASIDE, bullet="· ")
+    show_sentences(found.notes, console, ASIDE, bullet="· ")
     console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
     write_picture_file(found.timeline, picture)
     console.print(escape(f"Timeline: {picture}"), soft_wrap=True)

@@ -53,8 +53,7 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
     difference = compare_with_old(read_comparison(old), read_comparison(new))
     if not difference.changes and not difference.broken:
         raise RequestError(f"{old} and {new} have nothing in common: {difference.left_out[0]}")
-    if json_path is not None:
-        files.write_json(json_path, difference.as_json())
+    files.write_json(json_path, difference.as_json())
     show_difference(difference, options.console_beside(json_path))
     slower = () if limit is None else difference.slower_by_more_than(limit)
     if difference.broken and limit is not None:

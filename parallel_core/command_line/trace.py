@@ -16,7 +16,7 @@ from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
@@ -98,8 +98,7 @@ def trace(
         figures = {names[rank]: one.figures for rank, one in ranks.items()}
         later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
         write_timeline_page(timelines, figures, page, later)
-    if json_path is not None:
-        files.write_json(json_path, document)
+    files.write_json(json_path, document)
     show()
     for what, path in (("Timeline", picture), ("Page", page)):
         if path is not None:
@@ -112,8 +111,7 @@ def _show(one: RankTrace, console: Console) -> None:
     show_prices(one.prices, console)
     if len(one.figures) == 1:
         show_details(one.figures[0], console)
-    for note in one.timeline.notes:
-        show_sentence(note, console, ASIDE, bullet="· ")
+    show_sentences(one.timeline.notes, console, ASIDE, bullet="· ")
 
 
 def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Console) -> None:

@@ -27,15 +27,8 @@ from types import MappingProxyType
 
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.validity import doubtful_units, main_case
-from parallel_core.measurement.confidence_intervals import (
-    SMALLEST_DIFFERENCE,
-    Interval,
-    Verdict,
-    difference_interval,
-    ratio_interval,
-    verdict_on,
-    with_seconds,
-)
+from parallel_core.measurement import confidence_intervals
+from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE, Interval, Verdict, with_seconds
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 
@@ -135,15 +128,15 @@ def time_difference(
     case = case or main_case(results, other)
     medians, others = results.medians(case), other.medians(case)
     taken, taken_there = _taken_share(results), _taken_share(other)
-    ratio = ratio_interval(medians, others)
+    ratio = confidence_intervals.ratio_interval(medians, others)
     # Of w seconds during which other processes held a share s of the cores, between w(1 - s) and w are the cell's own.
     ratio = Interval(ratio.estimate, ratio.low * (1 - taken), ratio.high / (1 - taken_there))
-    verdict = verdict_on(ratio, min(len(medians), len(others)))
+    verdict = confidence_intervals.verdict_on(ratio, min(len(medians), len(others)))
     own, their = account_of(results, case), account_of(other, case)
     # What only one of them has is in the other's rest.
     comparable = own.keys() == their.keys()
-    parts = {part: difference_interval(own[part], their[part]) for part in own if comparable}
-    seconds = difference_interval(medians, others)
+    parts = {part: confidence_intervals.difference_interval(own[part], their[part]) for part in own if comparable}
+    seconds = confidence_intervals.difference_interval(medians, others)
     seconds = replace(
         seconds, low=seconds.low - taken * median(medians), high=seconds.high + taken_there * median(others)
     )

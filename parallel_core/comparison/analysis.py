@@ -184,10 +184,7 @@ def _analyse_experiment(experiment: Experiment, all_results: Sequence[CellResult
         for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
     }
     from_first = {cell: found[cell, first] for cell, first in against_first}
-    cells = tuple(
-        _analyse_cell(results, *assessments[results.cell], case, from_first.get(results.cell))
-        for results in all_results
-    )
+    cells = tuple(_analyse_cell(one, *assessments[one.cell], case, from_first.get(one.cell)) for one in all_results)
     between_frameworks = tuple(found[pair] for pair in by_engine)
     between_engines = tuple(found[pair] for pair in by_backend)
     answer = _answer(experiment, cells)
@@ -254,9 +251,10 @@ def _analyse_cell(
 
 
 def interval_of(values: Sequence[float]) -> Interval:
-    """Return the median of processes with its interval; of too few without bounds, which would reach to millions."""
-    interval = median_interval(values)
-    return interval if len(values) >= FEWEST_FOR_A_VERDICT else replace(interval, low=-math.inf, high=math.inf)
+    """Return the median of the finite values, with its interval; of too few without bounds, which would reach far."""
+    known = [value for value in values if math.isfinite(value)]
+    interval = median_interval(known) if known else Interval(math.nan, math.nan, math.nan)
+    return interval if len(known) >= FEWEST_FOR_A_VERDICT else replace(interval, low=-math.inf, high=math.inf)
 
 
 def _curves(results: CellResults) -> dict[str, tuple[Interval, ...]]:
@@ -265,14 +263,6 @@ def _curves(results: CellResults) -> dict[str, tuple[Interval, ...]]:
         return {}
     by_process = [labelled(result.series, curves.quantity) for result in results.valid]
     return {
-        label: tuple(
-            _interval_of_known(values)
-            for values in zip(*(series[label] for series in by_process if label in series), strict=False)
-        )
+        label: tuple(map(interval_of, zip(*(series[label] for series in by_process if label in series), strict=False)))
         for label in labelled(first.series, curves.quantity)
     }
-
-
-def _interval_of_known(values: Sequence[float]) -> Interval:
-    known = [value for value in values if math.isfinite(value)]
-    return interval_of(known) if known else Interval(math.nan, math.nan, math.nan)

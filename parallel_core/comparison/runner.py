@@ -101,9 +101,7 @@ class Schedule:
         known = {cell: sounding_of(one, ran.start) for ran in soundings for cell, one in ran.measured.items()}
         results = [one.result for ran in soundings for one in ran.measured.values()]
         # Cells on CPUs would take far longer than was foreseen.
-        on_gpus = bool(results) and all(
-            one.startswith("gpu") for result in results for one in result.backend["devices"]
-        )
+        on_gpus = bool(results) and all(one.startswith("gpu") for each in results for one in each.backend["devices"])
         return fit(self.plan, known, self._time_left(self.sounded), GPU_SIDES if on_gpus else 1)
 
     def chosen(self, turn: int) -> dict[str, dict[str, Any]]:

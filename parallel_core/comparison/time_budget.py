@@ -11,7 +11,6 @@ from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import mean, median
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from parallel_core.comparison.cells import Cell
@@ -19,13 +18,13 @@ from parallel_core.comparison.plan import Plan
 from parallel_core.experiments import Experiment, Mode
 from parallel_core.measurement.fresh_process import Measured
 
-GROWTH: Mapping[str, int] = MappingProxyType({"size": 3, "steps": 1, "limit": 1})
+GROWTH: Mapping[str, int] = {"size": 3, "steps": 1, "limit": 1}
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
-LEAST: Mapping[str, int] = MappingProxyType({"size": 256, "steps": 200, "limit": 4})
+LEAST: Mapping[str, int] = {"size": 256, "steps": 200, "limit": 4}
 """Their smallest values: below, overheads are all that is measured."""
 LEAST_COPIED = 600
 """The smallest side of matrices that are copied: below, issuing takes as long as the copies."""
-MULTIPLE: Mapping[str, int] = MappingProxyType({"size": 8, "steps": 100})
+MULTIPLE: Mapping[str, int] = {"size": 8, "steps": 100}
 """They are multiples of these, unless they are as usual."""
 GPU_SIDES = 4
 """Sides of matrices are so many times as large on GPUs, which compute smaller ones sooner than they are launched."""

@@ -1,6 +1,6 @@
 """Whether a cell's times can be believed, and when they are unstable in pyperf's terms."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 from typing import Literal
 
@@ -23,9 +23,8 @@ def assess(results: CellResults) -> tuple[CellState, str]:
     """Return whether a cell can be believed, and what was wrong with it or with some of its processes."""
     problems = [problem for result in results.results for problem in result.problems]
     reasons = [failure.reason for failure in results.failures]
-    impossible = impossible_cases(results)
-    if impossible:
-        return "invalid", impossible[0]
+    for impossible in impossible_cases(results):
+        return "invalid", impossible
     if problems and 2 * len(results.valid) <= len(results.results):
         # The few valid results are selected by their own outcome.
         return "invalid", f"{len(results.valid)} of {len(results.results)} runs are valid: {problems[0]}"
@@ -45,58 +44,47 @@ def main_case(*cells: CellResults) -> str:
     return shown_case([name for name in first.case_names if all(results.medians(name) for results in cells)], usual)
 
 
-def impossible_cases(results: CellResults) -> tuple[str, ...]:
+def impossible_cases(results: CellResults) -> Iterator[str]:
     """Name a cell's cases that were faster, over all processes, than the slowest part that they contain."""
-    sentences = []
     for case in results.valid[0].cases if results.valid else ():
         parts = [medians for name in case.parts if (medians := results.medians(name))]
         if parts:
             slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
             ratio = ratio_interval(results.medians(case.name), slowest)
             if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
-                sentences.append(f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part")
-    return tuple(sentences)
+                yield f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part"
 
 
-def unstable_cases(results: CellResults) -> tuple[str, ...]:
+def unstable_cases(results: CellResults) -> Iterator[str]:
     """Name a cell's unstable cases, each with its reasons."""
-    sentences = []
     for name in results.case_names:
-        cases = results.cases(name)
-        reasons = instabilities(
-            [seconds for case in cases for seconds in case.seconds],
-            [seconds * case.repeats for case in cases for seconds in case.seconds],
-        )
+        every = [(seconds, case.repeats) for case in results.cases(name) for seconds in case.seconds]
+        reasons = ", ".join(instabilities([one for one, _ in every], [one * repeats for one, repeats in every]))
         if reasons:
-            sentences.append(f"{name}: {', '.join(reasons)}")
-    return tuple(sentences)
+            yield f"{name}: {reasons}"
 
 
-def doubtful_units(results: CellResults) -> tuple[str, ...]:
+def doubtful_units(results: CellResults) -> Iterator[str]:
     """Name a cell's cases that were faster than their operations by themselves: their bare times are too long."""
-    sentences = []
     for name in results.case_names:
         bare = results.medians(name, "bare_seconds")
         shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
         if shares and (found := median_interval(shares)).low > 1 + MIN_NOISE:
             more = f"as one unit its operations took {found.estimate:.2f} × its time"
-            sentences.append(f"{name}: {more}, so no reasons are given")
-    return tuple(sentences)
+            yield f"{name}: {more}, so no reasons are given"
 
 
-def instabilities(values: Sequence[float], timings: Sequence[float]) -> tuple[str, ...]:
-    """Return the warnings of `pyperf check` for some times in seconds, all of a case's from all processes.
+def instabilities(values: Sequence[float], timings: Sequence[float]) -> Iterator[str]:
+    """Iterate over the warnings of `pyperf check` for some times in seconds, all of a case's from all processes.
 
     `timings` are the measured times, of which each may be of several repeats that were timed together.
     """
     average = mean(values)
-    warnings = []
     if len(values) >= 2 and stdev(values) >= MAX_DEVIATION * average:
-        warnings.append(f"the standard deviation is {percent(stdev(values) / average)} of the mean")
+        yield f"the standard deviation is {percent(stdev(values) / average)} of the mean"
     for name, value in (("minimum", min(values)), ("maximum", max(values))):
         if abs(value - average) >= MAX_OUTLIER_DISTANCE * average:
-            warnings.append(f"the {name} is {percent(abs(value / average - 1))} off the mean")
+            yield f"the {name} is {percent(abs(value / average - 1))} off the mean"
     shortest = min(timings)
     if shortest < MIN_SECONDS:
-        warnings.append(f"the shortest time is only {seconds(shortest)}")
-    return tuple(warnings)
+        yield f"the shortest time is only {seconds(shortest)}"

@@ -15,14 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from backends.installation.frameworks import (
-    Diagnosis,
-    diagnose,
-    diagnose_absence,
-    install_command,
-    installation_of,
-    is_installed,
-)
+from backends.installation import frameworks
+from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of, is_installed
 from backends.installation.kernels import CORE_TYPE, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
 from parallel_core.comparison.environments import CHECKOUT, python_with
@@ -96,7 +90,7 @@ def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
         yield from _examine_attempt(attempt)
     if not any(attempt.usable for attempt in attempts if attempt.name != REFERENCE):
         cause = "no framework can be used: NumPy is the synchronous reference, and has nothing to schedule"
-        diagnosis = Diagnosis(cause, install_command("torch"))
+        diagnosis = Diagnosis(cause, frameworks.install_command("torch"))
         yield Finding("frameworks", "broken", "none can be used", diagnosis)
 
 

@@ -81,12 +81,10 @@ def examine_gpus(
         yield Finding(f"GPU {card.index}", "fine", _describe(card), None, figures)
     for framework, gpus in by_framework.items():
         if installation_of(framework).cuda_build:
-            yield from _examine_framework(framework, gpus, cards, environment)
+            yield from _examine_framework(framework, gpus, cards, environment.get(VISIBLE))
 
 
-def _examine_framework(
-    framework: str, gpus: Gpus, cards: Sequence[Gpu], environment: Mapping[str, str]
-) -> Iterator[Finding]:
+def _examine_framework(framework: str, gpus: Gpus, cards: Sequence[Gpu], visible: str | None) -> Iterator[Finding]:
     name = f"GPUs of {framework}"
     figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.devices]}
     generations = {int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability}
@@ -104,8 +102,8 @@ def _examine_framework(
         cause = f"the driver lists GPUs, and {framework} finds none (the command shows its message)"
         diagnosis = Diagnosis(cause, f'{shlex.quote(sys.executable)} -c "import {framework}; {use}"')
         # CUDA ends the list at the first number that no GPU has.
-        if environment.get(VISIBLE, "0").split(",")[0].strip() in ("", "-1"):
-            cause = f"{VISIBLE}={environment[VISIBLE]} hides the GPUs from every framework"
+        if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
+            cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
             diagnosis = Diagnosis(cause, f"unset {VISIBLE}")
         yield Finding(name, "doubtful", "finds none", diagnosis, figures)
     for gpu in gpus.devices:

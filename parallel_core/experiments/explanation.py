@@ -12,8 +12,6 @@ from backends.errors import unknown
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.system.errors import RequestError
 
-__all__ = ["HEADINGS", "Explanation", "explain", "explanation"]
-
 HEADINGS = ("Book", "Prediction", "Method", "Look at", "Read")
 
 

@@ -1,22 +1,26 @@
-"""What experiments launch: matrix multiplications, increments and layers; and how much of it.
+"""What experiments launch: multiplications, increments, layers, and programs of several operations; and how much of it.
 
 A run's work is chosen by one rule: three rounds fit the budget, issuing is a small part, few launches are in flight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from numbers import Real
 from statistics import median
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from backends import Array, Device, Ops
+from backends import Array, Backend, Device, Ops
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import Choice
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.progress import tell
+from parallel_core.measurement.recording import Recording
+from parallel_core.measurement.task_graph import Task
 from parallel_core.measurement.timing import Timing, measure
 
 MULTIPLICATIONS = 25
@@ -154,7 +158,7 @@ def doublings(last: int) -> tuple[int, ...]:
 def time_beside(trial: Trial, *works: Work) -> None:
     """Register how long the results of the first of some works take while the rest goes on; that needs a queue."""
     if trial.backend.engine == "async":
-        trial.time(BESIDE, *works, until=lambda launched: [*map(trial.backend.wait, launched[0])], bare=())
+        trial.time(BESIDE, *works, until=lambda launched: trial.backend.wait(launched[0]), bare=())
 
 
 def price_of_overlap(together: str) -> Metric:
@@ -225,3 +229,53 @@ def pull_back(ops: Ops, fn: Callable[..., Array]) -> Callable[..., Array]:
         lambda parameters, upstream, *rest: ops.total(ops.multiply(fn(parameters, *rest), upstream))
     )
     return lambda *args: differentiate(*args)[1]
+
+
+class Program(NamedTuple):
+    """Operations on a backend: `inputs` loads what they need, untimed, and `run` launches them."""
+
+    inputs: Callable[[Backend], Any]
+    run: Callable[[Backend, Any], Array]
+
+    def launch(self, backend: Backend) -> Array:
+        """Load the inputs and launch the operations."""
+        return self.run(backend, self.inputs(backend))
+
+
+def record(backend: Backend, program: Program, one_by_one: bool = False) -> tuple[Task, ...]:
+    """Run a program and return what it did, the loading of its inputs included."""
+    recording = Recording(backend, one_by_one)
+    _kept = program.launch(recording)
+    return recording.tasks
+
+
+def works_of_step(
+    backend: Backend,
+    step: Callable[[Backend], object],
+    times: int = 1,
+    as_unit: Callable[[Callable[..., Array]], Callable[..., Array]] = lambda compute: compute,
+) -> list[Work]:
+    """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times.
+
+    It is taken on a recording, and a unit launches all that the step launched on a device again, as one function with
+    the same arguments. Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
+    unit returns all that was launched, because a framework that compiles it leaves out what nobody can see; what two
+    launches have in common may be merged, unless `ops.as_unit` is given. MXNet has no graph of gradients, and queues a
+    unit's operators one by one.
+    """
+    launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
+    step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
+    # What is timed later must not wait for it.
+    backend.waitall()
+
+    def as_one(functions: Sequence[Callable[..., Array]], arguments: Sequence[Array]) -> Work:
+        def compute(*arrays: Array) -> Array:
+            given = iter(arrays)
+            fill = [tuple(one if isinstance(one, Real) else next(given) for one in args) for args in arguments]
+            return tuple(fn(*args) for fn, args in zip(functions, fill, strict=True))
+
+        arrays = [one for args in arguments for one in args if not isinstance(one, Real)]
+        launch = partial(backend.launch, as_unit(compute), *arrays)
+        return Work(launch, launch, times)
+
+    return [as_one(*zip(*calls, strict=True)) for calls in launched.values()]

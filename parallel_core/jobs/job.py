@@ -14,12 +14,6 @@ import msgspec
 
 from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 
-__all__ = [
-    *("ADDRESS", "SERVER_MODULE", "SERVING_ENVIRONMENT", "Job", "Process", "is_rank", "processes_of"),
-    *("REPORTS_VARIABLE", "Arrived", "Ended", "Failed", "News", "Printed", "Progress", "Report", "TrainedEpoch"),
-    *("Training", "decode_report", "reports_are_read", "send_report"),
-]
-
 SERVER_MODULE = "backends.mxnet.parameter_server"
 SERVING_ENVIRONMENT: dict[str, str | None] = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
 """Of MXNet's scheduler and servers, which need no engine and one thread; a variable that is None is removed."""

@@ -25,8 +25,6 @@ from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.progress import TrainingProgress, training_progress
 
-__all__ = ["Display", "launch_job"]
-
 SHOWN = "rank 0"
 """The rank whose output the user sees."""
 STACKS_SECONDS = 3.0

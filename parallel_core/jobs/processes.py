@@ -19,8 +19,6 @@ from parallel_core.jobs.job import REPORTS_VARIABLE, Ended, News, Printed, Proce
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.subprocesses import kill_group
 
-__all__ = ["Running", "running"]
-
 CHUNK = 1 << 16
 PIPE_BYTES = 1 << 20
 """More than a pipe holds, unless root made it larger."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from backends import Backend
 from backends.host import core_numbers
@@ -24,23 +24,11 @@ from backends.process_groups import GroupedBackend, GroupError, Rendezvous, agre
 from backends.process_groups.addresses import local_address
 from backends.process_groups.rendezvous import RANK_VARIABLES
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.jobs.job import (
-    SERVER_MODULE,
-    SERVING_ENVIRONMENT,
-    Arrived,
-    Failed,
-    Progress,
-    reports_are_read,
-    send_report,
-)
+from parallel_core.jobs import job
+from parallel_core.jobs.job import Arrived, Failed, Progress
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 from parallel_core.training.loop import NotFiniteError
-
-__all__ = [
-    *("check_job", "described", "in_a_job", "joined", "leave", "leave_with_starter", "on_several_processes"),
-    "share_gpus",
-]
 
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl: which signal the end of the parent sends."""
@@ -83,7 +71,7 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
         os.environ["DMLC_NODE_HOST"] = local_address(where.address)
     if where.role != "worker":
         _serve(where)
-    if reports_are_read():
+    if job.reports_are_read():
         leave_with_starter()
     # At this signal the stacks of all threads go to standard error, even if Python itself is stuck.
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -96,8 +84,8 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
 
 def _serve(where: Rendezvous) -> NoReturn:
     """Become MXNet's scheduler or server, which the user started by hand; it keeps a separate deadline."""
-    environment = {name: value for name, value in (os.environ | SERVING_ENVIRONMENT).items() if value is not None}
-    os.execve(sys.executable, [sys.executable, "-P", "-m", SERVER_MODULE, f"{where.timeout}"], environment)
+    environment = {name: value for name, value in (os.environ | job.SERVING_ENVIRONMENT).items() if value is not None}
+    os.execve(sys.executable, [sys.executable, "-P", "-m", job.SERVER_MODULE, f"{where.timeout}"], environment)
 
 
 def share_gpus(where: Rendezvous, devices: int) -> None:
@@ -114,17 +102,15 @@ def share_gpus(where: Rendezvous, devices: int) -> None:
 
 
 @contextmanager
-def joined(
-    local: Backend, where: Rendezvous, experiment: str, options: Mapping[str, object]
-) -> Iterator[GroupedBackend]:
+def joined(local: Backend, where: Rendezvous, experiment: str, options: Mapping[str, Any]) -> Iterator[GroupedBackend]:
     """Meet the other ranks for an experiment, and part in good order; every exchange is reported and watched.
 
     All ranks must have been started with the same options, except for paths, which may differ from host to host.
     """
-    send_report(Arrived())
-    on_exchange = (lambda number: send_report(Progress(number))) if reports_are_read() else _own_deadline(where)
+    job.send_report(Arrived())
+    on_exchange = (lambda number: job.send_report(Progress(number))) if job.reports_are_read() else _own_deadline(where)
     backend = join(local, where, on_exchange)
-    send_report(Progress())
+    job.send_report(Progress())
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
     agree(backend.group, {"the experiment": experiment, **alike})
     yield backend
@@ -156,8 +142,8 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
     """Report a failure, to the launcher or on standard error, and end the process."""
     _leaving.set()
     by_others = _is_consequence(error)
-    if reports_are_read():
-        send_report(Failed(message, by_others, status))
+    if job.reports_are_read():
+        job.send_report(Failed(message, by_others, status))
     else:
         rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), None)
         role = os.environ.get("DMLC_ROLE") or "worker"

@@ -14,8 +14,6 @@ from parallel_core.jobs.job import Arrived, Ended, Failed, News, Printed, Progre
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.subprocesses import signal_name
 
-__all__ = ["LATE_NEWS_SECONDS", "Conclusion", "Observed", "Watch"]
-
 LATE_NEWS_SECONDS = 1.0
 """How long after the first failure other processes may report theirs."""
 MAX_KEPT = 1 << 14

@@ -94,13 +94,17 @@ class Recording(DelegatingBackend):
         read = _recorded(args)
         if not read:
             raise ValueError("launch needs a value of this recording among its arguments, which determines the device")
-        device = read[0].device
-        consumed = _recorded(args[: self._consumes(_unwrapped(fn))])
-        plain = tuple(map(_plain, args))
+        device, plain = read[0].device, tuple(map(_plain, args))
+        called: Any = fn
+        while isinstance(called, partial):
+            called = called.func
+        # The number of first arguments that it consumes.
+        count = 1 if called == self.ops.sgd else 2 if called == self.ops.sgd_while_finite else 0
+        name = str(getattr(called, "__name__", type(called).__name__))
         if self._on_launch is not None:
             self._on_launch(device, fn, plain)
         launch = partial(self.inner.launch, fn, *plain)
-        task, result = self._do(_name(fn), device, "compute", read, consumed, launch)
+        task, result = self._do(name, device, "compute", read, _recorded(args[:count]), launch)
         return self._wrapped(result, device, task)
 
     def wait(self, x: Array) -> Array:
@@ -143,10 +147,6 @@ class Recording(DelegatingBackend):
 
     def to_numpy(self, x: Array) -> Any:
         return self.inner.to_numpy(_plain(x))
-
-    def _consumes(self, fn: Callable[..., Array]) -> int:
-        # The number of first arguments that the function consumes.
-        return 1 if fn == self.ops.sgd else 2 if fn == self.ops.sgd_while_finite else 0
 
     def _do(
         self,
@@ -211,14 +211,3 @@ def _plain_leaf(leaf: Any) -> Any:
         return leaf
     # Its dependencies would be missing, and nobody would notice.
     raise ValueError(f"a recording takes only its own values, not a {type(leaf).__name__} from elsewhere")
-
-
-def _unwrapped(fn: Any) -> Any:
-    while isinstance(fn, partial):
-        fn = fn.func
-    return fn
-
-
-def _name(fn: Any) -> str:
-    fn = _unwrapped(fn)
-    return str(getattr(fn, "__name__", type(fn).__name__))

@@ -99,15 +99,6 @@ class Bounds:
         """The largest of the three."""
         return max(self.critical_path, self.work_per_device, self.busiest_device)
 
-    @property
-    def name(self) -> str:
-        """What the largest bound is, in words."""
-        if self.seconds == self.critical_path:
-            return "its longest chain of dependent operations"
-        if self.seconds == self.busiest_device:
-            return "the work placed on its busiest device"
-        return "its work divided by the devices that can work at once"
-
 
 def bounds_of(tasks: Sequence[Task], places: int, workers: int = 1) -> Bounds:
     """Return the bounds of tasks of which `places` can run at once, and `workers` on one device.

@@ -58,15 +58,9 @@ def over_rounds(
     return Interval(estimate, min(low, estimate - half), max(high, estimate + half))
 
 
-def times_as_long(one: Case, other: Case, noise: float = MIN_NOISE, among: int = 1) -> Interval:
-    """Return one case's time over another's, with its interval, which allows for what other processes took.
-
-    With more noise than MIN_NOISE they are of different processes, and nothing is paired.
-    """
-    logarithm = over_rounds(
-        lambda a, b: np.log(a / b), one.seconds, other.seconds, noise=noise, paired=noise <= MIN_NOISE, among=among
-    )
-    found = exponential(logarithm)
+def times_as_long(one: Case, other: Case, among: int = 1) -> Interval:
+    """Return one case's time over another's, with its interval, which allows for what other processes took."""
+    found = exponential(over_rounds(lambda a, b: np.log(a / b), one.seconds, other.seconds, among=among))
     return Interval(one.median / other.median, found.low * one.least_share, found.high / other.least_share)
 
 

@@ -19,20 +19,11 @@ from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.system.formatting import figure, listed, percent, seconds
+from parallel_core.trace_analysis import parts
 from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
-from parallel_core.trace_analysis.parts import (
-    PARTS,
-    Parts,
-    StepAccount,
-    account_of,
-    over_steps,
-    share_in_words,
-    share_of,
-)
+from parallel_core.trace_analysis.parts import PARTS, Parts, StepAccount, over_steps, share_in_words, share_of
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
-
-__all__ = ["INCONCLUSIVE", "Analysis", "Answer", "Waiting", "analyse", "answer"]
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
@@ -57,7 +48,8 @@ BOUNDS = {
 """What bounds a step if one of its parts is the largest: a code, and a sentence."""
 FIRST = {
     "operators": "the operators that compute longest, {operators} of their time",
-    "late-rank": "who is late: most of the exchange is waiting, and rank {rank} came last in {last} of {exchanges}",
+    "late-rank": "who is late: most of the exchange is waiting, and rank {last_rank} came last in {last} of "
+    "{exchanges}",
     "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer bytes, less often,"
     " or end with a smaller bucket",
     "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a step: let it start "
@@ -154,7 +146,7 @@ def answer(
     """
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
-    account = account_of(steps, taken)
+    account = parts.account_of(steps, taken)
     overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
     if slowdown > MAX_SLOWDOWN:
         sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
@@ -166,12 +158,10 @@ def answer(
         bound = BOUNDS[largest][1].format(share_in_words(account.shares[largest]))
     if first in FIRST:
         slots = {
+            **(vars(waiting) if waiting else {}),
             "operators": listed([f"{name} ({percent(taken)})" for name, taken in processes[0].operators]),
             "share": share,
             "loading": percent(_loading(processes)),
-            "rank": waiting and waiting.last_rank,
-            "last": waiting and waiting.last,
-            "exchanges": waiting and waiting.exchanges,
         }
         bound += f". Look first at {FIRST[first].format_map(slots)}."
     elif largest:
@@ -222,10 +212,10 @@ def _hidden(
     return code, f"{OVERLAP[code]}: {lay}, {launches}."
 
 
-def _largest(parts: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
+def _largest(names: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
     """Return which of some parts is larger than each other one beyond the noise; None if none is."""
-    largest = max(parts, key=lambda part: over_steps(share_of(part), steps).estimate)
-    others = [part for part in parts if part != largest]
+    largest = max(names, key=lambda part: over_steps(share_of(part), steps).estimate)
+    others = [part for part in names if part != largest]
     apart = over_steps(
         lambda of: (of[largest] - np.max([of[part] for part in others], axis=0)) / of["seconds"],
         steps,

@@ -19,8 +19,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, Protocol, TypeAlias
 
-__all__ = ["ENDED", "Marker", "Recorder", "RecordingProfiler", "begin", "current"]
-
 Marker: TypeAlias = Literal["profiled_step", "profiler", "optimizer"]
 PRECEDENCE: tuple[Marker, ...] = ("optimizer", "profiler", "profiled_step")
 """If several mark steps, the last of these counts."""

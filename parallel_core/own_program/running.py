@@ -19,8 +19,6 @@ from parallel_core.own_program.bootstrap.sitecustomize import SETTINGS
 from parallel_core.own_program.recorder import ENDED
 from parallel_core.system.errors import RequestError
 
-__all__ = ["Recorded", "end_as", "interpreted", "recorded_in", "run_program", "why_incomplete"]
-
 HERE = Path(__file__).parent
 HOOKS = {name: str(Path(backends.__file__).parent / name / "program_hooks.py") for name in ("mxnet", "torch")}
 """The modules that hook each framework. They are loaded by their paths."""

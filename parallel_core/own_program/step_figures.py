@@ -14,8 +14,6 @@ from parallel_core.trace_analysis.interference import Price, interference
 from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps import first_steps
 
-__all__ = ["QueueShare", "StepFigures", "step_figures"]
-
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
 KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
@@ -110,8 +108,5 @@ def _early_exchanges(spans: Sequence[Span]) -> int:
     exchanges = [span for span in spans if span.kind == "exchange"]
     since = [span.start if span.launched is None else span.launched for span in exchanges]
     places = (bisect_right(launching, time, key=lambda span: span.start) for time in since)
-    return sum(_is_backward(launching[place]) for place in places if place < len(launching))
-
-
-def _is_backward(span: Span) -> bool:
-    return span.operator.startswith(BACKWARD) or span.name.endswith(" backward")
+    following = (launching[place] for place in places if place < len(launching))
+    return sum(one.operator.startswith(BACKWARD) or one.name.endswith(" backward") for one in following)

@@ -67,9 +67,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 
 def _rounds(comparison: Comparison) -> str:
     """Say how many rounds there were: fewer than were asked for if time was up, or if it was interrupted."""
-    done = max(
-        len(one.results) + sum(failure.round != SOUNDING for failure in one.failures) for one in comparison.cells
-    )
+    done = max(len(one.results) + sum(failed.round != SOUNDING for failed in one.failures) for one in comparison.cells)
     asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
     return asked if done >= comparison.rounds else f"{done} of {asked}"
 

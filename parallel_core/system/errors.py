@@ -4,8 +4,6 @@ A request that cannot be met ends it with REFUSED, a run that failed with 1, one
 DISTURBED.
 """
 
-__all__ = ["DISTURBED", "REFUSED", "DisturbedError", "MeasurementError", "RequestError"]
-
 REFUSED = 2
 """The exit status of a request that cannot be met, for example because a framework is missing."""
 DISTURBED = 3

@@ -86,8 +86,10 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
-def write_json(path: Path, document: object) -> None:
-    """Write a value as JSON, whole or not at all; see `write_whole`."""
+def write_json(path: Path | None, document: object) -> None:
+    """Write a value as JSON, if there is a path, whole or not at all; see `write_whole`."""
+    if path is None:
+        return
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     # A command line in it may hold bytes that are not text.
     write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))

@@ -21,7 +21,7 @@ from parallel_core.comparison.screen import Screen, screen_of
 from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
 from parallel_core.system.formatting import figure, listed, seconds
 from parallel_core.terminal.console import ASIDE, BAD, GOOD, progress_line
-from parallel_core.terminal.layout import show_sentence, show_table
+from parallel_core.terminal.layout import show_sentence, show_sentences, show_table
 
 WIDE = 100
 """Columns of a terminal from which figures have their bounds."""
@@ -83,8 +83,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
         show_sentence(f"time of “{experiment.case or described.case}”; {described.main.name}; 95 % intervals", console)
         show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
-        for sentence in experiment.sentences:
-            show_sentence(sentence, console)
+        show_sentences(experiment.sentences, console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
             more = f"; and {len(cell.warnings) - 1} more" if len(cell.warnings) > 1 else ""
@@ -93,8 +92,7 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
                 sides_by_remark[remark].append(cell.cell.side)
         for remark, sides in sides_by_remark.items():
             show_sentence(f"{listed(sides)}: {remark}", console, ASIDE, bullet="! ")
-    for data in analysis.data:
-        show_sentence(f"data: {data}", console, ASIDE)
+    show_sentences((f"data: {data}" for data in analysis.data), console, ASIDE)
 
 
 def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> Table:
@@ -130,8 +128,7 @@ def _without_bounds(metric: Interval) -> str:
 
 def show_difference(difference: Difference, console: Console) -> None:
     """Print the cases that changed significantly, and count the rest."""
-    for sentence in difference.environment_changes:
-        show_sentence(sentence, console, ASIDE, bullet="· ")
+    show_sentences(difference.environment_changes, console, ASIDE, bullet="· ")
     changed = [change for change in difference.changes if change.verdict in VERDICT_COLOURS]
     if changed:
         table = Table("cell", "case", Column("new / old time", no_wrap=True), "verdict", "why")
@@ -143,8 +140,7 @@ def show_difference(difference: Difference, console: Console) -> None:
     for one in difference.meanings:
         was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))
         show_sentence(f"{one.cell}, {one.metric}: {was} → {is_now}", console, bullet="· ")
-    for sentence in difference.left_out:
-        show_sentence(f"left out: {sentence}", console, ASIDE, bullet="· ")
+    show_sentences((f"left out: {reason}" for reason in difference.left_out), console, ASIDE, bullet="· ")
     count = len(difference.changes)
     unknown = sum(change.verdict == "too few runs" for change in difference.changes)
     too_few = f", too few runs to decide in {unknown}" if unknown else ""

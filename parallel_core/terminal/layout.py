@@ -1,7 +1,7 @@
 """Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut off."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
 from rich.box import SIMPLE_HEAD
@@ -34,6 +34,12 @@ def show_sentence(text: str, console: Console, style: str = "", bullet: str = ""
             # Words longer than the terminal are left to it, so that they can be copied in one piece.
             console.print(Text(line.replace(HOLDER, " "), style), soft_wrap=True)
         first = following
+
+
+def show_sentences(texts: Iterable[str], console: Console, style: str = "", bullet: str = "") -> None:
+    """Print each of some texts by `show_sentence`."""
+    for text in texts:
+        show_sentence(text, console, style, bullet)
 
 
 def table_of(title: str, first: str, *numbers: str, style: str = ASIDE) -> Table:

@@ -11,17 +11,10 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Answer, Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
-from parallel_core.system.formatting import (
-    engine_in_words,
-    figure,
-    kernels_in_words,
-    percent,
-    quantity,
-    seconds,
-    write_size,
-)
+from parallel_core.system import formatting
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL
-from parallel_core.terminal.layout import show_sentence, show_table, table_of
+from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
 
 BOUNDS = {"share_of_copy_bound": "the plain copies'", "share_of_stream_bound": "the TCP stream's"}
 """What the shares of a series are shares of."""
@@ -38,7 +31,7 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     workers = backend.get("workers_per_device", 1)
     show_sentence(
         f"\n{result.experiment} on {backend['name']} {backend['version']}, "
-        f"{engine_in_words(backend)}, {', '.join(backend['devices'])}, "
+        f"{formatting.engine_in_words(backend)}, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
         f"{'' if workers == 1 else f' for each of {workers} workers'}"
         f"{f', in each of {processes} processes joined by ' + backend['transport'] if processes else ''}",
@@ -48,20 +41,17 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
     data = "" if result.data is None else f"data: {result.data}"
     sizes = result.sizes and f"sizes: {result.sizes}"
-    for aside in filter(None, (parameters, sizes, kernels_in_words(backend), data)):
-        show_sentence(aside, console, ASIDE)
+    show_sentences(filter(None, (parameters, sizes, formatting.kernels_in_words(backend), data)), console, ASIDE)
     for table in _tables(result):
         show_table(table, console)
     if result.answer is None:
         show_sentence(result.explanation, console, "bold")
     # The first sentence says who schedules; the other ones, what is unusual about the devices.
-    for note in (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes):
-        show_sentence(note, console, bullet="· ")
+    show_sentences((*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes), console, bullet="· ")
     wanted = threads * workers * sum(device.startswith("cpu") for device in backend["devices"])
-    for sentence in result.machine_watch.in_words(wanted) if result.machine_watch else ():
-        show_sentence(sentence, console, DOUBTFUL, bullet="· ")
-    for problem in result.problems:
-        show_sentence(f"INVALID: {problem}", console, f"bold {BAD}")
+    if result.machine_watch is not None:
+        show_sentences(result.machine_watch.in_words(wanted), console, DOUBTFUL, bullet="· ")
+    show_sentences((f"INVALID: {problem}" for problem in result.problems), console, f"bold {BAD}")
     if result.answer is not None and answered:
         show_answer(result.answer, console)
 
@@ -69,8 +59,8 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
 def show_answer(answer: Answer, console: Console, by_trace: str = "") -> None:
     """Print an answer under its heading, what a trace adds to it, and what would change it."""
     console.print("\nAnswer", style="bold")
-    for sentence in filter(None, (*answer.sentences, by_trace, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}")):
-        show_sentence(sentence, console)
+    said = (*answer.sentences, by_trace, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}")
+    show_sentences(filter(None, said), console)
 
 
 def _tables(result: Result) -> Iterator[Table]:
@@ -112,7 +102,7 @@ def _curves(result: Result, curves: Curves) -> Table:
     for place, value in enumerate(result.series[curves.over]):
         table.add_row(
             write_point(value, curves.over),
-            *(quantity(curves.quantity, values[place]) for values in values_by_label.values()),
+            *(formatting.quantity(curves.quantity, values[place]) for values in values_by_label.values()),
         )
     return table
 
@@ -133,7 +123,7 @@ def bandwidths(result: Result) -> Table:
         for name, values in speeds.items():
             share = f" {percent(shares[name][row]):>5}" if name in shares else ""
             cells.append(Text(_speed(values[row]) + share, style="bold" if name == fastest else ""))
-        table.add_row(write_size(int(size)), *cells)
+        table.add_row(formatting.write_size(int(size)), *cells)
     return table
 
 

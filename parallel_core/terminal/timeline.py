@@ -9,7 +9,7 @@ from rich.table import Table
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
-from parallel_core.terminal.layout import show_sentence, show_table, table_of
+from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
@@ -43,8 +43,7 @@ def _show_case(case: CaseFigures, console: Console) -> None:
         show_sentence(f"“{case.case}”: the profiler recorded nothing in it", console)
         return
     show_table(_queues_table(case), console)
-    for line in _case_lines(case):
-        show_sentence(line, console, bullet="· ")
+    show_sentences(_case_lines(case), console, bullet="· ")
 
 
 def _cases_table(figures: Sequence[CaseFigures]) -> Table:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import show_sentence, show_table, table_of
+from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
 from parallel_core.trace_analysis.steps import StepsFigures
@@ -38,8 +38,7 @@ def show_details(case: CaseFigures, console: Console) -> None:
     if case.steps is not None:
         if len(case.steps.steps) <= MAX_ROWS:
             show_table(_steps_table(case.steps), console)
-        for line in _steps_lines(case.steps):
-            show_sentence(line, console, bullet="· ")
+        show_sentences(_steps_lines(case.steps), console, bullet="· ")
 
 
 def _devices_table(case: CaseFigures) -> Table:
@@ -124,8 +123,7 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 def show_ranks(ranks: Ranks, console: Console) -> None:
     """Print the table of several ranks, the straggler, and the notes. Eighty columns are enough."""
     show_table(_rows_of_ranks(ranks) if len(ranks.by_rank) <= MAX_RANKS else _rows_of_figures(ranks), console)
-    for sentence in (_straggler(ranks), *ranks.notes):
-        show_sentence(sentence, console, bullet="· ")
+    show_sentences((_straggler(ranks), *ranks.notes), console, bullet="· ")
 
 
 def _title(ranks: Ranks) -> str:

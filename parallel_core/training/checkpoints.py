@@ -8,7 +8,7 @@ import io
 import json
 import platform
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -23,7 +23,6 @@ from parallel_core.system.errors import MeasurementError, RequestError
 from parallel_core.training.batches import CompletedSteps, Settings, shuffled, steps_of
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters, shapes
-from parallel_core.training.loop import OnBatch, continue_training, ignore
 
 FILE = "checkpoint.npz"
 """Its name in its directory."""
@@ -137,6 +136,13 @@ class Checkpointing:
         """Return the parameters that the training begins with."""
         return self.resumed.parameters if self.resumed else initial_parameters(settings.seed, settings.width)
 
+    def write(
+        self, backend: Backend, params: Sequence[Array], settings: Settings, data: Dataset, progress: CompletedSteps
+    ) -> None:
+        """Keep the checkpoint of a training, all of whose steps are done, if any is to be kept."""
+        if self.keep:
+            self.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, progress))
+
 
 def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -> None:
     """Raise RequestError if settings, data or NumPy's order differ from those of the checkpoint.
@@ -162,22 +168,6 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
     steps = steps_of(data, settings)
     if state.step >= steps or any(len(epoch.losses) != steps for epoch in state.progress.epochs):
         raise CheckpointError(f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh")
-
-
-def continue_and_keep(
-    backend: Backend,
-    params: list[Array],
-    data: Dataset,
-    settings: Settings,
-    checkpoints: Checkpointing,
-    on_batch: OnBatch = ignore,
-) -> Iterator[CompletedSteps]:
-    """Continue a training from where its checkpoint was, and keep new ones; see `continue_training`."""
-    start, every = checkpoints.start, checkpoints.every
-    for progress in continue_training(backend, params, data, settings, on_batch, start, every):
-        if checkpoints.keep:
-            checkpoints.keep(checkpoint_of(backend, backend.to_numpy(params[0]), settings, data, progress))
-        yield progress
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
@@ -237,8 +227,8 @@ def _read_state(text: bytes) -> TrainingState:
     return state
 
 
-def open_directory(directory: Path, resume: bool) -> bytes | None:
-    """Make the directory, check that it can be written to, and return the checkpoint in it; None if there is none.
+def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
+    """Make the directory, check that it can be written to, and read the checkpoint in it; None if there is none.
 
     Raises RequestError if there is one and it is not to be resumed, and CheckpointError if it cannot be read.
     """
@@ -249,7 +239,7 @@ def open_directory(directory: Path, resume: bool) -> bytes | None:
     if exists and not resume:
         raise RequestError(f"{path} exists: add --resume to go on from it, or remove it")
     files.remove_unfinished(path)
-    return _read(path) if exists else None
+    return read_checkpoint(directory) if exists else None
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
@@ -257,14 +247,11 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     path = directory / FILE
     if not path.is_file():
         raise CheckpointError(f"there is no {path}: `run data-parallel --checkpoint {directory}` writes one")
-    return from_bytes(_read(path), str(path))
-
-
-def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}: give yourself access to it") from error
+    return from_bytes(content, str(path))
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:

@@ -7,17 +7,15 @@ import shlex
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 import backends
-from backends import Engine
 from backends.devices import DeviceKind
-from backends.errors import unknown
 from backends.installation.frameworks import is_installed
 from backends.registry.variants import frameworks
-from parallel_core.command_line import options
+from parallel_core.command_line import compare, options
 from parallel_core.command_line.commands import BackendName, Commands
 from parallel_core.command_line.run.one_backend import run_on_one_backend
 from parallel_core.command_line.run.resources import parameter_options, resource_options
@@ -26,7 +24,7 @@ from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
 from parallel_core.measurement.fresh_process import Measured
-from parallel_core.system.errors import MeasurementError, RequestError
+from parallel_core.system.errors import MeasurementError
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import Chosen, show_explanation, show_variants
 
@@ -185,14 +183,11 @@ def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
     """
     named = tuple(name.strip() for name in given.get("backend", "").split(",") if name.strip())
     kind, engine = given.get("device_kind", "auto"), given.get("engine")
-    known = (
-        *(("backend", name, backends.names()) for name in named),
-        ("device kind", kind, ("auto", *get_args(DeviceKind))),
-        ("engine", engine, (None, *get_args(Engine))),
-    )
-    for what, value, values in known:
-        if value not in values:
-            raise RequestError(unknown(what, value, filter(None, values)))
+    for name in named:
+        compare.refuse_unknown("backend", name, backends.names())
+    compare.refuse_unknown("device kind", kind, compare.DEVICE_KINDS)
+    if engine is not None:
+        compare.refuse_unknown("engine", engine, compare.ENGINES)
     kinds = _kinds_there() if kind == "auto" else (kind,)
     return Chosen(experiment.settings, named or tuple(filter(is_installed, frameworks())), kinds, engine)
 

@@ -26,20 +26,14 @@ from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
 from parallel_core.terminal.console import ASIDE, terminal_console
-from parallel_core.terminal.layout import show_sentence
+from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
 from parallel_core.terminal.result import show, show_answer
 from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
+from parallel_core.trace_analysis import profiling_run
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
 from parallel_core.trace_analysis.interference import interference
-from parallel_core.trace_analysis.profiling_run import (
-    about_efficiency,
-    agreements,
-    overhead,
-    profile,
-    seconds_unprofiled,
-)
 from parallel_core.trace_analysis.trace_files import write_trace_file
 
 
@@ -125,8 +119,7 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     judged = None if guess is None else judge(guess, experiment.main, result)
     # A pipe that closes early must not cost the files, nor a full disk the table.
     try:
-        if values["json_path"] is not None:
-            files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
+        files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
         if values["plot_path"] is not None:
             write_picture_file(result, values["plot_path"])
     finally:
@@ -149,14 +142,14 @@ def profile_and_show(
 
     Returns what the trace adds to the answer: how efficient the main case was.
     """
-    duration = precisedelta(seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
+    duration = precisedelta(profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
     show_sentence(
         f"\nRecording it once more: {duration} without the profiler, several times that if operations are tiny",
         console,
         ASIDE,
     )
     with measurement_progress(terminal_console(stderr=True), "profiler"):
-        profiled = profile(backend, result)
+        profiled = profiling_run.profile(backend, result)
     timeline = profiled.timeline
     if trace_path is not None:
         write_trace_file(timeline, trace_path)
@@ -168,11 +161,10 @@ def profile_and_show(
     show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
-    show_agreements(agreements(result, figures), console, main, experiment.main.name)
-    show_sentence(overhead(result, profiled.seconds), console, ASIDE)
-    for note in timeline.notes:
-        show_sentence(note, console, bullet="· ")
-    return next((about_efficiency(case) for case in figures if case.case == main), "")
+    show_agreements(profiling_run.agreements(result, figures), console, main, experiment.main.name)
+    show_sentence(profiling_run.overhead(result, profiled.seconds), console, ASIDE)
+    show_sentences(timeline.notes, console, bullet="· ")
+    return next((profiling_run.about_efficiency(case) for case in figures if case.case == main), "")
 
 
 def _profile_if_possible(backend: Backend, result: Result, console: Console, trace_path: Path) -> None:

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin
 
 import click
@@ -25,15 +24,9 @@ from parallel_core.jobs.job import Progress, TrainedEpoch, Training, reports_are
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.progress import TrainingProgress, epoch_line, training_progress
+from parallel_core.training import checkpoints
 from parallel_core.training.batches import CompletedSteps, Epoch
-from parallel_core.training.checkpoints import (
-    FILE,
-    Checkpointing,
-    from_bytes,
-    open_directory,
-    to_bytes,
-    write_checkpoint,
-)
+from parallel_core.training.checkpoints import FILE, Checkpointing
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 from parallel_core.training.loop import ignore
 
@@ -58,11 +51,10 @@ def _read_checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
         if every is not None or resume:
             raise RequestError(f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR")
         return None
-    content = open_directory(directory, resume)
-    if content is None and resume:
+    resumed = checkpoints.open_directory(directory, resume)
+    if resumed is None and resume:
         click.echo(f"parallel-core: no checkpoint in {directory} yet: training starts from the beginning", err=True)
-    resumed = None if content is None else from_bytes(content, str(directory / FILE))
-    return Checkpointing(partial(write_checkpoint, directory), every, resumed)
+    return Checkpointing(partial(checkpoints.write_checkpoint, directory), every, resumed)
 
 
 def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
@@ -71,11 +63,11 @@ def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing
         return _read_checkpointing(values)
     group = backend.group
     own = _read_checkpointing(values) if group.rank == 0 else None
-    content = broadcast(group, to_bytes(own.resumed) if own and own.resumed else b"")
+    content = broadcast(group, checkpoints.to_bytes(own.resumed) if own and own.resumed else b"")
     every = broadcast(group, str(own.every or 0).encode() if own else b"")
     if group.rank == 0 or not every:
         return own
-    return Checkpointing(None, int(every) or None, from_bytes(content, "rank 0") if content else None)
+    return Checkpointing(None, int(every) or None, checkpoints.from_bytes(content, "rank 0") if content else None)
 
 
 def agree_on_data(group: Group, data: Dataset) -> None:
@@ -96,28 +88,24 @@ def _data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
     return data
 
 
-RESOURCES: Mapping[type, _Resource] = MappingProxyType(
-    {
-        # Checkpoints are read before the data, which may have to be downloaded.
-        Checkpointing: _Resource(
-            (
-                options.path(
-                    "--checkpoint", "checkpoint", f"Keep the training in DIR/{FILE}, after each epoch.", "DIR"
-                ),
-                click.option(
-                    "--checkpoint-steps", type=options.POSITIVE, metavar="N", help="And after each N steps of one."
-                ),
-                click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
+RESOURCES: Mapping[type, _Resource] = {
+    # Checkpoints are read before the data, which may have to be downloaded.
+    Checkpointing: _Resource(
+        (
+            options.path("--checkpoint", "checkpoint", f"Keep the training in DIR/{FILE}, after each epoch.", "DIR"),
+            click.option(
+                "--checkpoint-steps", type=options.POSITIVE, metavar="N", help="And after each N steps of one."
             ),
-            _checkpointing,
+            click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
         ),
-        Dataset: _Resource(
-            (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),
-            _data_from,
-        ),
-        Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),
-    }
-)
+        _checkpointing,
+    ),
+    Dataset: _Resource(
+        (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),
+        _data_from,
+    ),
+    Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),
+}
 """By the annotation of a run's argument."""
 
 
@@ -150,9 +138,9 @@ def arguments_of(experiment: Experiment, backend: Backend, values: Mapping[str, 
     with ExitStack() as shown:
         if experiment.extent is not None:
             progress = shown.enter_context(progress_of(backend, *experiment.extent(backend, **arguments)))
-            checkpoints = arguments.get("checkpoints")
-            if checkpoints is not None and checkpoints.resumed:
-                progress.go_on_from(checkpoints.resumed.state.progress)
+            kept = arguments.get("checkpoints")
+            if kept is not None and kept.resumed:
+                progress.go_on_from(kept.resumed.state.progress)
             arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(program)}
         yield arguments
 

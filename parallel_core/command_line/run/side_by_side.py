@@ -8,15 +8,7 @@ from typing import Any
 import click
 
 import backends
-from parallel_core.command_line import options
-from parallel_core.command_line.compare import (
-    DEVICE_KINDS,
-    ENGINES,
-    choose_interpreters,
-    refuse_unknown,
-    refuse_unmeasured,
-    run_plan,
-)
+from parallel_core.command_line import compare, options
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import OWN_ENGINE, with_engines_that_ran
 from parallel_core.comparison.plan import Plan
@@ -47,8 +39,8 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     """
     values = ctx.params
     names = options.names("backend", backends.names).convert(values["backend"], None, ctx)
-    refuse_unknown("device kind", values["device_kind"], DEVICE_KINDS)
-    refuse_unknown("engine", values["engine"] or ENGINES[0], ENGINES)
+    compare.refuse_unknown("device kind", values["device_kind"], compare.DEVICE_KINDS)
+    compare.refuse_unknown("engine", values["engine"] or compare.ENGINES[0], compare.ENGINES)
     devices = values["devices"] or experiment.devices
     if not isinstance(devices, int):
         raise RequestError("--devices needs a number if several backends are named")
@@ -56,7 +48,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
         experiments=(experiment,),
         backends=names,
         engines=(values["engine"] or OWN_ENGINE,),
-        interpreters=choose_interpreters(names, values["interpreters"]),
+        interpreters=compare.choose_interpreters(names, values["interpreters"]),
         rounds=None,
         devices=devices,
         device_kind=values["device_kind"],
@@ -67,11 +59,10 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     files.check_outputs(values["json_path"])
     console = options.console_beside(values["json_path"])
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
-        comparison = run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
+        comparison = compare.run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
     comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
-    if values["json_path"] is not None:
-        files.write_json(values["json_path"], comparison.as_json())
+    files.write_json(values["json_path"], comparison.as_json())
     engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
     if len(set(engines.values())) > 1:
         chosen = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
@@ -79,7 +70,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     show_comparison(analysis, console)
     if analysis.side_by_side is not None:
         show_answer(analysis.side_by_side, console)
-    refuse_unmeasured(analysis)
+    compare.refuse_unmeasured(analysis)
 
 
 def _sizes(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, str]:

@@ -33,13 +33,12 @@ import numpy as np
 
 from backends import Array, Backend, Ops
 from backends.host import available_cores
-from parallel_core.experiments.programs import Program, record, works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, median_of, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import size_for
+from parallel_core.experiments.works import Program, record, size_for, works_of_step
 from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
 from parallel_core.measurement.timing import Timing, measure
 

@@ -34,21 +34,13 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Ops
-from parallel_core.experiments.programs import Program, record
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    Parameters,
-    Strategy,
-    of_own_rows,
-    step_by,
-    swept,
-    time_steps_in_a_row,
-)
-from parallel_core.experiments.works import geometric
+from parallel_core.experiments.training_steps import Strategy, of_own_rows, step_by, swept, time_steps_in_a_row
+from parallel_core.experiments.works import Program, geometric, record
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.sweep import Curves
@@ -215,7 +207,7 @@ def in_single_precision(name: str, rows: int) -> Program:
     return ways(rows)[name].in_single_precision(initial_parameters(), synthetic_batch(rows), RATE / rows)
 
 
-def initial_parameters(seed: int = 0) -> Parameters:
+def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
     """Draw float64 weights of variance 1 / inputs; scale 1 and shift 0."""
     generator = np.random.default_rng(seed)
     first = generator.standard_normal((INPUTS, UNITS)) / INPUTS**0.5

@@ -24,14 +24,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from parallel_core.experiments.programs import works_of_step
+from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_name, plans
+from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
+from parallel_core.experiments.works import works_of_step
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.errors import RequestError

@@ -20,21 +20,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated
 
+from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
-from parallel_core.training.checkpoints import Checkpointing, check_resumable, continue_and_keep
+from parallel_core.training.checkpoints import Checkpointing, check_resumable
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
-from parallel_core.training.loop import OnBatch, ignore
+from parallel_core.training.loop import OnBatch, continue_training, ignore
 from parallel_core.training.step import largest_replica_difference
 
 EPOCH = "training, an epoch"
@@ -78,7 +78,8 @@ def program(
     # A short run ends soon: it is tested on as many images as it trains on.
     tested = data.tested_on((settings.limit or len(data.train_labels)) * settings.batch_size)
     before = sample_machine()
-    for progress in continue_and_keep(backend, params, tested, settings, checkpoints, on_batch):
+    for progress in continue_training(backend, params, tested, settings, on_batch, start, checkpoints.every):
+        checkpoints.write(backend, params, settings, tested, progress)
         if progress.step == 0:
             on_epoch(progress.epochs[-1])
     watch = watched(before, sample_machine())
@@ -100,8 +101,7 @@ def program(
         )
     units = training_steps.time_units(backend, len(params), data, settings, beside=True)
     training_steps.add_case_of_epochs(trial, EPOCH, lambda: params, units, data, settings, timed, watch)
-    if price := PRICE.measured(units):
-        trial.found(PRICE.name, price)
+    trial.found(PRICE.name, PRICE.measured(units))
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
     trial.found(ACCURACY.name, Interval(accuracies[-1], accuracies[-1], accuracies[-1]))

@@ -32,14 +32,13 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
-from parallel_core.experiments.programs import works_of_step
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import counted_devices, enlarged_start, placed
-from parallel_core.experiments.works import doublings
+from parallel_core.experiments.training_steps import counted_devices, enlarged_start, placed
+from parallel_core.experiments.works import doublings, works_of_step
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.sweep import Curves

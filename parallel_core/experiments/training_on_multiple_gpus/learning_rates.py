@@ -37,13 +37,13 @@ from typing import Annotated, Any
 import numpy as np
 
 from backends import Backend
+from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import larger
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED, case_name, plans
+from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval, student_t
 from parallel_core.measurement.sweep import Curves

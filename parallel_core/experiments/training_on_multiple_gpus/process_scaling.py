@@ -78,8 +78,7 @@ def find_figures(trial: Trial, timed: Mapping[str, list[float]], processes: int)
         "exchange_seconds": lambda times: times[EXCHANGE],
     }
     for name, formula in formulas.items():
-        if interval := interval_of(formula, cases, is_ratio=name != EXPOSED.name):
-            trial.found(name, interval)
+        trial.found(name, interval_of(formula, cases, is_ratio=name != EXPOSED.name))
 
 
 def _without_exchange(backend: GroupedBackend) -> GroupedBackend:

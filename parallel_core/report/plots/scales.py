@@ -40,9 +40,7 @@ class Scale:
         if decades > 1:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             few = (1, 2, 5) if decades < 2 else (1, 3)
-            return tuple(
-                at for power in powers for digit in few if self.low <= (at := digit * 10.0**power) <= self.high
-            )
+            return tuple(at for power in powers for one in few if self.low <= (at := one * 10.0**power) <= self.high)
         step = _round_step((self.high - self.low) / WANTED_TICKS)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return tuple(number * step for number in range(first, last + 1))

@@ -7,14 +7,8 @@ drawn.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from parallel_core.measurement.task_graph import (
-    Task,
-    levels,
-    longest_path,
-    without_implied,
-    without_loads,
-    work_seconds,
-)
+from parallel_core.measurement import task_graph
+from parallel_core.measurement.task_graph import Task
 from parallel_core.report.plots.svg import SMALL, WIDTH, Picture
 from parallel_core.system.formatting import seconds
 
@@ -34,15 +28,15 @@ class TaskGraph:
     @property
     def width(self) -> float:
         """The room for all columns, and for the legend."""
-        return max(LEFT + COLUMN * (1 + max(levels(self.tasks))) + 10, WIDTH)
+        return max(LEFT + COLUMN * (1 + max(task_graph.levels(self.tasks))) + 10, WIDTH)
 
     def draw(self, picture: Picture) -> None:
         """Draw lanes, boxes, arrows and the legend."""
-        drawn = without_implied(self.tasks)
-        columns, rows = levels(drawn), rows_of(drawn)
+        drawn = task_graph.without_implied(self.tasks)
+        columns, rows = task_graph.levels(drawn), rows_of(drawn)
         # Inputs only bring values in: their time is not counted.
         untimed = [replace(task, seconds=0.0) if task.kind == "load" else task for task in drawn]
-        chain = {place for place in longest_path(untimed) if drawn[place].kind != "load"}
+        chain = {place for place in task_graph.longest_path(untimed) if drawn[place].kind != "load"}
         tops: dict[str, float] = {}
         for number, device in enumerate(sorted({task.device for task in drawn})):
             deepest = max(row for task, row in zip(drawn, rows, strict=True) if task.device == device)
@@ -70,8 +64,8 @@ class TaskGraph:
         picture.paragraph(CAPTION, "faint")
         kinds = {task.kind for task in self.tasks}
         looks = {meaning: picture.swatch(f"box box-{kind}") for kind, meaning in MEANINGS.items() if kind in kinds}
-        long, work = (seconds(work_seconds(some)) for some in (chain, without_loads(self.tasks)))
-        timed = f": {long} of {work} in all" if work_seconds(chain) else ""
+        long, work = (seconds(task_graph.work_seconds(some)) for some in (chain, task_graph.without_loads(self.tasks)))
+        timed = f": {long} of {work} in all" if task_graph.work_seconds(chain) else ""
         picture.legend({**looks, f"longest chain{timed}": picture.swatch("box chain")})
 
 
@@ -79,7 +73,7 @@ def rows_of(tasks: Sequence[Task]) -> tuple[int, ...]:
     """Give each task a row in its device's lane: its predecessor's if free in its column, else the first free one."""
     taken: set[tuple[str, int, int]] = set()
     rows: list[int] = []
-    for task, column in zip(tasks, levels(tasks), strict=True):
+    for task, column in zip(tasks, task_graph.levels(tasks), strict=True):
         wanted = [rows[earlier] for earlier in task.after if tasks[earlier].device == task.device]
         row = next(row for row in (*wanted, *range(len(tasks))) if (task.device, column, row) not in taken)
         taken.add((task.device, column, row))

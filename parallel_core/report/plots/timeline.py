@@ -13,18 +13,10 @@ from parallel_core.report.plots.scales import Axis, Scale, from_zero, write_seco
 from parallel_core.report.plots.svg import LETTER, MAX_NAME_LETTERS, SMALL, Picture, text_width, titled
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
+from parallel_core.trace_analysis import lanes
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
-from parallel_core.trace_analysis.lanes import (
-    Block,
-    CaseLanes,
-    Look,
-    block_text,
-    drawn_ends,
-    few_lanes,
-    overlap_phrases,
-    shortened,
-)
+from parallel_core.trace_analysis.lanes import Block, CaseLanes, Look
 
 LOOKS: Mapping[Look, str] = {
     "compute": "computation",
@@ -116,12 +108,12 @@ def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float, w
         )
     for lane, middle in zip(shown.lanes, middles.values(), strict=True):
         group = picture.add("g", role="img", aria_label=f"{lane.name}: {_busy(lane.blocks, scale.high)}")
-        for block, end in zip(lane.blocks, drawn_ends(lane.blocks, scale.high * MIN_BLOCK / width), strict=True):
+        for block, end in zip(lane.blocks, lanes.drawn_ends(lane.blocks, scale.high * MIN_BLOCK / width), strict=True):
             length = x(end) - x(block.start)
             edge = 0.7 if block.spans == 1 and length > EDGED_BLOCK else 0
             pale = {"opacity": _opacity(block)} if block.busy_share < 1 else {}
             at = {"x": x(block.start), "y": middle - BLOCK / 2, "width": length - edge, "height": BLOCK}
-            picture.add("rect", "", block_text(block), group, style=f"full {block.look}", **at, **pale)
+            picture.add("rect", "", lanes.block_text(block), group, style=f"full {block.look}", **at, **pale)
         for block in lane.blocks:
             _label(picture, block, x(block.start), x(block.end), middle)
     picture.bottom += LANE * len(shown.lanes)
@@ -135,7 +127,7 @@ def _label(picture: Picture, block: Block, start: float, end: float, middle: flo
         strong = block.busy_share > PALE and block.look != "wait"
         style = {"style": f"over over-{block.look}"} if strong else {}
         picture.text(
-            (start + end) / 2, middle, shortened(name, letters), text_anchor="middle", font_size=SMALL, **style
+            (start + end) / 2, middle, lanes.shortened(name, letters), text_anchor="middle", font_size=SMALL, **style
         )
 
 
@@ -163,8 +155,8 @@ def timeline_picture(timeline: Timeline) -> bytes:
     panels = [
         Panel(
             case.name,
-            ", ".join((seconds(case.seconds), *overlap_phrases(figures))),
-            few_lanes(case, MAX_BLOCKS // len(few)),
+            ", ".join((seconds(case.seconds), *lanes.overlap_phrases(figures))),
+            lanes.few_lanes(case, MAX_BLOCKS // len(few)),
         )
         for case, figures in few
     ]

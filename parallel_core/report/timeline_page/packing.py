@@ -16,7 +16,7 @@ a column with the lane of each span of the critical paths. All times are nanosec
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,17 +91,15 @@ def pack(timeline: Timeline, origin: int) -> Packed:
     return Packed(lanes, looks, zlib.compress(first + written + b"".join(others), COMPRESSION))
 
 
-def _marks(timeline: Timeline) -> list[Span]:
-    """Return cases and annotations as spans of no device, on so many queues that none overlap."""
-    marks = []
+def _marks(timeline: Timeline) -> Iterator[Span]:
+    """Iterate over cases and annotations as spans of no device, on so many queues that none overlap."""
     for what, windows in (("cases", timeline.cases), ("annotations", timeline.annotations)):
         reached: list[int] = []
         # Of those that begin together the longest holds the other spans.
         for one in sorted(windows, key=lambda window: (window.start, -window.end)):
             row = next((row for row, end in enumerate(reached) if end <= one.start), len(reached))
             reached[row : row + 1] = [one.end]
-            marks.append(Span(one.name, "host", "", what if row == 0 else f"{what} {row + 1}", one.start, one.end))
-    return marks
+            yield Span(one.name, "host", "", what if row == 0 else f"{what} {row + 1}", one.start, one.end)
 
 
 def _path(timeline: Timeline) -> list[tuple[Span, Queue]]:

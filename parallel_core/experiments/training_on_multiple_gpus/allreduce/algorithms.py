@@ -20,7 +20,6 @@ reads slices of vectors and never writes to one: an engine may not be able to te
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import TypeAlias
 
 from backends import Array, Backend, Ops
@@ -98,9 +97,7 @@ def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     return backend.allreduce(vectors)
 
 
-ALGORITHMS: Mapping[str, Allreduce] = MappingProxyType(
-    {"star": star, "ring": _ring, "tree": _tree, "sharded": sharded, "native": native}
-)
+ALGORITHMS: Mapping[str, Allreduce] = {"star": star, "ring": _ring, "tree": _tree, "sharded": sharded, "native": native}
 """By name, from the book's own to the backend's."""
 
 

@@ -4,26 +4,32 @@ Every rank runs this, and each must make the same exchanges in the same order, o
 is measured is sent to all ranks, and whatever depends on times is decided alike.
 """
 
+import hmac
 import ipaddress
 import json
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from time import monotonic, perf_counter
 from typing import Any, TypeAlias, cast
 
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous, barrier, broadcast, gather
 from backends.process_groups.addresses import local_address
 from backends.process_groups.group import COMPARED_EXCHANGES
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import native
 from parallel_core.measurement.checks import largest_of
 from parallel_core.measurement.timing import Timing
 from parallel_core.system.errors import MeasurementError, RequestError
 
 NATIVE = "native"
+AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+"""Lets small messages leave at once."""
+SECRET_SECONDS = 1.0
+"""How long a connection may take to send the secret: anyone may connect to an open port."""
 
 Carry: TypeAlias = Callable[[memoryview, int], float]
 """Carries a vector from rank 0 to the other end of a stream and back, so often; all ranks call it.
@@ -123,7 +129,7 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
         def carry(vector: memoryview, times: int) -> float:
             if connection is None:
                 return 0.0
-            way = tcp_stream.answer_round_trip if group.rank > 0 else tcp_stream.round_trip
+            way = answer_round_trip if group.rank > 0 else round_trip
             try:
                 return sum(way(connection, vector) or 0.0 for _ in range(times)) / 2
             except OSError as error:
@@ -147,8 +153,68 @@ def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack
         secret = secrets.token_hex(16)
         listener = connections.enter_context(socket.create_server((mine, 0)))
         broadcast(group, json.dumps([mine, listener.getsockname()[1], secret]).encode())
-        return connections.enter_context(tcp_stream.accepted(listener, secret.encode(), patience))
+        return connections.enter_context(accepted(listener, secret.encode(), patience))
     address, port, secret = json.loads(broadcast(group, b""))
     if group.rank != other:
         return None
-    return connections.enter_context(tcp_stream.connected(address, port, secret.encode(), patience))
+    return connections.enter_context(connected(address, port, secret.encode(), patience))
+
+
+def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.socket:
+    """Wait at most `timeout` seconds for the side that knows the secret, and turn others away. Raises OSError."""
+    deadline = monotonic() + timeout
+    while (left := deadline - monotonic()) > 0:
+        listener.settimeout(left)
+        connection, _ = listener.accept()
+        # A stranger that leaves at once or sends nothing must not keep the right one out.
+        with suppress(OSError):
+            connection.setsockopt(*AT_ONCE)
+            connection.settimeout(min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
+            if hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
+                connection.sendall(secret)
+                connection.settimeout(timeout)
+                return connection
+        connection.close()
+    raise TimeoutError(f"no connection with the right secret within {timeout:g} s")
+
+
+def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.socket:
+    """Connect to the side that listens and knows the secret. Raises OSError."""
+    connection = socket.create_connection((address, port), timeout)
+    try:
+        connection.setsockopt(*AT_ONCE)
+        connection.sendall(secret)
+        if not hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
+            raise ConnectionError(f"another program answers at {address}, port {port}")
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def round_trip(connection: socket.socket, buffer: memoryview) -> float:
+    """Send a buffer and receive as much back into it; return the seconds that it took. Raises OSError.
+
+    It is the caller's, who uses it again: to fault in the pages of a new one takes longer than to copy.
+    """
+    start = perf_counter()
+    connection.sendall(buffer)
+    _receive(connection, buffer)
+    return perf_counter() - start
+
+
+def answer_round_trip(connection: socket.socket, buffer: memoryview) -> None:
+    """Take part in the other side's `round_trip` with a buffer of the same length. Raises OSError."""
+    _receive(connection, buffer)
+    connection.sendall(buffer)
+
+
+def _receive(connection: socket.socket, buffer: memoryview) -> memoryview:
+    """Fill a buffer and return it; raises ConnectionError if the other side leaves before."""
+    filled = 0
+    while filled < len(buffer):
+        count = connection.recv_into(buffer[filled:])
+        if count == 0:
+            raise ConnectionResetError("the other side closed the connection")
+        filled += count
+    return buffer

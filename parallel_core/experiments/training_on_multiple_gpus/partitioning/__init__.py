@@ -28,21 +28,14 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import backends
-from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    Batch,
-    Parameters,
-    Strategy,
-    swept,
-    time_steps_in_a_row,
-)
-from parallel_core.experiments.works import geometric
+from parallel_core.experiments.training_steps import Batch, Parameters, Strategy, swept, time_steps_in_a_row
+from parallel_core.experiments.works import geometric, record
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings, without_loads
 from parallel_core.system.errors import RequestError

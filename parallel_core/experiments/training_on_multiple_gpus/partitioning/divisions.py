@@ -30,14 +30,7 @@ import numpy as np
 
 from backends import Array, Backend, Device, Ops
 from backends.arrays import row_ranges
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import (
-    Batch,
-    Parameters,
-    Strategy,
-    of_own_rows,
-    placed,
-    step_by,
-)
+from parallel_core.experiments.training_steps import Batch, Parameters, Strategy, of_own_rows, placed, step_by
 from parallel_core.experiments.works import dense, hidden, pull_back
 
 Layers: TypeAlias = Sequence[Callable[[Ops, Array, Array], Array]]

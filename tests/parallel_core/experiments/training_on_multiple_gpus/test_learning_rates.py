@@ -16,7 +16,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import learning_rates as module
 from parallel_core.experiments.training_on_multiple_gpus.learning_rates import MIN_NOISE, find_figures, noise_of
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import FIXED, SCALED
+from parallel_core.experiments.training_steps import FIXED, SCALED
 from parallel_core.training.batches import Epoch
 from tests.parallel_core.experiments.runner.pretended import pretended
 from tests.parallel_core.experiments.small import small

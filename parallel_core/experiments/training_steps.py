@@ -7,7 +7,6 @@ it. The first losses equal NumPy's either way.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -17,12 +16,11 @@ import numpy as np
 import backends
 from backends import Array, Backend, Ops
 from backends.process_groups import GroupedBackend
-from parallel_core.experiments.programs import Program, works_of_step
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
-from parallel_core.experiments.works import BESIDE, doublings
+from parallel_core.experiments.works import BESIDE, Program, doublings, time_beside, works_of_step
 from parallel_core.measurement.progress import part
 from parallel_core.measurement.result import Case, Timing
-from parallel_core.measurement.timing import if_repeatable, interleave, measure
+from parallel_core.measurement.timing import if_repeatable
 from parallel_core.system.machine import MachineWatch
 from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
@@ -156,22 +154,19 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 
 def time_units(
     backend: Backend, devices: int, data: Dataset, settings: Settings, *, beside: bool = False
-) -> dict[str, Case]:
+) -> Mapping[str, Case]:
     """Time each device's gradients and update of a step as one unit; if wanted, the first one's `BESIDE` the others'.
 
     Loading and exchange are left out. Without a queue, or on one device, there is nothing beside.
     """
-    works = works_of_step(backend, one_step(devices, data, settings))
-    takes = {UNIT.format(number): partial(measure, backend, work.launch) for number, work in enumerate(works)}
-    if beside and len(works) > 1 and backend.engine == "async":
-        takes[BESIDE] = partial(
-            measure,
-            backend,
-            lambda: [work.launch() for work in works],
-            until=lambda launched: backend.wait(launched[0]),
-        )
+    units = works_of_step(backend, one_step(devices, data, settings))
+    probe = Trial(backend, {}, BARE_ROUNDS, BARE_SECONDS)
+    for number, unit in enumerate(units):
+        probe.time(UNIT.format(number), unit, bare=())
+    if beside and len(units) > 1:
+        time_beside(probe, *units)
     # A unit is a new function: where functions are compiled, its first launch takes that long.
-    return {case.name: case for case in interleave(takes, BARE_ROUNDS, budget=BARE_SECONDS)}
+    return probe.run(1.0)
 
 
 def add_case_of_epochs(
