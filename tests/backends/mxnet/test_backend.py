@@ -1,5 +1,6 @@
 """MXNet's traps, most in a process of its own, with the evidence of MXNet's own profiler or of the order of events."""
 
+import json
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +96,9 @@ def profile_of(in_mxnet: InMXNet, tmp_path: Path) -> ProfileOf:
     def profile(program: str, *variants: str) -> Sequence[Slice]:
         path = tmp_path / "trace.json"
         in_mxnet(program.replace("TRACE", str(path)), devices=2, variants=variants)
+        # MXNet tells each operator twice: by begin and end, and asynchronously.
+        events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
+        path.write_text(json.dumps(events))
         return read_trace(path).slices
 
     return profile

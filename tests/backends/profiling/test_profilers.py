@@ -1,7 +1,7 @@
 """The frameworks' own profilers, run over real work: every operation is recorded on the queue where it ran."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -38,11 +38,6 @@ def record(profiled: Backend, tmp_path: Path) -> Record:
     return partial(see, profiled, tmp_path / "trace.json")
 
 
-def of_case(found: Timeline, name: str) -> Timeline:
-    (case,) = (case for case in found.cases if case.name == name)
-    return Timeline(found.source, tuple(span for span in found.spans if case.start <= span.start < case.end))
-
-
 def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(any_profiled: Backend, tmp_path: Path) -> None:
     xs = [matrix(any_profiled, device) for device in any_profiled.devices]
     found = see(any_profiled, tmp_path / "trace.json", products=lambda: [products(any_profiled, x) for x in xs])
@@ -64,39 +59,33 @@ def test_every_product_is_seen_where_it_ran_and_after_it_was_launched(any_profil
         assert all(one.end <= following.start for one, following in itertools.pairwise(work))
 
 
-def test_copies_and_sums_are_told_from_what_computes(profiled: Backend, record: Record) -> None:
+def test_copies_are_seen_as_copies_and_never_before_what_they_copy(profiled: Backend, record: Record) -> None:
     first, second = profiled.devices
-    x, scores = matrix(profiled, first), matrix(profiled, first, 9)
-    labels = profiled.asarray(np.zeros(9, dtype=np.int32), first)
-    # Long enough that both backends sum in shards, each device its own.
-    vectors = [profiled.asarray(np.ones(2**20, dtype=np.float32), device) for device in profiled.devices]
-    found = record(
-        copies=lambda: [profiled.copy_to(product, device=second) for product in products(profiled, x)],
-        book=lambda: [profiled.launch(profiled.ops.to_host, product) for product in products(profiled, x)],
-        loss=lambda: profiled.launch(profiled.ops.cross_entropy, scores, labels),
-        total=lambda: profiled.allreduce(vectors),
-    )
-    copying = of_case(found, "copies")
-    copies, made = named(copying, "copy"), named(copying, "matmul")
+    x = matrix(profiled, first)
+
+    def run() -> Sequence[Array]:
+        return [profiled.copy_to(product, device=second) for product in products(profiled, x)]
+
+    found = record(run=run)
+    copies, made = named(found, "copy"), named(found, "matmul")
     assert len(copies) == len(made) == COUNT
     assert {span.kind for span in copies} == {"copy"}
     for copied, product in zip(copies, made, strict=True):
         assert copied.start >= product.end
-    assert [copied.launched for copied in copies] == [call.start for call in named(copying, "copy_to")]
-    # A copy the book's way stands on the queue that computes.
-    book = of_case(found, "book")
-    assert len(named(book, "copy")) == COUNT
-    assert {(s.device, s.queue) for s in named(book, "copy")} == {(s.device, s.queue) for s in named(book, "matmul")}
-    # What is copied on a device in a computation is no communication.
-    assert {span.kind for span in of_case(found, "loss").spans if span.device != "host"} == {"compute"}
-    summing = of_case(found, "total")
-    exchanges = [span for span in summing.spans if span.kind == "exchange"]
-    assert exchanges
-    assert not [span for span in summing.spans if span.kind in ("compute", "copy")]
-    assert len(named(summing, "allreduce")) >= 1
+    assert [copied.launched for copied in copies] == [call.start for call in named(found, "copy_to")]
     if profiled.engine == "async":
         assert {(span.device, span.queue) for span in copies} == {(str(second), "copy")}
-        assert {span.device for span in exchanges} == {str(device) for device in profiled.devices}
+
+
+def test_a_copy_the_book_s_way_stands_on_the_queue_that_computes(profiled: Backend, record: Record) -> None:
+    x = matrix(profiled, profiled.devices[0])
+
+    def run() -> Sequence[Array]:
+        return [profiled.launch(profiled.ops.to_host, product) for product in products(profiled, x)]
+
+    found = record(run=run)
+    assert len(named(found, "copy")) == COUNT
+    assert {(s.device, s.queue) for s in named(found, "copy")} == {(s.device, s.queue) for s in named(found, "matmul")}
 
 
 def test_operations_that_begin_in_another_order_are_linked_with_their_own_calls(
@@ -105,7 +94,7 @@ def test_operations_that_begin_in_another_order_are_linked_with_their_own_calls(
     first, second = profiled.devices
     x, y, long = matrix(profiled, first), matrix(profiled, second), matrix(profiled, second, 900)
 
-    def run() -> list[Array]:
+    def run() -> Sequence[Array]:
         # What waits for the other device is launched first, and begins last where a device has a queue of its own.
         awaited = profiled.copy_to(profiled.launch(profiled.ops.matmul, long, long), first)
         rest = [profiled.launch(profiled.ops.relu, x), profiled.launch(profiled.ops.total, x)]
@@ -119,6 +108,25 @@ def test_operations_that_begin_in_another_order_are_linked_with_their_own_calls(
     )
     assert linked["launch add"].startswith("add")
     assert all(span.launched <= span.start for span in found.spans if span.launched is not None)
+
+
+def test_what_is_copied_on_a_device_in_a_computation_is_no_communication(profiled: Backend, record: Record) -> None:
+    x = matrix(profiled, profiled.devices[0], 9)
+    labels = profiled.asarray(np.zeros(9, dtype=np.int32), profiled.devices[0])
+    found = record(run=lambda: profiled.launch(profiled.ops.cross_entropy, x, labels))
+    assert {span.kind for span in found.spans if span.device != "host"} == {"compute"}
+
+
+def test_a_sum_over_devices_is_an_exchange(profiled: Backend, record: Record) -> None:
+    # Long enough that both backends sum in shards, each device its own.
+    vectors = [profiled.asarray(np.ones(2**20, dtype=np.float32), device) for device in profiled.devices]
+    found = record(allreduce=lambda: profiled.allreduce(vectors))
+    exchanges = [span for span in found.spans if span.kind == "exchange"]
+    assert exchanges
+    if profiled.engine == "async":
+        assert {span.device for span in exchanges} == {str(device) for device in profiled.devices}
+    assert not [span for span in found.spans if span.kind in ("compute", "copy")]
+    assert len(named(found, "allreduce")) >= 1
 
 
 def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Backend, record: Record) -> None:
@@ -141,27 +149,38 @@ def test_operators_of_a_step_are_seen_and_no_two_overlap_on_a_queue(profiled: Ba
     assert len(set(launched)) == len(launched) > 0
 
 
-def test_a_process_is_profiled_twice_and_work_outside_of_cases_is_left_out(profiled: Backend, tmp_path: Path) -> None:
-    x = matrix(profiled, profiled.devices[1])
+def test_cases_have_windows_of_their_own_and_work_outside_of_them_is_left_out(
+    profiled: Backend, tmp_path: Path
+) -> None:
+    x = matrix(profiled, profiled.devices[0])
     path = tmp_path / "trace.json"
-    for names in (("once",), ('the book\'s way: 1 × "α\\β"', "second, 100 %")):
-        with run_profiler(profiled, path) as mark:
-            products(profiled, x)
-            profiled.waitall()
-            for name in names:
-                with mark(case_text(name)):
-                    products(profiled, x)
-                    profiled.waitall()
-        found = timeline_from(read_trace(path))
-        assert tuple(case.name for case in found.cases) == names
-        assert found.cases[0].start == 0
-        assert all(one.end <= following.start for one, following in itertools.pairwise(found.cases))
-        for name in names:
-            assert len(named(of_case(found, name), "matmul")) == COUNT
-        assert len(named(found, "matmul")) == len(names) * COUNT
-        if profiled.engine == "async":
-            # The rows' names are written once in a process; the second trace needs them too.
-            assert {span.device for span in named(found, "matmul")} == {str(profiled.devices[1])}
+    with run_profiler(profiled, path) as mark:
+        products(profiled, x)
+        profiled.waitall()
+        for name in ('the book\'s way: 1 × "α\\β"', "second, 100 %"):
+            with mark(case_text(name)):
+                products(profiled, x)
+                profiled.waitall()
+    found = timeline_from(read_trace(path))
+    assert [case.name for case in found.cases] == ['the book\'s way: 1 × "α\\β"', "second, 100 %"]
+    first, second = found.cases
+    assert first.start == 0
+    assert first.end <= second.start
+    for case in found.cases:
+        assert len([span for span in named(found, "matmul") if case.start <= span.start < case.end]) == COUNT
+    assert len(named(found, "matmul")) == 2 * COUNT
+
+
+def test_a_process_can_be_profiled_more_than_once(profiled: Backend, record: Record) -> None:
+    x = matrix(profiled, profiled.devices[1])
+    once = record(first=lambda: products(profiled, x))
+    again = record(second=lambda: products(profiled, x))
+    for found in (once, again):
+        assert len(named(found, "matmul")) == COUNT
+    assert [case.name for case in again.cases] == ["second"]
+    if profiled.engine == "async":
+        # The rows' names are written once in a process; the second trace needs them too.
+        assert {span.device for span in named(again, "matmul")} == {str(profiled.devices[1])}
     assert not set(MARKED_VERBS) & set(vars(profiled))
 
 
