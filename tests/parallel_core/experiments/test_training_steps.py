@@ -12,12 +12,11 @@ import backends
 from backends import Backend, Device
 from backends.process_groups import Group, GroupedBackend
 from parallel_core import Result, run_data_parallel
-from parallel_core.experiments.programs import works_of_step
+from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.experiments.training_on_multiple_gpus import process_scaling as scaling
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import add_case_of_epochs, time_units
-from parallel_core.experiments.works import BESIDE
+from parallel_core.experiments.training_steps import add_case_of_epochs, time_units
+from parallel_core.experiments.works import BESIDE, works_of_step
 from parallel_core.measurement.progress import listening, tell
 from parallel_core.measurement.recording import Recording
 from parallel_core.measurement.timing import repeatable

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend
 from parallel_core import run_data_parallel
-from parallel_core.experiments.training_on_multiple_gpus import training_steps
+from parallel_core.experiments import training_steps
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 from parallel_core.training.batches import Exchange, Settings, shuffled

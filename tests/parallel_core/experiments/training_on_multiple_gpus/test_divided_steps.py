@@ -15,12 +15,12 @@ import backends
 import parallel_core
 from backends import Backend
 from backends.arrays import tree_leaves
-from parallel_core.experiments.programs import record
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import batch_norm, partitioning
 from parallel_core.experiments.training_on_multiple_gpus.batch_norm import PER_DEVICE, SYNCHRONISED, difference
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions, strategies
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import Batch, Strategy
+from parallel_core.experiments.training_steps import Batch, Strategy
+from parallel_core.experiments.works import record
 from parallel_core.measurement.checks import relative_error
 from parallel_core.measurement.task_graph import Task, crossings, without_loads
 

@@ -20,7 +20,7 @@ from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks, data_parallel
 from parallel_core.experiments.training_on_multiple_gpus.evaluate import compare, trained_briefly
-from parallel_core.experiments.training_on_multiple_gpus.training_steps import enlarged_start
+from parallel_core.experiments.training_steps import enlarged_start
 from parallel_core.training import loop as training_loop
 from parallel_core.training.batches import CompletedSteps
 from parallel_core.training.checkpoints import checkpoint_of, read_checkpoint, write_checkpoint

@@ -21,9 +21,13 @@ from backends import Array
 from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous
 from parallel_core import RequestError, Result
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums, tcp_stream
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import other_end, stream_between
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.tcp_stream import accepted, connected
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_processes import (
+    accepted,
+    connected,
+    other_end,
+    stream_between,
+)
 from parallel_core.terminal.result import bandwidths
 from tests.backends.process_groups.threads import together
 
@@ -158,12 +162,12 @@ def test_all_bytes_arrive_both_ways(listener: socket.socket, length: int) -> Non
 
     def take_part() -> None:
         with connect(listener) as other:
-            tcp_stream.answer_round_trip(other, memoryview(received))
+            between_processes.answer_round_trip(other, memoryview(received))
 
     with ThreadPoolExecutor(1) as other:
         taking_part = other.submit(take_part)
         with accepted(listener, SECRET, 10) as connection:
-            assert tcp_stream.round_trip(connection, memoryview(sent)) > 0
+            assert between_processes.round_trip(connection, memoryview(sent)) > 0
             taking_part.result()
             # Nothing of the answer is left.
             assert connection.recv(1) == b""
@@ -211,4 +215,4 @@ def test_a_side_that_leaves_is_an_error_and_no_wait(listener: socket.socket) -> 
         with accepted(listener, SECRET, 10) as connection:
             left.result()
             with pytest.raises(ConnectionError):
-                tcp_stream.round_trip(connection, memoryview(bytearray(2)))
+                between_processes.round_trip(connection, memoryview(bytearray(2)))
