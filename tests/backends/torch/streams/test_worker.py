@@ -100,6 +100,16 @@ def test_a_collective_is_done_when_all_of_its_parts_are() -> None:
     assert (sorted(taken), list(memory)) == ([0, 1], [10, 10])
 
 
+def test_a_part_that_fails_fails_the_collective_on_every_stream() -> None:
+    def take(_: tuple[int, ...], part: int) -> None:
+        if part == 1:
+            raise ValueError("no part of mine")
+
+    for result in submit_collective([stream(FIRST), stream(SECOND)], take, (1, 2)):
+        with pytest.raises(Failure, match="no part of mine"):
+            result.result()
+
+
 def test_a_worker_that_cannot_be_prepared_fails_its_tasks_and_collectives() -> None:
     def prepare() -> None:
         raise OSError("no such core")
