@@ -37,7 +37,7 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     started = program if framework_name == "torch" else run
     done = started(*SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture))
     assert done.returncode in MEASURED, done.stderr
-    for text in ("parallel_speedup", "Recorded by the profiler", "by the trace", "Under the profiler it took"):
+    for text in ("parallel_speedup", "Recorded by the profiler", "longest gap", "Under the profiler it took"):
         assert text in done.stdout, text
     assert re.search("trace +clock +noise", done.stdout)
     # The answer comes last, and has a sentence of the trace if there is a verdict.
