@@ -43,9 +43,9 @@ FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
 """How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
 
 
-def multiplied(trial: Trial, x: Array, count: int = 1) -> list[Array]:
+def multiplied(trial: Trial, x: Array, count: int = 1) -> tuple[Array, ...]:
     """Launch independent multiplications of a matrix with itself, on its device."""
-    return [trial.backend.launch(trial.backend.ops.matmul, x, x) for _ in range(count)]
+    return tuple(trial.backend.launch(trial.backend.ops.matmul, x, x) for _ in range(count))
 
 
 def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS, device: Device | None = None) -> Work:

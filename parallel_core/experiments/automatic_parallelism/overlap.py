@@ -79,7 +79,7 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     if at:
         return
 
-    def to_host(made: list[Array]) -> list[Array]:
+    def to_host(made: Sequence[Array]) -> Sequence[Array]:
         # The book's way, on the queue that computes. Its copies are dropped at once, which those of one unit would not
         # be: they have no bare time.
         for result in made:
@@ -94,7 +94,7 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
 
 def run_and_copy(
     trial: Trial, x: Array, products: int, device: Device, buffers: list[Array], copies: int
-) -> list[Array]:
+) -> tuple[Array, ...]:
     """Launch multiplications, and copies of each result into a buffer when the next multiplication is launched."""
     # Not all multiplications first: a copy from a GPU waits for all that was launched there before it.
     matmul = trial.backend.ops.matmul
@@ -103,7 +103,7 @@ def run_and_copy(
         if len(made) < products:
             made.append(trial.backend.launch(matmul, x, x))
         copying.copy_in_turn(trial, buffers, index, made[index], device, copies)
-    return made
+    return tuple(made)
 
 
 OURS = Metric(

@@ -95,7 +95,7 @@ def all_at_once(
     trial: Trial, matrices: list[Array], results: list[list[Array]], buffers: list[list[Array]], copies: int
 ) -> list[Array]:
     """Launch, alternately, a multiplication on each device and the copies of an earlier result of each to the other."""
-    made = []
+    made: list[Array] = []
     for index in range(len(results[0])):
         for x, device, earlier, there in zip(matrices, trial.devices[1::-1], results, buffers, strict=True):
             made += works.multiplied(trial, x)
