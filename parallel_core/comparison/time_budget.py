@@ -22,8 +22,8 @@ GROWTH: Mapping[str, int] = {"size": 3, "steps": 1, "limit": 1}
 """The parameters that are made smaller where time is short, and the power of each with which the time grows."""
 LEAST: Mapping[str, int] = {"size": 256, "steps": 200, "limit": 4}
 """Their smallest values: below, overheads are all that is measured."""
-LEAST_COPIED = 600
-"""The smallest side of matrices that are copied: below, issuing takes as long as the copies."""
+LEAST_COPIED: Mapping[Mode, int] = {"full": 1000, "quick": 600}
+"""The smallest side of matrices that are copied: below, issuing on MXNet takes over a tenth of a copy, or a third."""
 MULTIPLE: Mapping[str, int] = {"size": 8, "steps": 100}
 """They are multiples of these, unless they are as usual."""
 GPU_SIDES = 4
@@ -144,7 +144,7 @@ def work_of(experiment: Experiment, mode: Mode) -> Work:
     usual, known = experiment.options.get(mode, {}), experiment.parameters_by_option
     values = {name: usual.get(name, parameter.default) for name, parameter in known.items()}
     most = {name: None if values[name] is None else int(values[name]) for name in GROWTH if name in known}
-    smallest_of = {**LEAST, "size": LEAST_COPIED} if "copies" in known else LEAST
+    smallest_of = {**LEAST, "size": LEAST_COPIED[mode]} if "copies" in known else LEAST
     least = {
         name: smallest_of[name] if value is None else min(smallest_of[name], value) for name, value in most.items()
     }
