@@ -1,11 +1,11 @@
 """What a reader's engine is given: NumPy behind the protocol, divided into tasks. How they run is the reader's part."""
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -31,26 +31,20 @@ class Task:
         self.overwrites: tuple[Task, ...] = ()
         """The tasks whose memory it writes to."""
         self.value: Any = None
+        self.error: BaseException | None = None
         self.done = threading.Event()
-        self._error: BaseException | None = None
         self._work: Any = work
         self._engine = engine
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the computation raised; the engine remembers it, also if nobody asks for the value."""
-        return self._error
-
-    @error.setter
-    def error(self, error: BaseException) -> None:
-        self._error = error
-        self._engine.errors.append(error)
 
     def compute(self) -> Any:
         """Return the value; raises what the computation raises, and RuntimeError if an input is not done."""
         start = perf_counter()
         try:
             return self._work()
+        except BaseException as error:
+            # Also if nobody asks for the value.
+            self._engine.errors.append(error)
+            raise
         finally:
             self._engine.spans.append((self.what, threading.current_thread().name, start, perf_counter()))
             # The values behind these may be freed.
@@ -100,7 +94,7 @@ class Engine(BaseBackend):
         self.spans: deque[Span] = deque(maxlen=10_000)
         self.errors: list[BaseException] = []
         # A value that nobody holds is freed.
-        self._submitted: deque[weakref.ref[Task]] = deque()
+        self._tasks: WeakSet[Task] = WeakSet()
         # Several threads may call verbs, and only one of them submits.
         self._submitting = threading.Lock()
         self.start()
@@ -120,9 +114,9 @@ class Engine(BaseBackend):
 
     def waitall(self) -> None:
         with self._submitting:
-            submitted = list(self._submitted)
+            submitted = self._tasks.copy()
         self.wait_for_all()
-        for task in filter(None, (reference() for reference in submitted)):
+        for task in submitted:
             self._check(Future(task, task.device))
         for error in self.errors:
             self._fail(error)
@@ -166,9 +160,7 @@ class Engine(BaseBackend):
         task.inputs = tuple({future.task: None for future in reads})
         task.overwrites = tuple({future.task: None for future in writes if self.reuses_memory})
         with self._submitting:
-            while self._submitted and ((first := self._submitted[0]()) is None or first.done.is_set()):
-                self._submitted.popleft()
-            self._submitted.append(weakref.ref(task))
+            self._tasks.add(task)
             self.submit(task)
         return Future(task, device)
 
