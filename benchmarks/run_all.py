@@ -19,7 +19,6 @@ from parallel_core.system.formatting import listed
 
 NAMES = (
     "abstraction",
-    "experiments/overlap",
     "allreduce",
     "training/speed",
     "training/exchange",

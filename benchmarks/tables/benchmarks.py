@@ -103,7 +103,7 @@ def _with_target(finding: Finding) -> str:
     return finding.measured.strip() + (f" ({finding.target}: {finding.verdict})" if finding.target else "")
 
 
-BENCHMARKS = ("abstraction", "experiments/overlap", "allreduce", "training/speed", "training/growth")
+BENCHMARKS = ("abstraction", "allreduce", "training/speed", "training/growth")
 
 
 def how_fast(folder: Path) -> str:

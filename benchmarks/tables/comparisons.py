@@ -47,6 +47,8 @@ def comparison(folder: Path) -> str:
                 rows.append([*row, "", "", f"{cell.state}: {cell.reason}", ""])
                 continue
             value = "" if cell.metric is None else with_bounds(cell.metric)
+            if book := cell.metrics.get(f"book_{described.main.name}"):
+                value += f"; the book's way {with_bounds(book)}"
             told = (cell.difference.in_words, cell.difference.reasons_in_words) if cell.difference else ("", "")
             rows.append([*row, seconds(cell.time.estimate), value, *told])
     headings = ["experiment: case, figure", "cell", "time", "figure", "against the first", "why"]
