@@ -18,7 +18,7 @@ from parallel_core.measurement.timing import Timing
 
 FEWEST_MULTIPLICATIONS = 15
 """If results are copied: nothing hides the first multiplication, nor the last copy."""
-COPYING_SECONDS = 0.5
+COPYING_SECONDS = 0.3
 """About how long a chosen size makes a device take for multiplications whose results are copied."""
 ISSUING_SECONDS = 31e-6
 """Of a copy, on the framework that issues slowest (MXNet, between CPUs): all frameworks get the same work."""

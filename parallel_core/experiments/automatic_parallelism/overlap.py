@@ -146,5 +146,5 @@ EXPERIMENT = Experiment(
     settings=OF_COPIES,
     queued_case=RUN,
     curves=overlap_by_size.CURVES,
-    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 720, "products": 15}},
+    options={"full": {"rounds": 5, "products": 25}, "quick": {"rounds": 3, "size": 720, "products": 15}},
 )
