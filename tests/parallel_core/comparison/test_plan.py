@@ -263,6 +263,12 @@ def test_no_experiment_s_smallest_work_exceeds_its_usual_one() -> None:
             assert set(work_of(experiment, mode).least) <= set(LEAST)
 
 
+def test_copies_stay_large_enough_for_issuing_to_be_a_small_part_of_them() -> None:
+    least = {name: work_of(EXPERIMENTS[name], "full").least["size"] for name in ("parallel", "overlap", "three-way")}
+    assert least == {"parallel": 256, "overlap": 1000, "three-way": 1000}
+    assert work_of(EXPERIMENTS["overlap"], "quick").least["size"] == 600
+
+
 def test_a_sounding_tells_what_grows_from_what_does_not() -> None:
     cases = (
         Case("ten times", (0.1,), (0.1,), (0.1,), repeats=10, bare_seconds=(0.05,)),
