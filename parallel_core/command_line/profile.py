@@ -39,7 +39,7 @@ ENDING = ".json.gz"
     type=options.PATH,
     default=RUNS / "profile",
     metavar="FOLDER",
-    help="For a trace of each process, and a picture of them.",
+    help="For a trace of each process, which ui.perfetto.dev opens, and a picture of them, timeline.svg.",
 )
 @options.path("--json", "json_path", "The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from parallel_core.command_line import options
 from parallel_core.report.plots import check_drawing, write_picture_file
-from parallel_core.report.timeline_page import write_timeline_page
 from parallel_core.system import files
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
@@ -21,7 +20,7 @@ from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
-from parallel_core.trace_analysis.trace_files import RankTrace, begins_later, files_of, read_ranks, side_by_side
+from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -34,7 +33,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 @click.command()
 @click.argument("paths", type=options.PATH, nargs=-1, required=True, metavar="FILE...")
 @options.path("--timeline", "picture", "Draw it, a lane for each queue, as SVG.", "PICTURE")
-@options.path("--html", "page", "Write a page to zoom and search, one file that needs no network.", "PAGE")
 @click.option(
     "--communication",
     "kernels",
@@ -58,7 +56,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 def trace(
     paths: tuple[Path, ...],
     picture: Path | None,
-    page: Path | None,
     kernels: re.Pattern[str] | None,
     step: int | None,
     kernel_delay: int,
@@ -70,39 +67,33 @@ def trace(
 
     FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or mx.profiler, also by your
     own program. Several files, or a folder of them, are the ranks of one job: one table shows who waited for whom.
+
+    To zoom and search, open FILE itself in https://ui.perfetto.dev or, in Chrome, chrome://tracing.
     """
     if picture is not None:
         check_drawing(picture)
     traces = files_of(paths)
-    files.check_outputs(picture, page, json_path, others=traces)
-    keep_spans = picture is not None or page is not None
+    files.check_outputs(picture, json_path, others=traces)
+    keep_spans = picture is not None
     ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
-    console = options.console_beside(json_path, page)
+    console = options.console_beside(json_path)
     if len(ranks) == 1:
         (one,) = ranks.values()
-        timeline, document, clocks_agree = one.timeline, _as_json(one), True
+        timeline, document = one.timeline, _as_json(one)
         show = partial(_show, one, console)
     else:
         summary = summary_of(ranks)
-        clocks_agree = bool(summary.clocks_agree)
-        timeline = side_by_side(ranks, clocks_agree)
+        timeline = side_by_side(ranks, bool(summary.clocks_agree))
         all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
         document = {"ranks": all_ranks, "summary": asdict(summary)}
         show = partial(_show_several, ranks, summary, console)
     # A pipe that closes early must not cost the files.
     if picture is not None:
         write_picture_file(timeline, picture)
-    if page is not None:
-        names = {rank: f"rank {rank}" if len(ranks) > 1 else "" for rank in ranks}
-        timelines = {names[rank]: one.timeline for rank, one in ranks.items()}
-        figures = {names[rank]: one.figures for rank, one in ranks.items()}
-        later = {names[rank]: by for rank, by in begins_later(ranks, clocks_agree).items()}
-        write_timeline_page(timelines, figures, page, later)
     files.write_json(json_path, document)
     show()
-    for what, path in (("Timeline", picture), ("Page", page)):
-        if path is not None:
-            console.print(f"{what}: {path}", markup=False, soft_wrap=True)
+    if picture is not None:
+        console.print(f"Timeline: {picture}", markup=False, soft_wrap=True)
 
 
 def _show(one: RankTrace, console: Console) -> None:

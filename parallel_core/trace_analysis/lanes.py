@@ -97,7 +97,7 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
         by_lane[span.device, span.queue].append(span)
     merged_lanes = tuple(
         Lane(" ".join(queue), _merged(by_lane[queue], case.start, case.nanoseconds / parts))
-        for queue in sorted(by_lane, key=lambda queue: lane_order(*queue))
+        for queue in sorted(by_lane, key=lambda queue: _lane_order(*queue))
     )
     # The launches of several ranks come from as many hosts.
     several = any(RANK.fullmatch(device) for device, _ in by_lane)
@@ -105,7 +105,7 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
     return CaseLanes(case.seconds, merged_lanes, launches)
 
 
-def lane_order(device: str, queue: str) -> tuple[object, ...]:
+def _lane_order(device: str, queue: str) -> tuple[object, ...]:
     """Return the key by which lanes are sorted: rank by rank if there are several, and as `queue_order` says."""
     match = RANK.fullmatch(device)
     return (int(match[1]), *queue_order(match[2], queue)) if match else (-1, *queue_order(device, queue))

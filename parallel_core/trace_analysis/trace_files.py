@@ -126,7 +126,7 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
 
     If their clocks agree, each rank begins when it did; otherwise all begin at zero.
     """
-    later = begins_later(ranks, clocks_agree)
+    later = _begins_later(ranks, clocks_agree)
     spans = []
     for rank, one in ranks.items():
         own = one.timeline.columns.moved(later[rank])
@@ -135,7 +135,7 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
     return Timeline(", ".join(sources), Spans.joined(spans))
 
 
-def begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int, int]:
+def _begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int, int]:
     """Return how many nanoseconds after the first one each rank's timeline begins; 0 for all if clocks disagree."""
     begins = {rank: one.begin for rank, one in ranks.items() if one.begin is not None}
     if not clocks_agree or len(begins) < len(ranks):

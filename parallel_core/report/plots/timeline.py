@@ -162,17 +162,18 @@ def timeline_picture(timeline: Timeline) -> bytes:
     ]
     more = len(filled) - len(few)
     after = f"{more} more {'case is' if more == 1 else 'cases are'} not shown." if more else ""
-    key = key_case([figures for _, figures in few], timeline.experiment)
-    return titled(TimelinesChart(panels, after), message_of(key, timeline.experiment) if key else "", timeline.source)
+    key = _key_case([figures for _, figures in few], timeline.experiment)
+    message = _message_of(key, timeline.experiment) if key else ""
+    return titled(TimelinesChart(panels, after), message, timeline.source)
 
 
-def key_case(figures: Sequence[CaseFigures], experiment: str) -> CaseFigures | None:
+def _key_case(figures: Sequence[CaseFigures], experiment: str) -> CaseFigures | None:
     """Return an experiment's main case, else that in which most queues worked at once, the first of several."""
     shown = EXPERIMENTS[experiment].drawn_case if experiment in EXPERIMENTS else ""
     return max(figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None)
 
 
-def message_of(case: CaseFigures, experiment: str) -> str:
+def _message_of(case: CaseFigures, experiment: str) -> str:
     """Say what a case's timeline shows: how long it took, and how long its operations take one after the other."""
     took = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
     at_once = case.queues_at_once or 0.0

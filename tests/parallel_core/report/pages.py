@@ -44,25 +44,15 @@ def full_page() -> str:
 
 
 class Parsed(HTMLParser):
-    """A page's elements in order, with their attributes; its texts; and its packed timelines."""
+    """A page's elements in order, with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.packed: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if data.strip():
-            tag, attributes = self.elements[-1]
-            if attributes.get("class") == "packed":
-                self.packed.append(data)
-            elif tag not in ("script", "style"):
-                self.texts.append(data.strip())
 
     @property
     def tags(self) -> list[str]:

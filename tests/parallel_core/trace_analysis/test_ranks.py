@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.profiling import Timeline
 from backends.profiling.collectives import Collective
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.meetings import last_to_arrive, meetings, waits
 from parallel_core.trace_analysis.ranks import FIGURES, Ranks, summary_of
-from parallel_core.trace_analysis.trace_files import begins_later, files_of, read_ranks, side_by_side
+from parallel_core.trace_analysis.trace_files import files_of, read_ranks, side_by_side
 
 TRACES = Path(__file__).parent / "traces"
 GPUS, PROCESSES = TRACES / "two_gpus", TRACES / "two_processes"
@@ -223,12 +224,21 @@ def test_ranks_stand_side_by_side_as_their_clocks_say() -> None:
     ranks = read_ranks(files_of([PROCESSES]), keep_spans=True)
     together, apart = (side_by_side(ranks, clocks_agree) for clocks_agree in (True, False))
     assert len(together.spans) == len(apart.spans) == sum(one.spans for one in ranks.values())
-    begins = [min(span.start for span in together.spans if span.device.startswith(f"rank {rank} ")) for rank in (0, 1)]
+    begins = first_starts(together)
     first, second = (events(PROCESSES, rank, "")[0]["ts"] for rank in (0, 1))
     assert min(begins) < 50_000_000
     assert begins[1] - begins[0] == pytest.approx((second - first) * 1000, abs=50_000_000)
-    assert sum(begins_later(ranks, clocks_agree=True).values()) > 0
-    assert begins_later(ranks, clocks_agree=False) == {0: 0, 1: 0}
+    alone = [min(span.start for span in one.timeline.spans) for one in ranks.values()]
+    assert begins != alone
+    assert first_starts(apart) == alone
+
+
+def first_starts(timeline: Timeline) -> list[int]:
+    """Return when the first span of rank 0 starts, and of rank 1, in nanoseconds."""
+    starts: dict[int, list[int]] = {0: [], 1: []}
+    for span in timeline.spans:
+        starts[int(span.device.split()[1])].append(span.start)
+    return [min(of_rank) for of_rank in starts.values()]
 
 
 def put(folder: Path, said: Mapping[str, int | None]) -> None:

@@ -1,12 +1,15 @@
 """Timelines made up from numbers, as the frameworks' profilers would show them, for tests of what is drawn of them."""
 
+import random
 from dataclasses import replace
 
-from backends.profiling import Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, SECOND, overlap_timeline
 
 CASES = ("run", "copy", JOINT)
 PRODUCT, COPY = 6e-3, 5e-3
+KINDS: tuple[SpanKind, ...] = ("compute", "compute", "copy", "exchange")
+"""Of operations on devices; what stands twice is twice as frequent."""
 
 
 def mxnet_async(products: int = 10) -> Timeline:
@@ -38,3 +41,22 @@ def many_small(count: int = 100_000) -> Timeline:
         spans.append(Span("add", "compute", FIRST, "compute", at, at + 20_000))
         spans.append(Span("add", "compute", SECOND, "compute", at, at + 2_000))
     return Timeline("torch 2.13.0, async engine", tuple(spans), (Window("increments", 0, 25_000 * count),))
+
+
+def many_queues(count: int) -> Timeline:
+    """Make random spans that fill three queues of each of eight GPUs, and six threads with long names."""
+    numbers = random.Random(1)
+    kernels = [f"void at::native::kernel_{number}<float, {number % 7}>" for number in range(200)]
+    threads = [(HOST_DEVICE, f"pt_data_worker {140234567 + number}") for number in range(6)]
+    streams = [(f"gpu:{gpu}", f"stream {7 + number}") for gpu in range(8) for number in range(3)]
+    queues = [*threads, *streams]
+    ends = dict.fromkeys(queues, 0)
+    spans = []
+    for number in range(count):
+        device, queue = queues[number % len(queues)]
+        start = ends[device, queue] + numbers.randrange(20_000)
+        end = start + numbers.randrange(100, 200_000)
+        ends[device, queue] = end
+        kind: SpanKind = "host" if device == HOST_DEVICE else numbers.choice(KINDS)
+        spans.append(Span(numbers.choice(kernels), kind, device, queue, start, end))
+    return Timeline("made up", tuple(sorted(spans, key=lambda span: span.start)))

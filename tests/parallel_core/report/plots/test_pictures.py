@@ -30,10 +30,16 @@ from parallel_core.trace_analysis.lanes import block_text, lanes
 from tests.backends.profiling.events import ns
 from tests.parallel_core.measurement.test_task_graph import graphs
 from tests.parallel_core.report.plots.drawn import SVG, Drawn
-from tests.parallel_core.report.plots.frameworks import CASES, many_small, mxnet_async, torch_async, torch_sync
+from tests.parallel_core.report.plots.frameworks import (
+    CASES,
+    many_queues,
+    many_small,
+    mxnet_async,
+    torch_async,
+    torch_sync,
+)
 from tests.parallel_core.report.plots.synthetic_results import NASTY, SWEPT, TIMED, TRAINED
-from tests.parallel_core.report.timeline_page.made_up import busy
-from tests.parallel_core.trace_analysis.synthetic import queue_of
+from tests.parallel_core.trace_analysis.synthetic import overlap_timeline, queue_of
 
 AXIS = Axis("an axis", Scale(0, 10), figure)
 
@@ -226,6 +232,23 @@ def test_lanes_cases_and_meanings_are_text() -> None:
     assert as_svg(torch_async()) == as_svg(torch_async())
 
 
+@pytest.mark.parametrize(
+    ("experiment", "together", "message"),
+    [
+        ("overlap", False, "overlap: run and copy together: "),
+        # An experiment of another version has no case that is known.
+        ("nonsense", True, "nonsense: run and copy together: "),
+        ("nonsense", False, "nonsense: run: "),
+        ("", True, "run and copy together: "),
+    ],
+)
+def test_the_message_is_of_the_experiment_s_case_or_of_what_overlapped_most(
+    experiment: str, together: bool, message: str
+) -> None:
+    timeline = replace(overlap_timeline(together=together), experiment=experiment)
+    assert picture_of(timeline).texts[0].startswith(message)
+
+
 def test_all_cases_have_the_longest_one_s_scale_and_their_own_lanes() -> None:
     picture = picture_of(torch_async())
     groups = [label.partition(":")[0] for one in picture.root.iter(f"{SVG}g") if (label := one.get("aria-label"))]
@@ -288,7 +311,7 @@ def test_every_block_and_every_lane_has_a_title() -> None:
 
 
 def test_thirty_lanes_of_a_big_trace_can_be_read_in_a_picture_of_bounded_size() -> None:
-    timeline = busy(20_000)
+    timeline = many_queues(20_000)
     svg = as_svg(timeline)
     assert len(svg) < 3_000_000
     picture = Drawn(svg)
