@@ -14,7 +14,7 @@ def write_report(analysis: Analysis, folder: Path) -> Path:
 
     Raises OSError.
     """
-    # Jinja2, Pygments and pyperf take a tenth of a second to import, for which a request that is refused need not wait.
+    # Jinja2 and pyperf take a tenth of a second to import, for which a request that is refused need not wait.
     from parallel_core.report.page import render
     from parallel_core.report.pyperf_export import save_suites
 

@@ -1,6 +1,5 @@
-"""Put an analysis, its charts and the backends' code into one self-contained page."""
+"""Put an analysis and its charts into one self-contained page."""
 
-import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from humanize import naturalsize, precisedelta
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from pygments.formatters import HtmlFormatter
 
 from backends.registry.loading import title
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
@@ -22,7 +20,6 @@ from parallel_core.measurement.result import Result
 from parallel_core.report import charts
 from parallel_core.report.plots.svg import inline, style_sheet
 from parallel_core.report.plots.task_graph import TaskGraph
-from parallel_core.report.verbs import verbs
 from parallel_core.system.formatting import kernels_in_words, listed
 
 FIRST_BATCHES = 20
@@ -39,7 +36,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds, "prose": _prose}
+    environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds}
     comparison = analysis.comparison
     sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
     by_name = {section["described"].name: section for section in sections}
@@ -57,10 +54,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         environments=_environments(comparison),
         first_batches=FIRST_BATCHES,
         backends=[title(name) for name in analysis.backends],
-        verbs=verbs(result.backend for cell in comparison.cells for result in cell.results),
         catalogue=EXPERIMENTS,
-        light_code=Markup(HtmlFormatter(style="xcode").get_style_defs(".code")),
-        dark_code=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
         pictures_style=Markup(style_sheet()),
     )
 
@@ -153,8 +147,3 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
     ]
     said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
     return [{name: row[name] for name in said} for row in rows]
-
-
-def _prose(docstring: str) -> Markup:
-    paragraphs = [Markup("<p>{}</p>").format(paragraph.replace("\n", " ")) for paragraph in docstring.split("\n\n")]
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", "".join(paragraphs)))

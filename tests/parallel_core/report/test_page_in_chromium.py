@@ -19,7 +19,7 @@ Open = Callable[[int, str], Visit]
 
 # What reaches beyond the screen and is not inside a box that scrolls; the parts of a drawing are cut off at its edges.
 TOO_WIDE = """() => [...document.querySelectorAll('body *')].filter((element) => {
-    if (element.closest('.wide, .code') && !element.matches('.wide, .code')) return false;
+    if (element.closest('.wide') && !element.matches('.wide')) return false;
     if (element.ownerSVGElement) return false;
     const { left, right, width } = element.getBoundingClientRect();
     return width > 0 && (right > innerWidth + 0.5 || left < -0.5);
@@ -82,12 +82,8 @@ def test_nothing_runs_out_of_the_page_and_all_text_stands_out(unfolded: Open, wi
     visit = unfolded(width, scheme)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.page.evaluate(TOO_WIDE) == []
-    first, second = (side.bounding_box() for side in visit.page.locator("details[open] .sides > div").all()[:2])
-    assert first is not None
-    assert second is not None
-    assert (first["y"] == second["y"]) == (width >= 1000)
     count, pale = visit.page.evaluate(PALE_TEXTS)
-    assert count > 500
+    assert count > 300
     assert pale == []
     assert visit.troubles == []
 
