@@ -8,7 +8,6 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE,
 OFFER = Offer(
     title="MXNet",
     backend="backends.mxnet.loading:load",
-    class_path=lambda *_: "backends.mxnet.backend:MXNetBackend",
     variants="backends.mxnet:VARIANTS",
     installation="backends.mxnet.installation:INSTALLATION",
     kernels="backends.mxnet.kernels",

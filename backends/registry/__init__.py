@@ -3,7 +3,6 @@
 from backends.registry.files import named
 from backends.registry.loading import (
     Offer,
-    class_of,
     installed_version,
     load,
     names,
@@ -12,4 +11,4 @@ from backends.registry.loading import (
     title,
 )
 
-__all__ = ["Offer", "class_of", "installed_version", "load", "named", "names", "offered", "package_version", "title"]
+__all__ = ["Offer", "installed_version", "load", "named", "names", "offered", "package_version", "title"]

@@ -8,7 +8,7 @@ also declares what else there is.
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, get_args
 
-from backends.devices import Device, DeviceKind, Wanted, cpu_devices, parse_device, parse_devices
+from backends.devices import Device, Wanted, cpu_devices, parse_device, parse_devices
 from backends.errors import BackendError, unknown
 from backends.host import keep_freed_memory
 from backends.protocol import Backend, BaseBackend, Engine
@@ -41,8 +41,6 @@ class Offer:
     """The class, or a function that returns an instance; `backends.load` says with which arguments."""
     title: str = ""
     """What readers call the framework, `PyTorch`; without it, they read the backend's name."""
-    class_path: Callable[[str, Collection[DeviceKind]], str] | None = None
-    """A function (engine, kinds of devices) -> path of the class that runs there; without it, that is `backend`."""
     variants: str = ""
     """* A tuple of `Variant`, those of one setting together, and its default first."""
     installation: str = ""
@@ -172,15 +170,6 @@ def load(
     if isinstance(backend, BaseBackend):
         _keep_account(backend)
     return backend
-
-
-def class_of(name: str, engine: str, kinds: Collection[DeviceKind]) -> str:
-    """Return the path, `module:name`, of the class that runs on an engine and devices of these kinds.
-
-    For a backend that does not say, it is what its entry point names. Raises BackendError for an unknown name.
-    """
-    offer = offer_of(_entry(name))
-    return offer.class_path(engine, kinds) if offer.class_path else offer.backend
 
 
 _loaded: "weakref.WeakSet[BaseBackend]" = weakref.WeakSet()

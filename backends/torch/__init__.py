@@ -1,9 +1,7 @@
 """PyTorch: one class for each way of scheduling. Importing this module does not import torch."""
 
 import warnings
-from collections.abc import Collection
 
-from backends.devices import DeviceKind
 from backends.installation.frameworks import (
     Diagnosis,
     Gpu,
@@ -16,20 +14,9 @@ from backends.installation.frameworks import (
 from backends.registry import Offer
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, MATRIX_PRECISION, Variant
 
-
-def class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
-    """Return the path, `module:name`, of the class that schedules work on devices of these kinds."""
-    if engine == "sync":
-        return "backends.torch.eager:EagerTorch"
-    if "gpu" in kinds:
-        return "backends.torch.cuda.threads:CudaThreadsTorch"
-    return "backends.torch.worker_threads:WorkerThreadsTorch"
-
-
 OFFER = Offer(
     title="PyTorch",
     backend="backends.torch.backend:load",
-    class_path=class_path,
     variants="backends.torch:VARIANTS",
     installation="backends.torch:INSTALLATION",
     kernels="backends.torch.kernels",

@@ -1,6 +1,6 @@
 """PyTorch behind the `Backend` protocol: what is done before a backend is made, and what all have in common.
 
-There is one final class for each way of scheduling, which the engine and the devices choose (`class_path`):
+There is one final class for each way of scheduling, which the engine and the devices choose:
 
 - `eager.py`: the calling thread computes, on CPUs and on GPUs. This is the synchronous engine.
 - `worker_threads.py`: worker threads queue the work of CPUs.
@@ -8,19 +8,19 @@ There is one final class for each way of scheduling, which the engine and the de
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, NoReturn, TypeVar, final
 
-from backends.devices import Device, Wanted, choose_devices, cpu_devices
+from backends.devices import Device, DeviceKind, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import environment, import_framework
 from backends.installation.probe import reason_against
 from backends.protocol import Array, Backend, BaseBackend, Engine, FrameworkSettings, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
-from backends.torch import TF32, class_path
+from backends.torch import TF32
 from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.worker import WorkerStream
 
@@ -64,8 +64,17 @@ def load(
         variants=own_variants,
         settings=_start_cuda(torch, blocking, TF32.name in own_variants) if "gpu" in kinds else {},
     )
-    chosen_class: Callable[[Setup], Backend] = resolve_name(class_path(engine, kinds))
+    chosen_class: Callable[[Setup], Backend] = resolve_name(_class_path(engine, kinds))
     return chosen_class(setup)
+
+
+def _class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
+    """Return the path, `module:name`, of the class that schedules work on devices of these kinds."""
+    if engine == "sync":
+        return "backends.torch.eager:EagerTorch"
+    if "gpu" in kinds:
+        return "backends.torch.cuda.threads:CudaThreadsTorch"
+    return "backends.torch.worker_threads:WorkerThreadsTorch"
 
 
 @final

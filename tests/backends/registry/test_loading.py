@@ -17,7 +17,7 @@ from backends.host import blas_libraries
 from backends.installation import frameworks
 from backends.installation.frameworks import diagnose_absence
 from backends.mxnet.installation import UNSET_ROLE
-from backends.registry import class_of, named, offered, title, variants
+from backends.registry import named, offered, title, variants
 from backends.registry.files import FILES
 from backends.registry.variants import choose_variants, in_words
 from tests.conftest import FRAMEWORKS, RunProgram
@@ -171,7 +171,6 @@ def test_a_path_that_a_variable_cannot_hold_is_refused(tmp_path: Path, monkeypat
 def test_a_plug_in_written_against_the_protocol_runs_an_experiment(install: Install, program: RunProgram) -> None:
     install("mine = plug_in:MineBackend", PLUG_IN.read_text())
     assert len(backends.load("mine", 3).devices) == 3
-    assert class_of("mine", "sync", ["cpu"]) == "plug_in:MineBackend"
     done = program("run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-")
     result = json.loads(done.stdout)
     assert (result["backend"]["name"], result["backend"]["devices"]) == ("mine", ["cpu:1", "cpu:2"])
