@@ -58,8 +58,9 @@ def over_rounds(
         bounds = quantity(np.array([known.low, known.high]))
         reach = float(np.max(np.abs(bounds - estimate)))
     else:
+        medians_drawn: Sequence[np.ndarray]
         if paired and len(set(map(len, seconds))) == 1:
-            medians_drawn = resampled_medians(np.asarray(seconds, dtype=np.float64), generator)
+            medians_drawn = list(resampled_medians(np.asarray(seconds, dtype=np.float64), generator))
         else:
             medians_drawn = [resampled_medians(np.asarray(values, dtype=np.float64), generator) for values in seconds]
         resampled = stretched(estimate, quantity(*medians_drawn), fewest - 1)
