@@ -1,4 +1,5 @@
-"""How often a comparison is wrong: cells compared with themselves, and with a planted slow-down of a tenth.
+"""How often a comparison is wrong: cells compared with themselves, and with a planted slow-down of a tenth; how often
+the interval of a single cell misses the true median.
 
 A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue, where it does not:
 each has to be named by its own part of the time (`parallel_core.comparison.account`) and by no other.
@@ -29,7 +30,7 @@ from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import ratio_interval, verdict_on
+from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval, verdict_on
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.errors import MeasurementError, RequestError
@@ -54,6 +55,11 @@ HEADINGS = {
     "queue_only": "slow queue: waiting alone",
 }
 """What is counted of a kind of cells, and the column that it stands in: verdicts, then reasons."""
+PROCESSES = range(2, 13)
+"""How many processes the cells have whose intervals are counted."""
+CELLS_OF_COVERAGE = 5000
+"""Of each number of processes and each noise; one standard deviation of the share is then 0.3 %."""
+CELLS_OF_TRUTH = 100_000
 CASE = EXPERIMENTS["parallel"].case
 CELL = Cell("parallel", "synthetic", "async")
 Rates = dict[str, Any]
@@ -151,6 +157,33 @@ def synthetic(name: str, rounds: int, trials: int) -> Rates:
     return counted(f"synthetic, {name} noise", rounds, (judge(CASE, *sides()) for _ in range(trials)))
 
 
+def coverage(name: str, count: int, cells: int = CELLS_OF_COVERAGE) -> Rates:
+    """Count the synthetic cells of so many processes whose interval lies below or above the true median."""
+    noise, generator = NOISES[name], np.random.default_rng((count, list(NOISES).index(name)))
+    true = float(np.median(process_times(np.random.default_rng(0), noise, CELLS_OF_TRUTH)))
+    intervals = [median_interval(process_times(generator, noise, count).tolist()) for _ in range(cells)]
+    below = sum(interval.high < true for interval in intervals)
+    above = sum(interval.low > true for interval in intervals)
+    return {"noise": name, "processes": count, "cells": cells, "below": below, "above": above}
+
+
+def process_times(generator: np.random.Generator, noise: Noise, count: int) -> np.ndarray:
+    """Draw the medians of so many processes of a cell, in its usual seconds, on a machine that does not drift."""
+    disturbed = (generator.random(count) < noise.disturbed) * generator.uniform(0.03, 0.25, count)
+    return np.exp(generator.normal(0, noise.process, count) + disturbed)
+
+
+def coverage_table(counts: Sequence[Rates]) -> str:
+    """Make a table of how often intervals hold the true median: a row for each number of processes."""
+    by_processes: dict[int, list[str]] = {}
+    for count in counts:
+        below, above = (count[side] / count["cells"] for side in ("below", "above"))
+        held = f"{100 * (1 - below - above):.1f} % (missed below {100 * below:.1f} %, above {100 * above:.1f} %)"
+        by_processes.setdefault(count["processes"], []).append(held)
+    rows = [[str(processes), *shares] for processes, shares in by_processes.items()]
+    return markdown_table(["processes", *(f"{name} noise" for name in NOISES)], rows)
+
+
 Trials = list[dict[str, list[list[float]]]]
 """For each trial and case the medians of the processes on the sides A, B and C, in seconds."""
 
@@ -196,8 +229,10 @@ def noise_of(trials: Trials) -> str:
 def page(document: Mapping[str, Any]) -> str:
     """Write what the JSON holds as Markdown."""
     noises = [f"- {name}: {noise_of(of_cell)}" for name, of_cell in document["trials"].items()]
-    table = table_of(document["rates"], with_bounds)
-    return "\n".join([provenance(document), "", table, "", *noises]) + "\n"
+    parts = [provenance(document), table_of(document["rates"], with_bounds)]
+    if document.get("coverage"):
+        parts.append(coverage_table(document["coverage"]))
+    return "\n\n".join([*parts, "\n".join(noises)]).rstrip() + "\n"
 
 
 def write(out: Path, document: Mapping[str, Any]) -> None:
@@ -219,7 +254,13 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
     measured: dict[str, Trials] = {}
     backends: dict[str, Mapping[str, Any]] = {}
-    document = {"machine": describe_machine(), **versions_and_kernels([]), "rates": rates, "trials": measured}
+    document = {
+        "machine": describe_machine(),
+        **versions_and_kernels([]),
+        "rates": rates,
+        "coverage": [coverage(name, count) for count in PROCESSES for name in NOISES],
+        "trials": measured,
+    }
     write(out, document)
     for backend, engine in product(("mxnet", "torch"), ("async", "sync")) if real_trials else ():
         rate, times, backends[backend] = real(backend, engine, rounds, real_trials)

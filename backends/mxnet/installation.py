@@ -118,10 +118,10 @@ KNOWN_FAILURES: KnownFailures = {
     ),
     r"\bPZERO\b": Diagnosis("MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"),
     r"No module named 'distutils": Diagnosis(
-        "MXNet 1.9.1 uses distutils, which Python 3.12 removed: it needs Python 3.11", CPU_ENVIRONMENT
+        "MXNet 1.9.1 uses distutils, which Python 3.12 removed: it takes Python 3.8 to 3.11", CPU_ENVIRONMENT
     ),
     r"no kernel image is available": Diagnosis(
-        "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.6, and nothing that other GPUs "
+        "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.9, and nothing that other GPUs "
         "could translate: it runs on this machine's CPU only",
         MXNET_ON_CPU,
     ),

@@ -23,6 +23,7 @@ from benchmarks.tables.benchmarks import environments, findings, how_fast, netwo
 from benchmarks.tables.comparisons import (
     comparison,
     comparison_answer,
+    interval_coverage,
     pictures,
     planted_faults,
     wrong_verdicts,
@@ -30,7 +31,7 @@ from benchmarks.tables.comparisons import (
 from benchmarks.tables.exercises import answer, first_run, trace
 
 OF_EXERCISES = (first_run, answer, trace)
-OF_COMPARISONS = (comparison, comparison_answer, wrong_verdicts, planted_faults)
+OF_COMPARISONS = (comparison, comparison_answer, interval_coverage, wrong_verdicts, planted_faults)
 OF_BENCHMARKS = (variants, findings, processes, network, how_fast, environments)
 TABLES: Mapping[str, Callable[..., str]] = {
     table.__name__.replace("_", "-"): table for table in (*OF_EXERCISES, *OF_COMPARISONS, *OF_BENCHMARKS)

@@ -94,6 +94,13 @@ def wrong_verdicts(folder: Path) -> str:
     return "\n".join([table, source_of(folder, {"self-test.json": written})])
 
 
+def interval_coverage(folder: Path) -> str:
+    """Give a row to each number of processes, with how often the interval of a single cell holds the true median."""
+    name = "self-test.json"
+    written = read_json(folder / name)
+    return "\n".join([self_test.coverage_table(written["coverage"]), source_of(folder, {name: written})])
+
+
 def planted_faults(folder: Path, over: str) -> str:
     """Give a row to each fault that was planted in a framework, with how often its part was named."""
     name = f"planted-faults-{over}.json"

@@ -1,10 +1,11 @@
 """What may be said of one run: quantities over its rounds, with intervals, which `confidence_intervals.decide` judges.
 
-All rounds of a run are timed in turn, so a drift of the machine is common to the times of a round: rounds are resampled
-whole. Few rounds know little of how far apart rounds can be, so the middle 80 % of the resampled medians are stretched
-by Student's t, to the farther side on both sides; see `confidence_intervals`. No interval is shorter than the noise
-that a quiet machine has too, or that two processes have. tests/benchmarks/test_self_test.py counts how often what is
-said of a lab is wrong: less than once in twenty.
+All rounds of a run are timed in turn, so a drift of the machine is common to the times of a round: rounds are
+resampled whole. Few rounds know little of how far apart rounds can be, so the middle 80 % of the resampled quantities
+are stretched by Student's t, to the farther side on both sides. A quantity of one time has the interval of that time's
+median (see `confidence_intervals`). No interval is shorter than the noise that a quiet machine has too, or that two
+processes have. tests/benchmarks/test_self_test.py counts how often what is said of a lab is wrong: less than once in
+twenty.
 """
 
 import math
@@ -13,7 +14,14 @@ from statistics import NormalDist
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import Interval, between, exponential, resampled_medians, stretched
+from parallel_core.measurement.confidence_intervals import (
+    Interval,
+    between,
+    exponential,
+    median_interval,
+    resampled_medians,
+    stretched,
+)
 from parallel_core.measurement.result import Case
 from parallel_core.system.formatting import percent
 
@@ -44,13 +52,20 @@ def over_rounds(
     if fewest == 1:
         return Interval(estimate, -math.inf, math.inf)
     generator = np.random.default_rng(0)
-    if paired and len(set(map(len, seconds))) == 1:
-        draws = quantity(*resampled_medians(np.asarray(seconds, dtype=np.float64), generator))
+    if len(seconds) == 1:
+        # A quantity of one time rises or falls with it.
+        known = median_interval(seconds[0])
+        bounds = quantity(np.array([known.low, known.high]))
+        reach = float(np.max(np.abs(bounds - estimate)))
     else:
-        draws = quantity(*(resampled_medians(np.asarray(values, dtype=np.float64), generator) for values in seconds))
-    resampled = stretched(estimate, draws, fewest - 1)
-    wider = NormalDist().inv_cdf(1 - 0.025 / among) / NormalDist().inv_cdf(0.975)
-    half = wider * max(resampled.high - estimate, estimate - resampled.low)
+        medians_drawn: Sequence[np.ndarray]
+        if paired and len(set(map(len, seconds))) == 1:
+            medians_drawn = list(resampled_medians(np.asarray(seconds, dtype=np.float64), generator))
+        else:
+            medians_drawn = [resampled_medians(np.asarray(values, dtype=np.float64), generator) for values in seconds]
+        resampled = stretched(estimate, quantity(*medians_drawn), fewest - 1)
+        reach = max(resampled.high - estimate, estimate - resampled.low)
+    half = reach * NormalDist().inv_cdf(1 - 0.025 / among) / NormalDist().inv_cdf(0.975)
     # As much on each time as makes the ratio of two uncertain by the noise.
     factor = math.log1p(noise) / NormalDist().inv_cdf(0.975) / math.sqrt(2)
     perturbed = quantity(*(median * np.exp(factor * generator.standard_normal(PERTURBED)) for median in medians))

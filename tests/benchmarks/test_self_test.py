@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.self_test import OF_REASONS, REQUIRED, Rates, page, synthetic
+from benchmarks.self_test import NOISES, OF_REASONS, REQUIRED, Rates, coverage, coverage_table, page, synthetic
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula, interval_of, ratio
@@ -43,6 +43,14 @@ def test_old_counts_are_shown_without_reasons_and_what_was_not_planted_has_no_sh
     first, second = rows(rates, {"name": "real, torch async", "rounds": 5, **counts})
     assert first.count("|") == second.count("|") == 9
     assert second.endswith("| 90 % (77 %–96 %) | 75 % (60 %–86 %) | – |")
+
+
+def test_the_coverage_of_single_cells_has_a_row_for_each_number_of_processes() -> None:
+    counts = [coverage(name, processes, cells=400) for processes in (5, 7) for name in NOISES]
+    assert all(count["below"] + count["above"] <= 0.1 * count["cells"] for count in counts)
+    *_, five, seven = coverage_table(counts).splitlines()
+    assert (five.split()[1], seven.split()[1]) == ("5", "7")
+    assert five.count("missed below") == len(NOISES)
 
 
 class Truth(NamedTuple):

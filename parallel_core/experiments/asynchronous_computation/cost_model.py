@@ -21,8 +21,9 @@ Read: If `smallest_t2_over_t1` is below 1, the assumption fails for tiny operati
 because accepting a tiny operation already costs the device more than issuing it costs Python. The longer of t1 and t2
 takes the two sides for independent. It predicts too little if they share an interpreter lock or a core, and too much if
 issuing costs more while the device is busy with multiplications than in the run. `sizes_missed` counts the sizes at
-which it is off by more than the noise of so many sizes, and `sizes_missed_with_disturbance` those at which it is even
-if both sides disturb each other by as much as at the other sizes with the same slower side.
+which it is off by more than the noise of so many sizes; its upper bound adds those at which the noise would hide that
+it is off by half. `sizes_missed_with_disturbance` counts those at which it is off even if both sides disturb each other
+by as much as at the other sizes with the same slower side.
 """
 
 from collections.abc import Sequence
@@ -42,13 +43,15 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import geometric, incremented, increments, ones, size_up_to
-from parallel_core.measurement.confidence_intervals import decide
+from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure
+
+HALF_AS_MUCH_AGAIN = log(1.5)
 
 
 def program(
@@ -78,7 +81,9 @@ def program(
         }.items():
             trial.points[label][point.elements] = seconds
     trial.found(SMALLEST.name, points[0].model.t2_over_t1)
-    trial.found(MISSED.name, sum(point.misses(among=len(points)) for point in points))
+    missed = sum(point.misses(among=len(points)) for point in points)
+    unknown = sum(point.is_unknown(among=len(points)) for point in points)
+    trial.found(MISSED.name, Interval(missed, missed, missed + unknown))
     disturbed = sum(point.misses(disturbance(points, point), len(points)) for point in points)
     trial.found("sizes_missed_with_disturbance", disturbed)
     largest_error = max(abs(point.predicted / point.case.median - 1) for point in points)
@@ -113,21 +118,36 @@ class Point:
         return self.model.waiting_once(self.steps) / self.steps
 
     def misses(self, disturbance: float = 0.0, among: int = 1) -> bool:
-        """Return whether the longer of t1 and t2, and so many seconds more, is wrong beyond the noise of all three.
+        """Return whether the prediction, and so many seconds more, is wrong beyond the noise.
 
         Of a point `among` several, none is called wrong by chance more often than one by itself.
         """
+        return decide(self._log_error(disturbance, among), 0.0) is not None
 
-        def ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
+    def is_unknown(self, among: int = 1) -> bool:
+        """Return whether the noise leaves open whether the prediction is right or off by half."""
+        error = self._log_error(0.0, among)
+        could_be_right = decide(error, 0.0) is None
+        could_be_off = decide(error, -HALF_AS_MUCH_AGAIN, HALF_AS_MUCH_AGAIN) is None
+        return could_be_right and could_be_off
+
+    def _log_error(self, disturbance: float, among: int) -> Interval:
+        """Return the logarithm of measured over predicted seconds, with the noise of the case, of t1 and of t2.
+
+        The prediction is the longer of t1 and t2, and so many seconds more.
+        """
+
+        def log_ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
             longer = np.maximum(t1, t2)
             predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
             # A disturbance below zero may leave nothing.
             return np.log(measured / np.maximum(predicted, 1e-12))
 
         model = (self.model.issued, self.model.computed)
-        found = over_rounds(ratio, self.case.seconds, *(case.seconds for case in model), paired=False, among=among)
+        times = (self.case.seconds, *(case.seconds for case in model))
+        error = over_rounds(log_ratio, *times, paired=False, among=among)
         low, high = log(self.case.least_share), log(self.model.issued.least_share)
-        return decide(replace(found, low=found.low + low, high=found.high - high), 0.0) is not None
+        return replace(error, low=error.low + low, high=error.high - high)
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:

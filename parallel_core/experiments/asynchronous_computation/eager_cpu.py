@@ -20,6 +20,7 @@ it is: the framework's own, or this program's threads. Times of different proces
 meanwhile: `compare` measures them in alternating rounds.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, get_args
@@ -27,28 +28,33 @@ from typing import Annotated, Any, get_args
 import backends
 from backends import Engine
 from backends.errors import unknown
+from backends.installation.frameworks import is_installed
 from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, TEN, dispatch_fraction
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.parameters import Choice, Parameter
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
+from parallel_core.system.formatting import listed
 
-STARTING = 0.6
-"""The share of the time of a separate process that goes by until it measures, about: starting, and importing."""
 OTHERS, NONE = "others", "none"
+PLAIN_PYTORCH = ("torch", "sync")
 
 
 def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """List the pairs of backend and engine to measure elsewhere; raises RequestError for one that cannot be."""
+    """List the pairs of backend and engine to measure elsewhere; raises RequestError for one that cannot be.
+
+    All others are those that are installed, plain PyTorch first, of which the exercise asks.
+    """
     known = {f"{name}:{engine}": (name, engine) for name in backends.names() for engine in get_args(Engine)}
     if against == NONE:
         return ()
     if against == OTHERS:
-        return tuple(pair for pair in known.values() if pair != measured)
+        installed = [pair for pair in known.values() if is_installed(pair[0]) and pair != measured]
+        return tuple(sorted(installed, key=lambda pair: pair != PLAIN_PYTORCH))
     asked = [part.strip() for part in against.split(",")]
     for name in asked:
         if name not in known:
@@ -85,21 +91,26 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
         trial.found_by(f"torch_{trial.backend.engine}_dispatch_fraction", dispatch_fraction(TEN), is_ratio=False)
     shared: dict[str, Any] = {"devices": len(trial.devices), "device-kind": trial.devices[0].kind, "variant": ()}
     shared |= {"threads": trial.backend.threads_per_device, "size": size, "rounds": trial.rounds, "against": NONE}
-    for place, (name, engine) in enumerate(others):
-        tell(f"{name} {engine}, in a separate process", place / len(others))
-        seconds = (1 - STARTING) * trial.left() / (len(others) - place)
+    sides_by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    for number, (name, engine) in enumerate(others):
+        side = f"{name} {engine}"
+        tell(f"{side}, in a separate process", number / len(others))
+        seconds = (1 - STARTING) * trial.left() / (len(others) - number)
         try:
-            if seconds <= 0:
+            # The first contrast is what the exercise asks for: it has one round at least.
+            if number and seconds <= 0:
                 raise MeasurementError(f"the budget of {trial.budget:g} s was spent before (--budget gives more)")
-            result = trial.elsewhere("eager-cpu", {**shared, "backend": name, "engine": engine, "budget": seconds})
+            asked = {**shared, "backend": name, "engine": engine, "budget": max(LEAST_BUDGET, seconds)}
+            result = trial.elsewhere("eager-cpu", asked)
             if result.problems:
                 raise MeasurementError(f"its result is invalid: {result.problems[0]}")
-        except (RequestError, MeasurementError) as reason:
-            trial.notes.append(f"No contrast with {name} {engine}: {reason}")
+        except (RequestError, MeasurementError) as error:
+            sides_by_reason[str(error)].append(side)
             continue
-        case = f"{TEN}, {name} {engine}"
+        case = f"{TEN}, {side}"
         trial.cases[case] = replace(next(one for one in result.cases if one.name == TEN), name=case)
         trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False)
+    trial.notes += [f"No contrast with {listed(sides)}: {reason}" for reason, sides in sides_by_reason.items()]
 
 
 ITSELF = replace(

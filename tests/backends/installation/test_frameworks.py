@@ -84,7 +84,7 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
         ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
         ("mxnet", NO_BOOL, "uses np.bool, which NumPy 1.24 removed", NUMPY),
         ("mxnet", NO_PZERO, "uses np.PZERO, which NumPy 2 removed", NUMPY),
-        ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.6", "--backend mxnet --device-kind cpu"),
+        ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.9", "--backend mxnet --device-kind cpu"),
         ("mxnet", "libmxnet.so: undefined symbol: ncclBcast", "overwrite each other", "nvidia-nccl-cu11==2.21.5"),
         ("mxnet", "CUDA driver version is insufficient for", "older than CUDA 11", "--device-kind"),
         ("torch", TOO_OLD.format(11040), "newer CUDA than the NVIDIA driver's, which is CUDA 11", "/whl/cu118"),

@@ -159,7 +159,7 @@ def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: py
     doubtful = with_parts(compared.cells[0], {"bare": 1.3})
     analysed = analyse(replace(compared, cells=(doubtful, *compared.cells[1:])))
     # All intervals come from these two.
-    for name in ("stretched", "_median"):
+    for name in ("stretched", "_interval_of_median"):
         monkeypatch.setattr(confidence_intervals, name, Mock(side_effect=AssertionError("drawn after the analysis")))
     with pytest.raises(AssertionError, match="drawn after the analysis"):
         analyse(every_chart())
