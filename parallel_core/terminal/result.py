@@ -40,8 +40,7 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     )
     parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
     data = "" if result.data is None else f"data: {result.data}"
-    sizes = result.sizes and f"sizes: {result.sizes}"
-    show_sentences(filter(None, (parameters, sizes, formatting.kernels_in_words(backend), data)), console, ASIDE)
+    show_sentences(filter(None, (parameters, formatting.kernels_in_words(backend), data)), console, ASIDE)
     for table in _tables(result):
         show_table(table, console)
     if result.answer is None:

@@ -31,15 +31,6 @@ from parallel_core.terminal.explanation import Chosen, show_explanation, show_va
 GIVEN = "parallel_core.given"
 """Under which a command's context keeps the options that are given."""
 
-WORK = options.option(
-    "--work",
-    type=click.Choice(["kept", "new", "own"]),
-    metavar="kept|new",
-    default="kept",
-    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
-)
-"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
-
 
 class _ExperimentGroup(Commands):
     """A command for each experiment of the catalogue, in its order, built when it is asked for."""
@@ -171,7 +162,6 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             callback=explain_and_exit,
             help="Say what is asked, how it is measured and how to read it; run nothing.",
         ),
-        *([WORK] if experiment.calibrated else []),
     ]
 
 

@@ -71,7 +71,7 @@ def run_on_one_backend(
             check_profiler(loaded)
         began = monotonic()
         with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
-            result = experiment.run(loaded, work=values.get("work", "own"), **arguments)
+            result = experiment.run(loaded, **arguments)
         _report_alone(result, loaded, values, console)
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
