@@ -4,7 +4,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -123,6 +123,14 @@ class Experiment:
     def calibrated(self) -> tuple[str, ...]:
         """The parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
         return tuple(one.name for one in self.parameters if isinstance(one, Chosen))
+
+    def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
+        """Return what a run chose to suit the machine, by option, if it was given the options that are named."""
+        chosen = set(self.calibrated)
+        for parameter in self.parameters:
+            if parameter.option in given:
+                chosen -= {parameter.name, parameter.sweeps}
+        return {name: result.parameters[name] for name in self.calibrated if name in chosen}
 
     @property
     def main(self) -> Metric:

@@ -8,9 +8,12 @@ import pytest
 import backends
 from backends import Backend
 from parallel_core import Case, Result, run_parallel
+from parallel_core.comparison.cells import Cell
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.system.machine import MachineWatch
+from tests.parallel_core.comparison import made_up
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +53,19 @@ def test_a_run_that_was_too_large_is_repeated_with_less_unless_its_size_is_given
     assert (smaller.parameters["size"], smaller.chosen_by) == (16, {"size": "rounds"})
     given = run_twice(numpy, size=32)
     assert (given.parameters["size"], given.chosen_by) == (32, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ((), {"size": 800, "products": 20, "copies": 7}),
+        (("backend", "size", "copies"), {"products": 20}),
+        # The largest of several sizes is the size.
+        (("sizes",), {"products": 20, "copies": 7}),
+        (("sizes", "products", "copies"), {}),
+    ],
+)
+def test_what_is_not_given_was_chosen(given: tuple[str, ...], chosen: dict[str, int]) -> None:
+    parameters = {"size": 800, "products": 20, "copies": 7, "sizes": None, "rounds": 5}
+    made = made_up.result(Cell("overlap", "torch", "async"), {"run": 1.0}, parameters=parameters)
+    assert EXPERIMENTS["overlap"].sizes_chosen_in(made, given) == chosen
