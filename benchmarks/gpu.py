@@ -172,7 +172,7 @@ def main() -> int:
     end, out = monotonic() + 60 * given.minutes, given.out.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.chdir(ROOT)
-    os.environ |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "160", "PARALLEL_CORE_SIZES": ""}
+    os.environ |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
     required = (ROOT / "setup.cfg").read_text().partition("install_requires =")[2].partition("\n\n")[0].split()
     add_packages([*required, "pytest"], ROOT / "wheels", ROOT / "runs" / "site")
     # In a folder inside, no rehearsal takes the place of a result.

@@ -195,7 +195,7 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
     """
     cell = Cell("parallel", backend, engine)
     usual = EXPERIMENTS[cell.experiment].options["quick"]
-    options = {"backend": backend, "engine": engine, "device-kind": "cpu", "work": "own", **usual}
+    options = {"backend": backend, "engine": engine, "device-kind": "cpu", **usual}
     judged: list[tuple[bool, ...] | None] = []
     measured: Trials = []
     for trial in range(trials):

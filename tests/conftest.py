@@ -41,8 +41,6 @@ resident_before = 0
 
 
 def pytest_configure() -> None:
-    # Sizes that another run has kept for this machine must not decide what a test does.
-    os.environ["PARALLEL_CORE_SIZES"] = ""
     # Of the heaps of threads other than the first, malloc gives nothing back: up to 64 MiB for each of 16.
     if hasattr(LIBC, "mallopt"):
         LIBC.mallopt(-8, 1)  # M_ARENA_MAX in malloc.h

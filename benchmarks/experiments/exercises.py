@@ -41,13 +41,28 @@ RAW = ("series", "tasks", "environment")
 """What is left out of a result."""
 
 
-def run_once(experiment: str, side: str) -> dict[str, Any]:
+def run_on_sides(experiment: str) -> dict[str, dict[str, Any]]:
+    """Run an experiment on each of its sides; what the first one that succeeds chooses, the others get."""
+    results: dict[str, dict[str, Any]] = {}
+    sizes: dict[str, Any] = {}
+    for side in SIDES_OF.get(experiment, SIDES):
+        results[side] = run_once(experiment, side, sizes)
+        if "failed" not in results[side] and not sizes:
+            parameters = results[side]["parameters"]
+            sizes = {name: parameters[name] for name in EXPERIMENTS[experiment].calibrated}
+    return results
+
+
+def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`.
 
-    The times of its cases are kept if it is SHOWN, and the lines that were `printed` if it is TRACED.
+    Sizes that are not among the given ones are chosen. The times of its cases are kept if it is SHOWN, and the lines
+    that were `printed` if it is TRACED.
     """
     backend, _, engine = side.partition(" ")
     options = [*OPTIONS.get(experiment, ()), *(["--engine", engine] if engine else [])]
+    for name, value in sizes.items():
+        options += [f"--{name}", str(value)]
     with TemporaryDirectory() as folder:
         json_file = Path(folder) / "result.json"
         files = ["--json", str(json_file), *(["--trace", f"{folder}/trace.json"] if experiment == TRACED else [])]
@@ -84,7 +99,7 @@ def main(out: Path, names: Sequence[str]) -> None:
     runs: dict[str, Mapping[str, Any]] = read_json(path)["runs"] if names and path.exists() else {}
     for name in names or [one.name for one in EXPERIMENTS.values() if one.occasion or one.name in SIDES_OF]:
         click.echo(name, err=True)
-        runs[name] = with_source(machine, {side: run_once(name, side) for side in SIDES_OF.get(name, SIDES)})
+        runs[name] = with_source(machine, run_on_sides(name))
         write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})
     failed = [name for name, run in runs.items() if any("failed" in result for result in run["results"].values())]
     click.echo(f"{len(runs)} exercises{f'; failed: {listed(failed)}' if failed else ''}")

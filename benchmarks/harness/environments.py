@@ -96,7 +96,7 @@ def conformance(python: Path) -> dict[str, str]:
 
 def experiment(python: Path, name: str, framework: str) -> str:
     """Return what came of a short run of an experiment: how it ended, and why if it failed."""
-    ended = _run(python, "-m", "parallel_core", "run", name, "--backend", framework, "--budget", "5", "--work", "new")
+    ended = _run(python, "-m", "parallel_core", "run", name, "--backend", framework, "--budget", "5")
     return {0: "measured", DISTURBED: "disturbed"}.get(ended.status, ended.reason(DEADLINE))
 
 

@@ -207,7 +207,7 @@ def plugged_in(over: str) -> Iterator[None]:
 
 def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
     """Run cells, each a backend and one of WITHOUT_FAULT, in one fresh process, as `compare --quick` does."""
-    same = {"engine": ENGINE, "device-kind": "cpu", "work": "own"}
+    same = {"engine": ENGINE, "device-kind": "cpu"}
     chosen = [(backend, *WITHOUT_FAULT[name]) for backend, name in cells]
     runs = [(experiment, {**same, "backend": backend, **options}) for backend, experiment, options in chosen]
     done = subprocess.run(measuring_command(sys.executable, runs), stdout=subprocess.PIPE, text=True, check=False)

@@ -14,10 +14,11 @@ from benchmarks.harness.findings import read_json, source_of
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
+from parallel_core.measurement.fresh_process import run_arguments
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine import describe_machine
-from parallel_core.terminal.result import show
+from parallel_core.terminal.result import show, show_again
 
 
 def first_run(folder: Path) -> str:
@@ -26,12 +27,16 @@ def first_run(folder: Path) -> str:
     left_out = {"series": {}, "environment": describe_machine()}
     first, other = (Result.from_json({**left_out, **run["results"][side]}) for side in ("torch", "torch sync"))
     stream = io.StringIO()
-    show(first, Console(file=stream, width=WIDTH, highlight=False, color_system=None))
+    console = Console(file=stream, width=WIDTH, highlight=False, color_system=None)
+    show(first, console)
+    given = {"backend": "torch"}
+    show_again(first, given, console)
+    sizes = EXPERIMENTS[SHOWN].sizes_chosen_in(first, given)
     lines = [
-        f"$ parallel-core run {SHOWN} --backend torch",
+        f"$ parallel-core run {run_arguments(SHOWN, given)}",
         *(line.rstrip() for line in stream.getvalue().strip().splitlines()),
         "",
-        f"$ parallel-core run {SHOWN} --backend torch --engine sync",
+        f"$ parallel-core run {run_arguments(SHOWN, {**given, **sizes, 'engine': 'sync'})}",
         *answer_of(EXPERIMENTS[SHOWN].metrics, EXPERIMENTS[SHOWN].changes, other).sentences[:1],
     ]
     return _printed(folder, lines, run)

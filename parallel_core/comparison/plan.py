@@ -99,6 +99,4 @@ class Plan:
             **experiment.options.get(self.mode, {}),
             **chosen,
             "trace-if-possible": trace_path(self.traces_in, cell) if self.traces_in and self.is_traced(turn) else None,
-            # What is kept for single runs does not fit a comparison's time, and the other way round.
-            "work": "own" if experiment.calibrated else None,
         }

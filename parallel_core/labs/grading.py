@@ -97,7 +97,7 @@ def _conformance(lab: Lab, engine: str, seed: int) -> Any:
 def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
     if usable_cores() < lab.devices:
         return "not judged", f"{lab.devices} devices need as many cores"
-    options = {"backend": engine, "devices": lab.devices, "work": "own", "budget": 10}
+    options = {"backend": engine, "devices": lab.devices, "budget": 10}
     result, name = measure_elsewhere(lab.experiment, options, 2 * MOST_SECONDS), EXPERIMENTS[lab.experiment].main.name
     value, is_busy = result.metrics.get(name) or 0.0, not result.is_undisturbed
     got = "; ".join([f"{name} {value:.2f}", *result.problems])

@@ -37,13 +37,18 @@ class Measured(NamedTuple):
 
 
 def measuring_command(python: str, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """Return the command of a process that does runs, each an experiment with the values of its options.
+    """Return the command of a process that does runs, each an experiment with its options (see `run_arguments`)."""
+    # -P: the current folder may hold another checkout than the installed one.
+    arguments = [run_arguments(experiment, options) for experiment, options in runs]
+    return [python, "-P", "-m", "parallel_core", "measure", *arguments]
+
+
+def run_arguments(experiment: str, options: Mapping[str, Any]) -> str:
+    """Return what stands behind `parallel-core run`, as a shell reads it, for an experiment with some options.
 
     An option without a value (None) is left out; one with a tuple of values is given once for each of them.
     """
-    # -P: the current folder may hold another checkout than the installed one.
-    words = [shlex.join([experiment, *_words(options)]) for experiment, options in runs]
-    return [python, "-P", "-m", "parallel_core", "measure", *words]
+    return shlex.join([experiment, *_words(options)])
 
 
 def measured_in(output: str) -> Iterator[Measured]:

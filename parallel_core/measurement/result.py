@@ -145,15 +145,12 @@ class Result:
     """By metric, the code of what it means; null if the noise leaves that open."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
     """The machine and the process: processor, cores, memory, system, versions, time."""
-    sizes: str = ""
-    """Where the sizes come from, if they were kept, or those that were kept could not be taken."""
     chosen_by: Mapping[str, str] = field(default_factory=dict)
     """By parameter that the run chose for the machine, the rule that bound it.
 
     `time`: a device works about as long as usual; `budget`: three rounds fit the budget; `issuing`: issuing a copy
     takes a tenth of its time; `launches`: no more are in flight; `equal-parts`: the parts take equally long;
-    `largest`: no larger one is wanted; `rounds`: smaller than first chosen, for too few rounds fitted; `kept`: an
-    earlier run chose it."""
+    `largest`: no larger one is wanted; `rounds`: smaller than first chosen, for too few rounds fitted."""
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""
 

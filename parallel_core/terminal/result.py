@@ -1,6 +1,7 @@
 """What a person reads of a result: its timings, its metrics and checks, and what they answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,6 +10,7 @@ from rich.text import Text
 
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.fresh_process import run_arguments
 from parallel_core.measurement.result import WHAT_WOULD_CHANGE_IT, Answer, Result
 from parallel_core.measurement.sweep import Curves, labelled, write_point
 from parallel_core.system import formatting
@@ -40,8 +42,7 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     )
     parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
     data = "" if result.data is None else f"data: {result.data}"
-    sizes = result.sizes and f"sizes: {result.sizes}"
-    show_sentences(filter(None, (parameters, sizes, formatting.kernels_in_words(backend), data)), console, ASIDE)
+    show_sentences(filter(None, (parameters, formatting.kernels_in_words(backend), data)), console, ASIDE)
     for table in _tables(result):
         show_table(table, console)
     if result.answer is None:
@@ -61,6 +62,21 @@ def show_answer(answer: Answer, console: Console, by_trace: str = "") -> None:
     console.print("\nAnswer", style="bold")
     said = (*answer.sentences, by_trace, f"{WHAT_WOULD_CHANGE_IT} {answer.would_change}")
     show_sentences(filter(None, said), console)
+
+
+def show_again(result: Result, given: Mapping[str, Any], console: Console) -> None:
+    """Print the command that repeats a run with the sizes that it chose; nothing if it chose none.
+
+    `given` are the options that it was given, by their names.
+    """
+    sizes = EXPERIMENTS[result.experiment].sizes_chosen_in(result, given)
+    if not sizes:
+        return
+    command = f"parallel-core run {run_arguments(result.experiment, {**given, **sizes})}"
+    control = "--engine sync, or " if result.backend["engine"] == "async" else ""
+    # In one line, however long, so that it can be copied.
+    console.print(Text(f"\nAgain: {command}"), soft_wrap=True)
+    show_sentence(f"The same work elsewhere: add {control}another --backend.", console)
 
 
 def _tables(result: Result) -> Iterator[Table]:

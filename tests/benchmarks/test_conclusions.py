@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,13 +102,27 @@ def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_value
         return Outcome(1, "A table\n", "", timed_out=False)
 
     monkeypatch.setattr(exercises, "supervise", measure)
-    kept = exercises.run_once("independent-ops", "torch sync")
-    assert " ".join(asked[5:]).startswith("parallel_core run independent-ops --backend torch --engine sync --json ")
+    kept = exercises.run_once("independent-ops", "torch sync", {"size": 80})
+    assert " ".join(asked[5:]).startswith(
+        "parallel_core run independent-ops --backend torch --engine sync --size 80 --json "
+    )
     assert kept["problems"] == ["It cannot be."]
     assert (kept["cases"], "environment" in kept, "printed" in kept) == ([], False, False)
-    assert exercises.run_once(exercises.SHOWN, "torch")["cases"]
-    assert exercises.run_once(exercises.TRACED, "torch")["printed"] == ["A table"]
+    assert exercises.run_once(exercises.SHOWN, "torch", {})["cases"]
+    assert exercises.run_once(exercises.TRACED, "torch", {})["printed"] == ["A table"]
     assert "--trace" in asked
+
+
+def test_all_sides_of_an_exercise_get_the_sizes_that_the_first_one_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def run_once(_: str, side: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        asked.append(sizes)
+        return {"failed": "not installed"} if side == "mxnet" else {"parameters": {"size": 80, "rounds": 5}}
+
+    monkeypatch.setattr(exercises, "run_once", run_once)
+    assert list(exercises.run_on_sides(exercises.SHOWN)) == ["mxnet", "torch", "torch sync"]
+    assert asked == [{}, {}, {"size": 80}]
 
 
 def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +130,7 @@ def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.Monk
         return Outcome(2, "", "parallel-core: not installed\n", timed_out=False)
 
     monkeypatch.setattr(exercises, "supervise", refuse)
-    assert exercises.run_once("overlap", "jax") == {"failed": "not installed"}
+    assert exercises.run_once("overlap", "jax", {}) == {"failed": "not installed"}
 
 
 def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:

@@ -30,15 +30,15 @@ from parallel_core.terminal.explanation import Chosen, show_explanation, show_va
 
 GIVEN = "parallel_core.given"
 """Under which a command's context keeps the options that are given."""
-
-WORK = options.option(
-    "--work",
-    type=click.Choice(["kept", "new", "own"]),
-    metavar="kept|new",
-    default="kept",
-    help="Sizes that are not given: those kept for this machine, so that all frameworks do the same, or new ones.",
+BESIDE_THE_WORK = (
+    "json_path",
+    "plot_path",
+    "trace_path",
+    "trace_if_possible",
+    "timeline_path",
+    "guess",
 )
-"""Where sizes come from; `own`, for comparisons, neither takes nor keeps any."""
+"""The parameters of options that leave a run's work as it is: the files that it writes, and a guess."""
 
 
 class _ExperimentGroup(Commands):
@@ -108,13 +108,25 @@ def _command_of(experiment: Experiment) -> click.Command:
             run_side_by_side(experiment, ctx, ctx.meta[GIVEN])
         else:
             names = [str(one.name) for one in ctx.command.params[len(shared) :]]
-            run_on_one_backend(experiment, values, {name: values[name] for name in names}, ctx.obj)
+            own_values = {name: values[name] for name in names}
+            run_on_one_backend(experiment, values, own_values, _given_work(ctx), ctx.obj)
 
     decorated: Any = command
     for option in reversed([*shared, *own]):
         decorated = option(decorated)
     words = {"help": experiment.question, "short_help": experiment.summary}
     return click.command(experiment.name, cls=_ExperimentCommand, **words)(decorated)
+
+
+def _given_work(ctx: click.Context) -> dict[str, Any]:
+    """Return the options that are given and decide a run's work, as they are written, by their names."""
+    given: dict[str, Any] = {}
+    for parameter in ctx.command.params:
+        if parameter.name in ctx.meta[GIVEN] and parameter.name not in BESIDE_THE_WORK:
+            value = ctx.meta[GIVEN][parameter.name]
+            option = parameter.opts[0].removeprefix("--")
+            given[option] = tuple(value) if isinstance(value, list) else value
+    return given
 
 
 def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
@@ -171,7 +183,6 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             callback=explain_and_exit,
             help="Say what is asked, how it is measured and how to read it; run nothing.",
         ),
-        *([WORK] if experiment.calibrated else []),
     ]
 
 

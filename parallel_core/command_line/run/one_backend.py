@@ -28,7 +28,7 @@ from parallel_core.system.errors import DisturbedError, MeasurementError, Reques
 from parallel_core.terminal.console import ASIDE, terminal_console
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.progress import measurement_progress
-from parallel_core.terminal.result import show, show_answer
+from parallel_core.terminal.result import show, show_again, show_answer
 from parallel_core.terminal.timeline import show_agreements, show_figures, show_prices
 from parallel_core.trace_analysis import profiling_run
 from parallel_core.trace_analysis.case_spans import cases_of
@@ -38,11 +38,16 @@ from parallel_core.trace_analysis.trace_files import write_trace_file
 
 
 def run_on_one_backend(
-    experiment: Experiment, values: Mapping[str, Any], own: Mapping[str, Any], measured: list[Measured] | None
+    experiment: Experiment,
+    values: Mapping[str, Any],
+    own: Mapping[str, Any],
+    given: Mapping[str, Any],
+    measured: list[Measured] | None,
 ) -> None:
     """Run an experiment with the values of all options of its command; `own` are those that not all commands have.
 
-    If it is a rank of a job, the first rank shows and writes the result of all. A `measured` list gets the result.
+    `given` are those among them that are written on the command line and decide its work. If it is a rank of a job,
+    the first rank shows and writes the result of all. A `measured` list gets the result.
     """
     if values["interpreters"]:
         raise RequestError("--python is for several backends side by side: a single one runs in this Python")
@@ -71,8 +76,8 @@ def run_on_one_backend(
             check_profiler(loaded)
         began = monotonic()
         with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
-            result = experiment.run(loaded, work=values.get("work", "own"), **arguments)
-        _report_alone(result, loaded, values, console)
+            result = experiment.run(loaded, **arguments)
+        _report_alone(result, loaded, values, given, console)
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
     else:
@@ -100,7 +105,14 @@ def _alone(experiment: Experiment, values: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _report_alone(result: Result, loaded: Backend, values: Mapping[str, Any], console: Console) -> None:
+def _report_alone(
+    result: Result,
+    loaded: Backend,
+    values: Mapping[str, Any],
+    given: Mapping[str, Any],
+    console: Console,
+) -> None:
+    """Write and show a result, profile it if that was asked for, and say what repeats it."""
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
     judged = _write(result, console, values)
     by_trace = ""
@@ -111,6 +123,7 @@ def _report_alone(result: Result, loaded: Backend, values: Mapping[str, Any], co
             _profile_if_possible(loaded, result, console, values["trace_if_possible"])
     finally:
         _answer(result, console, judged, by_trace)
+        show_again(result, given, console)
 
 
 def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:

@@ -23,7 +23,7 @@ from parallel_core.terminal.result import show_answer
 
 SECONDS = 30.0
 """For each backend, its processes' starts included."""
-OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path", "work")
+OF_ALL = ("backend", "engine", "devices", "device_kind", "threads", "interpreters", "json_path")
 """The options that a comparison has too, by their parameters."""
 OF_ONE = ("_path", "variants", "workers", "guess", "checkpoint", "checkpoint_steps")
 """Ends of the parameters of those that it does not have."""

@@ -4,25 +4,23 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
-from backends import Backend, ComputationError
+from backends import Backend
 from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
-from parallel_core.experiments.runner.kept_sizes import keep_sizes, kept_sizes, place_of
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import TIMING, Chosen, Parameter, choose, parameters_of, written
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
-from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(
@@ -43,9 +41,6 @@ SIZE_IN_NAME = re.compile(r"\d+( \w+)?")
 """As in `native, 4 MiB`."""
 
 Mode = Literal["full", "quick"]
-Work = Literal["kept", "new", "own"]
-"""Where sizes come from that are not given: those kept for this machine, new ones, which are then kept, or, for
-comparisons, new ones of which nothing is kept."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +124,14 @@ class Experiment:
         """The parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
         return tuple(one.name for one in self.parameters if isinstance(one, Chosen))
 
+    def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
+        """Return what a run chose to suit the machine, by option, if it was given the options that are named."""
+        chosen = set(self.calibrated)
+        for parameter in self.parameters:
+            if parameter.option in given:
+                chosen -= {parameter.name, parameter.sweeps}
+        return {name: result.parameters[name] for name in self.calibrated if name in chosen}
+
     @property
     def main(self) -> Metric:
         """The figure that answers the question."""
@@ -161,51 +164,46 @@ class Experiment:
         is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
         return self.between_processes if is_one_of_several and self.between_processes else self.program
 
-    def run(self, backend: Backend, *, work: Work = "own", **options: Any) -> Result:
-        """Run the program on a backend: take or choose sizes that are not given, time, check, and conclude.
+    def run(self, backend: Backend, **options: Any) -> Result:
+        """Run the program on a backend: choose sizes that are not given, time, check, and conclude.
 
-        Kept sizes that the run cannot do are not taken; new ones are chosen then, and the result says so. If too few
-        rounds fit, it runs once more with a smaller size. Sizes are kept that a valid run chose on a machine that
-        others left alone.
+        If the run chose all its sizes and too few rounds fit the budget, it is repeated with a smaller size.
         """
-        given = {one.name: one.default for one in self.parameters} | options
-        given |= {one.sweeps: max(given[one.name]) for one in self.parameters if one.sweeps and given[one.name]}
-        is_chosen = bool(self.calibrated) and all(given[name] is None for name in self.calibrated)
-        is_kept, place = is_chosen and work != "own", place_of(backend, given.get("budget"))
-        kept = kept_sizes(self.name, place, self.calibrated) if is_kept and work == "kept" else None
-        new, smaller = "", dict[str, int]()
-        while True:
-            try:
-                trial, arguments = self._prepared(backend, {**given, **(kept.values if kept else smaller)})
-                chosen, is_quiet = choose(trial, self.parameters)
-                self.program_on(backend)(trial, **arguments | chosen)
-                trial.run()
-            except (RequestError, ComputationError, MemoryError) as error:
-                # If the sizes were not the reason, the next attempt fails alike.
-                if kept is None:
-                    raise
-                if isinstance(error, ComputationError):
-                    # The backend refuses all that follows.
-                    raise ComputationError(f"{error} (at sizes kept for this machine: --work new)") from error
-                kept, new = None, f"new, for those kept for this machine cannot be taken: {error}"
-                continue
-            if smaller or not is_chosen or "size" not in self.calibrated:
-                break
-            if (size := _size_for_rounds(trial)) >= trial.parameters["size"]:
-                break
-            kept, smaller = None, {"size": size}
-        trial.described["chosen_by"] |= dict.fromkeys(kept.values, "kept") if kept else dict.fromkeys(smaller, "rounds")
-        result = conclude(self.name, trial, self.metrics, self.changes, self.curves)
-        if is_kept and kept is None and is_quiet and not result.problems and result.is_undisturbed:
-            values = {name: result.parameters[name] for name in self.calibrated}
-            keep_sizes(self.name, place, values, f"{backend.name} {backend.engine}")
-        return replace(result, sizes=str(kept) if kept else new)
+        values = self._values_of(options)
+        trial = self._measure(backend, values)
+        if self._chooses_all_sizes(values):
+            size = _size_for_rounds(trial)
+            if size < trial.parameters["size"]:
+                trial = self._measure(backend, {**values, "size": size})
+                trial.described["chosen_by"]["size"] = "rounds"
+        return conclude(self.name, trial, self.metrics, self.changes, self.curves)
 
-    def _prepared(self, backend: Backend, given: dict[str, Any]) -> tuple[Trial, dict[str, Any]]:
-        """Return a trial with the parameters that are given, and the program's arguments among them."""
-        shown = {key: value for one in self.parameters for key, value in written(one, given[one.name]).items()}
-        timing = {name: given.pop(name) for name in ("rounds", "budget") if getattr(self, name) is not None}
-        return Trial(backend, shown, **timing), given
+    def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options, and the defaults of parameters that are not among them."""
+        values = {parameter.name: parameter.default for parameter in self.parameters}
+        values |= options
+        for parameter in self.parameters:
+            if parameter.sweeps and values[parameter.name]:
+                values[parameter.sweeps] = max(values[parameter.name])
+        return values
+
+    def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a run with these values chooses its size, and all else that it may choose."""
+        return "size" in self.calibrated and all(values[name] is None for name in self.calibrated)
+
+    def _measure(self, backend: Backend, values: Mapping[str, Any]) -> Trial:
+        """Choose what has no value, run the program, and return the trial with all that it measured."""
+        shown: dict[str, Any] = {}
+        for parameter in self.parameters:
+            shown |= written(parameter, values[parameter.name])
+        timing_names = [name for name in ("rounds", "budget") if getattr(self, name) is not None]
+        trial = Trial(backend, shown, **{name: values[name] for name in timing_names})
+        arguments = {**values, **choose(trial, self.parameters)}
+        for name in timing_names:
+            del arguments[name]
+        self.program_on(backend)(trial, **arguments)
+        trial.run()
+        return trial
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:
@@ -218,9 +216,13 @@ def shown_case(names: Sequence[str], usual: str) -> str:
 def _size_for_rounds(trial: Trial) -> int:
     """Return the size of a trial, or a smaller one if fewer rounds fitted its budget than a verdict takes."""
     size: int = trial.parameters["size"]
-    wanted, taken = min(FEWEST_FOR_A_VERDICT, trial.rounds), min(len(case.seconds) for case in trial.cases.values())
-    if taken >= wanted or not 0 < trial.budget < math.inf:
+    rounds_wanted = min(FEWEST_FOR_A_VERDICT, trial.rounds)
+    rounds_taken = min(len(case.seconds) for case in trial.cases.values())
+    if rounds_taken >= rounds_wanted or not 0 < trial.budget < math.inf:
         return size
-    # With the warm-ups. The time grows with the cube of the size.
-    allowed = TIMED_SHARE * trial.budget / (trial.budget - trial.left()) * (1 + taken) / (1 + wanted)
-    return max(8, int(size * min(1.0, allowed) ** (1 / 3)) // 8 * 8)
+    # The warm-up takes as long as a round.
+    seconds_of_round = (trial.budget - trial.left()) / (1 + rounds_taken)
+    seconds_allowed = TIMED_SHARE * trial.budget / (1 + rounds_wanted)
+    # The time of a round grows with the cube of the size.
+    factor = min(1.0, seconds_allowed / seconds_of_round) ** (1 / 3)
+    return max(8, int(size * factor) // 8 * 8)

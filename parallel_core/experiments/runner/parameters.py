@@ -3,11 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.system.machine import MachineWatch, sample_machine, watched
+from parallel_core.system.machine import sample_machine, watched
 
 MOST = 1_000_000
 """The largest number that an option takes unless it says otherwise."""
@@ -65,25 +66,40 @@ TIMING = (
 Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 
 
-def choose(trial: Trial, parameters: Sequence[Parameter]) -> tuple[dict[str, Any], bool]:
-    """Choose in turn what is not given; return the values, and whether others left the machine alone meanwhile.
+def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Choose in turn the parameters that are not given, and return their values.
 
-    While others disturb it all are chosen again, a few times, and what was chosen in the quietest moment counts.
+    While other programs disturb the machine, all are chosen again, a few times; those that were chosen in the quietest
+    moment count.
     """
-    wanted = [one for one in parameters if isinstance(one, Chosen) and trial.parameters[one.name] is None]
-    tries: list[tuple[MachineWatch, dict[str, Choice]]] = []
-    while not tries or (tries[-1][0].is_disturbed and len(tries) < TRIES and trial.left(CHOOSING) > 0):
-        before, choices = sample_machine(), {}
-        for one in wanted:
-            if one.how is not None:
-                choices[one.name] = one.how(trial)
-                trial.parameters[one.name] = choices[one.name].value
-        tries.append((watched(before, sample_machine()), choices))
-    watch, choices = min(tries, key=lambda one: one[0].taken_share)
-    values = {name: choice.value for name, choice in choices.items()}
+    wanted = [
+        parameter
+        for parameter in parameters
+        if isinstance(parameter, Chosen) and trial.parameters[parameter.name] is None
+    ]
+    tries: list[tuple[float, dict[str, Choice]]] = []
+    for _ in range(TRIES):
+        before = sample_machine()
+        choices = _choose_once(trial, wanted)
+        watch = watched(before, sample_machine())
+        tries.append((watch.taken_share, choices))
+        if not watch.is_disturbed or trial.left(CHOOSING) <= 0:
+            break
+    _, quietest = min(tries, key=itemgetter(0))
+    values = {name: choice.value for name, choice in quietest.items()}
     trial.parameters |= values
-    trial.described["chosen_by"] = {name: choice.rule for name, choice in choices.items()}
-    return values, not watch.is_disturbed
+    trial.described["chosen_by"] = {name: choice.rule for name, choice in quietest.items()}
+    return values
+
+
+def _choose_once(trial: Trial, wanted: Sequence[Chosen]) -> dict[str, Choice]:
+    """Choose each of some parameters, whose rules may depend on the values of those before it."""
+    choices: dict[str, Choice] = {}
+    for parameter in wanted:
+        if parameter.how is not None:
+            choices[parameter.name] = parameter.how(trial)
+            trial.parameters[parameter.name] = choices[parameter.name].value
+    return choices
 
 
 def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:

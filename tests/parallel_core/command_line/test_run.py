@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import resource
+import shlex
 import socket
 import subprocess
 import sys
@@ -52,6 +53,22 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     assert "cpu:2 compute" in picture.read_text()
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     assert {"cpu:1", "cpu:2", "host"} <= {e["args"]["name"] for e in events if e["name"] == "process_name"}
+
+
+def test_a_run_that_chose_its_size_ends_with_the_command_that_repeats_it(program: RunProgram, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    given = ("--backend", "numpy", "--threads", "1", "--budget", "0.5", "--rounds", "2")
+    done = program("run", "parallel", *given, "--json", str(path), "--guess", "1")
+    assert done.returncode in MEASURED, done.stderr
+    parameters = json.loads(path.read_text())["parameters"]
+    *_, again, _ = done.stdout.splitlines()
+    said, command, *words = shlex.split(again)
+    assert (said, command) == ("Again:", "parallel-core")
+    assert words == ["run", "parallel", *given, "--size", str(parameters["size"])]
+    repeated = program(*words, "--json", str(path))
+    assert repeated.returncode in MEASURED, repeated.stderr
+    assert json.loads(path.read_text())["parameters"] == parameters
+    assert "Again:" not in repeated.stdout
 
 
 def test_all_is_written_before_profiling(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

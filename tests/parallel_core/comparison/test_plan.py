@@ -87,8 +87,8 @@ def test_a_command_fixes_all_that_is_to_be_the_same_and_what_is_chosen_takes_the
     assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "measure"]
     same = "--backend torch --engine async --devices 2 --device-kind cpu --rounds 5"
     assert command[5:] == [
-        f"parallel {same} --work own",
-        f"overlap {same} --products 25 --size 800 --copies 7 --work own",
+        f"parallel {same}",
+        f"overlap {same} --products 25 --size 800 --copies 7",
     ]
     assert "--engine" not in words(replace(PLAN, engines=(OWN_ENGINE,)))
     quick = words(replace(PLAN, mode="quick"), parallel={"size": 136, "rounds": 1})

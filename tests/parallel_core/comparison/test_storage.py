@@ -53,7 +53,7 @@ def written(found: Comparison, *changes: tuple[Place, Any]) -> Any:
 
 def test_a_comparison_survives_its_file() -> None:
     bands = {"parallel_speedup": "parallel", "other": None}
-    whole = changed(made_of(parallel("mxnet"), 1.0, PARTS), bands=bands, sizes="kept")
+    whole = changed(made_of(parallel("mxnet"), 1.0, PARTS), bands=bands)
     # Parts that are no cases are passed over.
     cases = tuple(replace(case, parts=("nothing",)) for case in whole.results[0].cases)
     saved = comparison(changed(whole, cases=cases), failed(TORCH), CellResults(parallel("numpy")))

@@ -6,6 +6,7 @@ One experiment, one place: a module in a chapter's package is all that a new one
 import ast
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -27,11 +28,15 @@ from parallel_core.command_line.compare import known_experiments
 from parallel_core.command_line.launch import launch
 from parallel_core.comparison.time_budget import smallest
 from parallel_core.experiments import EXPERIMENTS, Experiment, automatic_parallelism
+from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
 from parallel_core.terminal.explanation import Chosen, show_catalogue
+from parallel_core.terminal.result import show_again
 from tests.parallel_core.comparison.made_up import PLAN
+from tests.parallel_core.experiments.small import small
+from tests.parallel_core.terminal.printed import printed
 
 ALL = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 
@@ -57,6 +62,19 @@ def test_its_command_takes_the_options_of_a_comparison_and_of_its_sounding(exper
             # Parsed and not run: a value that a command refuses would fail here.
             parsed = command.make_context(experiment.name, ["--backend", "numpy", *words]).params
             assert given is options or parsed.get("rounds", 1) == 1
+
+
+@pytest.mark.parametrize("name", [name for name, experiment in EXPERIMENTS.items() if experiment.calibrated])
+def test_the_command_that_repeats_a_run_has_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(increments, "SIDE", 8)
+    # On one device small-ops needs no other process.
+    backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
+    experiment, options = EXPERIMENTS[name], small(name)
+    result = experiment.run(backend, **options)
+    again, *_ = printed(show_again, result, {"backend": "numpy"}).strip().splitlines()
+    _, _, _, _, *words = shlex.split(again)
+    parsed = command_of(experiment).make_context(name, words).params
+    assert {one: parsed[one] for one in experiment.calibrated} == {one: options[one] for one in experiment.calibrated}
 
 
 def texts_of(experiment: Experiment) -> Iterator[str]:

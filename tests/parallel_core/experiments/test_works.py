@@ -32,7 +32,7 @@ def chosen(
     patched.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / speed)
     patched.setattr(copying, "_seconds_of_a_copy", lambda *args: (31e-6, 4 * args[2] ** 2 / bandwidth))
     made = Trial(backend, dict.fromkeys(one.name for one in COPYING), budget=budget)
-    values, _ = choose(made, COPYING)
+    values = choose(made, COPYING)
     assert values.items() <= made.parameters.items()
     return values, made.described["chosen_by"]
 

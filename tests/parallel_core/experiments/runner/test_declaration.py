@@ -1,0 +1,71 @@
+"""An experiment chooses its sizes in the quietest moment, and takes a smaller one if too few rounds fit."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+import backends
+from backends import Backend
+from parallel_core import Case, Result, run_parallel
+from parallel_core.comparison.cells import Cell
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner import declaration, parameters
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.system.machine import MachineWatch
+from tests.parallel_core.comparison import made_up
+
+
+@pytest.fixture(scope="module")
+def numpy() -> Backend:
+    return backends.load("numpy", 2, threads_per_device=1)
+
+
+def run_twice(backend: Backend, **options: Any) -> Result:
+    # Time for all tries and rounds, on any machine.
+    return run_parallel(backend, rounds=2, budget=600.0, **options)
+
+
+def test_what_was_chosen_in_the_quietest_moment_counts(numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = iter((0.3, 0.2, 0.4))
+    watch = partial(MachineWatch, 10.0, 2.0, stolen_share=None, waiting_share=None, slowest_mhz=None, fastest_mhz=None)
+    monkeypatch.setattr(parameters, "watched", lambda *_: watch(others_share=next(taken)))
+    sizes = iter((8, 16, 24))
+    monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: next(sizes))
+    assert run_twice(numpy).parameters["size"] == 16
+    assert next(taken, None) is None
+
+
+@pytest.mark.parametrize(("taken", "spent", "size"), [(3, 9.0, 800), (1, 10.0, 608), (1, 5.0, 768), (2, 1e6, 8)])
+def test_too_few_rounds_take_a_size_with_which_three_fit(numpy: Backend, taken: int, spent: float, size: int) -> None:
+    trial = Trial(numpy, {"size": 800}, rounds=5, budget=10.0)
+    trial._started -= spent
+    trial.cases = {"run": Case("run", (0.1,) * taken, (0.1,) * taken)}
+    assert declaration._size_for_rounds(trial) == size
+
+
+def test_a_run_that_was_too_large_is_repeated_with_less_unless_its_size_is_given(
+    numpy: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: 24)
+    monkeypatch.setattr(declaration, "_size_for_rounds", lambda _: 16)
+    smaller = run_twice(numpy)
+    assert (smaller.parameters["size"], smaller.chosen_by) == (16, {"size": "rounds"})
+    given = run_twice(numpy, size=32)
+    assert (given.parameters["size"], given.chosen_by) == (32, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ((), {"size": 800, "products": 20, "copies": 7}),
+        (("backend", "size", "copies"), {"products": 20}),
+        # The largest of several sizes is the size.
+        (("sizes",), {"products": 20, "copies": 7}),
+        (("sizes", "products", "copies"), {}),
+    ],
+)
+def test_what_is_not_given_was_chosen(given: tuple[str, ...], chosen: dict[str, int]) -> None:
+    parameters = {"size": 800, "products": 20, "copies": 7, "sizes": None, "rounds": 5}
+    made = made_up.result(Cell("overlap", "torch", "async"), {"run": 1.0}, parameters=parameters)
+    assert EXPERIMENTS["overlap"].sizes_chosen_in(made, given) == chosen
