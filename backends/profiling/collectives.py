@@ -50,6 +50,10 @@ class Collective(NamedTuple):
     end: int
     number: int | None = None
     """The collective's number in its group."""
+    element_type: str = ""
+    """What the trace calls the type of what the rank gives; "" if it does not say."""
+    elements: int | None = None
+    """How many elements the rank gives; None if the trace does not say."""
 
 
 def job_of(trace: Trace) -> tuple[int | None, int | None]:
@@ -110,10 +114,18 @@ def _on_device(one: Slice) -> Collective:
     kind = str(args.get("Collective name") or (known[0].lower() if known else one.name))
     name, ranks = args.get("Process Group Name"), str(args.get("Process Group Ranks", ""))
     group = "" if name is None else f"{name} {ranks}"
-    number = args.get("Seq")
-    queue = str(args.get("stream", one.thread))
-    listed = _listed(ranks)
-    return Collective(kind, group, listed, queue, one.start, one.end, number if _is_count(number) else None)
+    number, elements = args.get("Seq"), args.get("In msg nelems")
+    return Collective(
+        kind,
+        group,
+        _listed(ranks),
+        queue=str(args.get("stream", one.thread)),
+        start=one.start,
+        end=one.end,
+        number=number if _is_count(number) else None,
+        element_type=str(args.get("dtype", "")),
+        elements=elements if _is_count(elements) else None,
+    )
 
 
 def _on_cpu(slices: Slices) -> Iterator[Collective]:

@@ -193,10 +193,12 @@ def _path(case: CaseFigures) -> str:
     named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
     # Many that are too short to be named may be all that there is.
     rest = path.parts[len(parts) :]
-    if (share := sum(part.share for part in rest)) >= MIN_SHARE:
-        named.append(
-            f"{percent(share)} {'other' if named else f'{len(rest):,}'} names of less than {percent(MIN_SHARE)} each"
-        )
+    rest_share = sum(part.share for part in rest)
+    if rest_share >= MIN_SHARE:
+        names = "other names" if named else f"{len(rest):,} names"
+        longest = rest[0].share
+        limit = f"at most {percent(longest)}" if longest >= MIN_SHARE else f"less than {percent(MIN_SHARE)}"
+        named.append(f"{percent(rest_share)} {names} of {limit} each")
     if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")
     return listed(named)

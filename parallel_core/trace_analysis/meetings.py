@@ -1,23 +1,25 @@
 """Match the collectives of several ranks: which kernels, one of each rank, were the same collective.
 
-Ranks of a process group call the same collectives in the same order, so the n-th of a kind in a group is the same one
-on every rank, unless a trace begins later, ends earlier or lost some. Collectives end together: if order makes their
-ends scatter although clocks agree, those that end together are matched instead, and the rest are left out.
+Two strategies are tried in order, for each group of ranks and each kind of collective:
 
-Whoever comes last waits least. The shortest part of a collective is that of the last rank to arrive, and what the
-other ranks took longer they waited. This needs no clocks; when each rank arrived is known only if clocks agree.
+1. By the running number that the profiler recorded.
+2. By order, for ranks of a group call the same collectives in the same order. It counts only if it
+   is consistent: each rank has equally many, of the same elements, and no rank is done with one
+   before another rank begins it.
+
+What neither of them matches is left out, and counted.
+
+Whoever comes last waits least. The shortest part of a collective is that of the last rank to
+arrive, and what the other ranks took longer they waited. This needs no clocks; when each rank
+arrived is known only if clocks agree.
 """
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import le
+from itertools import chain
 from statistics import median
 from typing import TypeAlias
-
-import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from backends.profiling.collectives import Collective
 
@@ -29,53 +31,47 @@ Calls: TypeAlias = Mapping[int, Sequence[Collective]]
 POINT_TO_POINT = {"send", "recv"}
 ONE_SENDS = {"broadcast", "reduce", "gather", "scatter"}
 """In these a rank may be done before another begins."""
+EQUAL_SHARES = {"allreduce", "broadcast", "reduce", "_allgather_base", "_reduce_scatter_base"}
+"""In these all ranks give equally many elements."""
 MOST = 0.9
-"""Of collectives that are matched rightly at least this share overlap on all ranks, clocks permitting."""
-ENOUGH = 0.5
-"""Clocks are known by the collectives of several kinds if they fit more than this share of them."""
-CLOSE = 0.1
-"""Ends that coincide differ by less than this share of the time that a collective takes."""
-MAX_SHIFT = 100
-"""So many collectives may be missing at the ends of a trace whose clock differs."""
-BY_CHANCE = 0.05
-"""If more than this share of the ends would be as close by chance, they say nothing."""
+"""Of collectives that are matched rightly at least this share overlap; clocks are not exact."""
 
 
 @dataclass(frozen=True)
 class Meetings:
     """The collectives that all members of a group took part in, as far as the traces show."""
 
-    met: tuple[Meeting, ...]
+    matched: tuple[Meeting, ...]
     unmatched: int
     """How many kernels of collectives have no counterpart on another rank, or none that is certain."""
-    by_ends: int
-    """How many were matched by the times of their ends, because traces lost some or begin elsewhere."""
     clocks_agree: bool | None
-    """Whether no rank left a collective before the last one came, by their clocks; None if none of them met."""
+    """Whether no rank left a collective before the last one came; None if none was matched."""
     clock_offsets: Mapping[int, int]
     """By rank, by how many nanoseconds its collectives end later than those of the first rank that it met."""
 
 
 def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
-    """Match the collectives of several ranks. Messages between two ranks, which nobody else waits for, are left out."""
-    in_order = [(calls, _in_order(calls)) for calls in _alike(collectives)]
-    known = _common_offsets([some for _, some in in_order if some])
-    met: list[Meeting] = []
-    by_ends = 0
-    for calls, some in in_order:
-        if some and (_is_consistent(some, known) or _kind(some) in ONE_SENDS):
-            met += some
-            continue
-        ending_together = _ending_together(calls, known) or ([] if known else _ending_together(calls, _shifted(calls)))
-        # By clocks that are known, what does not overlap is not the same collective.
-        met += ending_together or ([] if known else some)
-        by_ends += len(ending_together)
-    met.sort(key=lambda meeting: min(part.start for part in meeting.values()))
-    taken = sum(map(len, met))
-    considered = sum(one.kind.lower() not in POINT_TO_POINT for own in collectives.values() for one in own)
-    telling = [meeting for meeting in met if _kind([meeting]) not in ONE_SENDS] or met
-    agree = _overlapping(telling) >= MOST if telling else None
-    return Meetings(tuple(met), considered - taken, by_ends, agree, _offsets(telling))
+    """Match the collectives of several ranks.
+
+    Messages between two ranks, which nobody else waits for, are left out.
+    """
+    same_clock = _have_one_clock(collectives.values())
+    matched: list[Meeting] = []
+    for calls in _alike(collectives):
+        if _are_numbered(calls):
+            matched += _by_number(calls)
+        else:
+            matched += _by_order(calls, same_clock)
+    matched.sort(key=lambda meeting: min(part.start for part in meeting.values()))
+    kernels = sum(not _is_message(call) for call in chain.from_iterable(collectives.values()))
+    matched_kernels = sum(map(len, matched))
+    telling = [meeting for meeting in matched if _kind(meeting) not in ONE_SENDS] or matched
+    return Meetings(
+        tuple(matched),
+        unmatched=kernels - matched_kernels,
+        clocks_agree=_overlapping_share(telling) >= MOST if telling else None,
+        clock_offsets=_clock_offsets(telling),
+    )
 
 
 def waits(meeting: Meeting) -> dict[int, int]:
@@ -97,125 +93,139 @@ def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
 
 
 def _alike(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
-    """Sort collectives by group and kind; keep those in which every member whose trace is given took part."""
-    queues: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for rank, own in collectives.items():
-        for one in own:
-            queues[one.kind][rank].add(one.queue)
-    sorted_calls: dict[tuple[str, str], dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
-    for rank, own in collectives.items():
-        for one in own:
-            if one.kind.lower() not in POINT_TO_POINT:
-                # Without groups, queues stand for them if all ranks number them alike.
-                same_queues = len(set(map(frozenset, queues[one.kind].values()))) == 1
-                sorted_calls[one.group or (one.queue if same_queues else ""), one.kind][rank].append(one)
+    """Sort collectives by group and kind.
+
+    Only those are kept in which every member whose trace is given took part.
+    """
+    shared = _kinds_of_shared_queues(collectives)
+    sorted_calls: dict[tuple[str, str], dict[int, list[Collective]]] = {}
+    for rank, calls_of_rank in collectives.items():
+        for call in calls_of_rank:
+            if _is_message(call):
+                continue
+            # Without groups, queues stand for them if all ranks number them alike.
+            queue = call.queue if call.kind in shared else ""
+            calls = sorted_calls.setdefault((call.group or queue, call.kind), defaultdict(list))
+            calls[rank].append(call)
     return [calls for calls in sorted_calls.values() if len(calls) > 1 and _expected(calls, collectives) == set(calls)]
 
 
-def _expected(calls: Calls, collectives: Iterable[int]) -> set[int]:
-    one = next(iter(calls.values()))[0]
-    if one.ranks is not None:
-        return set(one.ranks) & set(collectives)
-    return set(calls) if one.group else set(collectives)
+def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> set[str]:
+    """Return the kinds of collectives that all ranks which call them do in the same queues."""
+    queues: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for rank, calls_of_rank in collectives.items():
+        for call in calls_of_rank:
+            queues[call.kind][rank].add(call.queue)
+    shared = set()
+    for kind, queues_by_rank in queues.items():
+        distinct = set(map(frozenset, queues_by_rank.values()))
+        if len(distinct) == 1:
+            shared.add(kind)
+    return shared
 
 
-def _in_order(calls: Calls) -> list[Meeting]:
-    """Match by the numbers that the trace gives, or else one by one; nothing if there are not equally many."""
-    if all(one.number is not None for own in calls.values() for one in own):
-        numbered = {rank: dict(zip(_numbers(own), own, strict=True)) for rank, own in calls.items()}
-        common = set.intersection(*map(set, numbered.values()))
-        return [{rank: own[key] for rank, own in numbered.items()} for key in sorted(common)]
-    if len(set(map(len, calls.values()))) > 1:
-        return []
-    return [dict(zip(calls, parts, strict=True)) for parts in zip(*calls.values(), strict=True)]
+def _expected(calls: Calls, ranks: Iterable[int]) -> set[int]:
+    """Return the ranks, of those whose traces are given, that belong to a group."""
+    first = next(iter(calls.values()))[0]
+    if first.ranks is not None:
+        return set(first.ranks) & set(ranks)
+    return set(calls) if first.group else set(ranks)
+
+
+def _are_numbered(calls: Calls) -> bool:
+    return all(call.number is not None for call in chain.from_iterable(calls.values()))
+
+
+def _by_number(calls: Calls) -> list[Meeting]:
+    """Match collectives by their numbers; those whose number some rank lacks are left out."""
+    numbered = {
+        rank: dict(zip(_numbers(calls_of_rank), calls_of_rank, strict=True)) for rank, calls_of_rank in calls.items()
+    }
+    common = set.intersection(*map(set, numbered.values()))
+    return [{rank: numbered[rank][number] for rank in numbered} for number in sorted(common)]
 
 
 def _numbers(calls: Iterable[Collective]) -> Iterator[tuple[int, int]]:
-    """Give the number of each collective, and how many before it have the same: several may be launched as one."""
+    """Give the number of each collective, and how many before it have the same.
+
+    Several may be launched as one.
+    """
     seen: Counter[int] = Counter()
-    for number in (one.number or 0 for one in calls):
+    for call in calls:
+        number = call.number or 0
         yield number, seen[number]
         seen[number] += 1
 
 
-def _common_offsets(in_order: Iterable[Sequence[Meeting]]) -> dict[int, int]:
-    """Return the clocks' differences by which most collectives overlap that are matched in order; {} if few do."""
-    likely = [meeting for some in in_order if _is_consistent(some) for meeting in some]
-    offsets = _offsets(likely)
-    return offsets if likely and _overlapping(likely, offsets) > ENOUGH else {}
+def _by_order(calls: Calls, same_clock: bool) -> list[Meeting]:
+    """Match the first collective of each rank, the second, and so on.
 
-
-def _is_consistent(met: Sequence[Meeting], known: Mapping[int, int] | None = None) -> bool:
-    """Return whether parts of matched collectives overlap by corrected clocks; if none are known, by their own."""
-    if next(iter(met[0].values())).number is not None:
-        return True
-    return _overlapping(met, known or _offsets(met)) >= MOST
-
-
-def _ending_together(calls: Calls, offsets: Mapping[int, int]) -> list[Meeting]:
-    """Match collectives whose ends, by corrected clocks, are nearest to each other on all ranks.
-
-    Nothing is matched if that may be by chance.
+    Nothing is matched if that is not consistent. Single ones that cannot be the same, because a
+    rank was done before another began, are left out.
     """
-    fewest = min(calls, key=lambda rank: len(calls[rank]))
-    by_end = {rank: sorted(own, key=lambda one: one.end) for rank, own in calls.items()}
-    ends = {rank: [one.end - offsets.get(rank, 0) for one in own] for rank, own in by_end.items()}
-
-    def nearest(rank: int, end: int) -> int:
-        place = bisect_left(ends[rank], end)
-        return min(range(max(0, place - 1), min(place + 1, len(ends[rank]))), key=lambda at: abs(ends[rank][at] - end))
-
-    met: list[Meeting] = []
-    apart = 0
-    for place, end in enumerate(ends[fewest]):
-        places = {rank: nearest(rank, end) for rank in calls}
-        parts = {rank: by_end[rank][at] for rank, at in places.items()}
-        difference = max(abs(ends[rank][at] - end) for rank, at in places.items())
-        is_close = difference <= CLOSE * median(part.end - part.start for part in parts.values())
-        is_mutual = all(nearest(fewest, ends[rank][at]) == place for rank, at in places.items())
-        if is_close and is_mutual and _overlapping([parts], offsets):
-            met.append(parts)
-            apart = max(apart, difference)
-    lasted = max(own[-1] for own in ends.values()) - min(own[0] for own in ends.values())
-    chance = 2 * (apart + 1) * max(map(len, ends.values())) / lasted if lasted else 1.0
-    return met if len(met) > 1 and chance * len(calls[fewest]) <= BY_CHANCE * len(met) else []
+    counts = {len(calls_of_rank) for calls_of_rank in calls.values()}
+    if len(counts) > 1:
+        return []
+    rows = zip(*calls.values(), strict=True)
+    in_order: list[Meeting] = [dict(zip(calls, parts, strict=True)) for parts in rows]
+    if not all(_same_elements(meeting) for meeting in in_order):
+        return []
+    if _kind(in_order[0]) in ONE_SENDS:
+        return in_order
+    offsets = {} if same_clock else _clock_offsets(in_order)
+    overlapping = [meeting for meeting in in_order if _overlaps(meeting, offsets)]
+    return overlapping if len(overlapping) >= MOST * len(in_order) else []
 
 
-def _shifted(calls: Calls) -> dict[int, int]:
-    """Return the clocks' differences if traces lack only the first or the last collectives that other traces have.
+def _same_elements(meeting: Meeting) -> bool:
+    """Return whether all ranks gave elements of one type and, where they must, equally many.
 
-    Of the ways to lay a trace along the shortest one, the right one makes the differences of ends scatter least.
+    What a trace does not say is the same.
     """
-    fewest = min(calls.values(), key=len)
-    shortest = np.array([one.end for one in fewest])
-    offsets = {}
-    for rank, own in calls.items():
-        ends = np.array([one.end for one in own])
-        if len(ends) - len(shortest) > MAX_SHIFT:
-            continue
-        later = sliding_window_view(ends, len(shortest)) - shortest
-        scatter = np.median(np.abs(later - np.median(later, axis=1, keepdims=True)), axis=1)
-        offsets[rank] = round(float(np.median(later[np.argmin(scatter)])))
-    return offsets
+    types = {part.element_type for part in meeting.values() if part.element_type}
+    counts = {part.elements for part in meeting.values() if part.elements is not None}
+    return len(types) <= 1 and (len(counts) <= 1 or _kind(meeting) not in EQUAL_SHARES)
 
 
-def _overlapping(met: Sequence[Meeting], offsets: Mapping[int, int] | None = None) -> float:
-    """Return the share of collectives in which the last rank came before the first one left, by corrected clocks."""
-    late = offsets or {}
-    came = (max(part.start - late.get(rank, 0) for rank, part in meeting.items()) for meeting in met)
-    left = (min(part.end - late.get(rank, 0) for rank, part in meeting.items()) for meeting in met)
-    return sum(map(le, came, left)) / len(met)
+def _have_one_clock(collectives: Iterable[Sequence[Collective]]) -> bool:
+    """Return whether by their clocks all ranks were communicating at some time.
+
+    Ranks of one machine were; clocks of several machines may differ by days.
+    """
+    communicating = [calls for calls in collectives if calls]
+    begins = [min(call.start for call in calls) for calls in communicating]
+    ends = [max(call.end for call in calls) for calls in communicating]
+    return max(begins, default=0) <= min(ends, default=0)
 
 
-def _offsets(met: Sequence[Meeting]) -> dict[int, int]:
+def _overlaps(meeting: Meeting, offsets: Mapping[int, int]) -> bool:
+    """Return whether the last rank came before the first one left.
+
+    Clocks are corrected by `offsets`, in nanoseconds by rank.
+    """
+    came = max(part.start - offsets.get(rank, 0) for rank, part in meeting.items())
+    left = min(part.end - offsets.get(rank, 0) for rank, part in meeting.items())
+    return came <= left
+
+
+def _overlapping_share(matched: Sequence[Meeting]) -> float:
+    return sum(_overlaps(meeting, {}) for meeting in matched) / len(matched)
+
+
+def _clock_offsets(matched: Iterable[Meeting]) -> dict[int, int]:
+    """Return by how many nanoseconds a rank's parts end later than the first one's in the median."""
     later: dict[int, list[int]] = defaultdict(list)
-    for meeting in met:
-        first = meeting[min(meeting)].end
+    for meeting in matched:
+        first_end = meeting[min(meeting)].end
         for rank, part in meeting.items():
-            later[rank].append(part.end - first)
-    return {rank: round(median(some)) for rank, some in sorted(later.items())}
+            later[rank].append(part.end - first_end)
+    return {rank: round(median(differences)) for rank, differences in sorted(later.items())}
 
 
-def _kind(met: Sequence[Meeting]) -> str:
-    """Return the kind of collectives that are all of one, "" if there are none."""
-    return next(iter(met[0].values())).kind.lower() if met else ""
+def _is_message(call: Collective) -> bool:
+    return call.kind.lower() in POINT_TO_POINT
+
+
+def _kind(meeting: Meeting) -> str:
+    """Return the kind of a collective in lower case."""
+    return next(iter(meeting.values())).kind.lower()

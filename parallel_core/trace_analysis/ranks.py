@@ -96,7 +96,7 @@ def summary_of(traces: Mapping[int, RankTrace]) -> Ranks:
         world_size=max(sizes, default=None),
         straggler=_straggler(ranks),
         waited_seconds=sum(one.waited_seconds or 0.0 for one in ranks),
-        matched_collectives=len(together.met),
+        matched_collectives=len(together.matched),
         unmatched_collectives=together.unmatched,
         clocks_agree=together.clocks_agree,
         spread={figure: spread for figure in FIGURES if (spread := _spread(figure, ranks))},
@@ -109,7 +109,7 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
     taken: Counter[int] = Counter()
     waited: Counter[int] = Counter()
     last: Counter[int | None] = Counter()
-    for meeting in together.met:
+    for meeting in together.matched:
         met.update(meeting.keys())
         taken.update({rank: part.end - part.start for rank, part in meeting.items()})
         waited.update(waits(meeting))
@@ -176,16 +176,11 @@ def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meeting
             f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not seen, and less "
             "waiting than there was."
         )
-    if not together.met:
+    if not together.matched:
         yield "No collective was found on all of its ranks: what was waited in them is not known."
-    elif together.unmatched:
-        unmatched = f"{together.unmatched:,} kernels of collectives"
-        yield f"{unmatched} have no counterpart on all other ranks: they are left out."
-    if together.by_ends:
-        yield (
-            f"{together.by_ends:,} collectives were matched by the times of their ends, not by order: the traces do "
-            "not show the same ones."
-        )
+    if together.unmatched:
+        kernels = f"{together.unmatched:,} kernels of collectives"
+        yield f"{kernels} could not be matched between ranks, and are left out."
     if together.clocks_agree is False:
         yield (
             "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. What was waited is "

@@ -17,6 +17,7 @@ ARGUMENTS = {
     "stream": 40,
     "Collective name": "allreduce",
     "In msg nelems": 6637568,
+    "dtype": "Float",
     "Process Group Name": "0",
     "Process Group Ranks": "[0, 1]",
 }
@@ -28,10 +29,10 @@ def slice_of(name: str, category: str = "kernel", start: int = 5, **args: Any) -
 
 
 @pytest.mark.parametrize(("listed", "ranks"), [("[0, 1]", (0, 1)), ("[0, 1, ...]", None)], ids=["whole", "cut"])
-def test_arguments_say_kind_group_ranks_and_number(listed: str, ranks: tuple[int, ...] | None) -> None:
+def test_arguments_say_what_is_known(listed: str, ranks: tuple[int, ...] | None) -> None:
     kernel = slice_of(KERNEL, **{**ARGUMENTS, "Process Group Ranks": listed}, Seq=12)
     (one,) = collectives_of(Trace((kernel,)), {KERNEL})
-    assert one == Collective("allreduce", f"0 {listed}", ranks, "40", 5, 15, 12)
+    assert one == Collective("allreduce", f"0 {listed}", ranks, "40", 5, 15, 12, "Float", 6637568)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_
             "torch::autograd::CppNode<at::(anonymous namespace)::ScaleGradientFunction>",
             "CppNode<ScaleGradientFunction>",
         ),
-        ("torch::autograd::CppNode<a::Pooled<&a::permute_gpu> >", "CppNode<Pooled<permute_gpu>>"),
+        ("torch::autograd::CppNode<a::Pooled<&a::permute_gpu> >", "CppNode<Pooled>"),
         ("Torch-Compiled Region: 0/0", "Torch-Compiled Region: 0/0"),
     ],
 )

@@ -71,6 +71,22 @@ def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
     assert "“[bold]”: the profiler recorded nothing in it" in text
 
 
+@pytest.mark.parametrize(
+    ("lengths", "rest"),
+    [
+        ([2, 2, 2, 2, 2], "40 % other names of at most 20 % each"),
+        ([500, 300, 190, *[1] * 10], "1 % other names of less than 0.5 % each"),
+    ],
+)
+def test_names_that_are_not_shown_are_as_short_as_is_said(lengths: list[int], rest: str) -> None:
+    spans, end = [], 0
+    for number, length in enumerate(lengths):
+        spans.append(Span(f"k{number}", "compute", "cuda:0", "stream 7", end, end + length))
+        end += length
+    case = Window("case", 0, end)
+    assert rest in in_words(shown(Timeline("made up", tuple(spans), (case,)), width=1000))
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=400))
 @example([(1, 0, number) for number in range(300)])
 @example([(1, 999, number) for number in range(300)])
@@ -132,7 +148,7 @@ def test_queues_operations_steps_and_both_shares_of_hidden_communication_are_tol
     assert "ProfilerStep#6 225 ms" in text
     assert re.search(r"a step takes 222 ms \(\d+ ms … \d+ ms\) in the median of 3: ", text)
     assert "ProfilerStep#6 is unlike the other steps:" in text
-    assert re.search(r"nccl\S+ number 15, in all 46.8 ms, mean 3.12 ms, share 69 %", text)
+    assert re.search(r"nccl\S+ 15 46.8 ms 3.12 ms 69 %", text)
     assert "what bounds it: 100 % the host" in text
 
 

@@ -55,7 +55,7 @@ def test_kernels_threads_and_gpus_have_names() -> None:
     assert timeline.unlinked == 0
     named = {span.operator: span.name for span in timeline.spans if span.device != HOST_DEVICE}
     assert len(set(named.values())) == len(named) == 13
-    assert "elementwise_kernel<128, 2, mse_backward_cuda_kernel>" in named.values()
+    assert "elementwise_kernel<…ackward_cuda_kernel>" in named.values()
 
 
 def event(category: str, name: str, start: int, **more: Any) -> dict[str, Any]:
