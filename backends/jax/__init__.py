@@ -11,7 +11,6 @@ OFFER = Offer(
     installation="backends.jax:INSTALLATION",
     kernels="backends.jax.kernels",
     profiler="backends.jax.profiler",
-    group="backends.jax.process_group:join_jax",
 )
 
 STEP_COMPILED = Variant(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import add as plus
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import import_framework
 from backends.jax import STEP_COMPILED
 from backends.jax.kernels import device_with_pool
-from backends.jax.process_group import by_another_rank
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Setup
 from backends.registry.variants import check_device_kinds, choose_variants
 
@@ -165,9 +164,6 @@ class JAXBackend(BaseBackend):
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return tree_map(np.array, self._values(x))
-
-    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
-        super()._fail(by_another_rank(error) or error, place)
 
     def _place(self, device: Device) -> Any:
         if device not in self._places:
