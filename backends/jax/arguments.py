@@ -1,13 +1,13 @@
-"""What is launched, and on what: arrays, which may belong to a step that has not been enqueued yet, and all else.
+"""What is launched, and on what: a program's inputs, and all else, which is part of the program.
 
-All else is part of a program. What is compared by value there, and what by identity, is said in `compiling.py`.
+What is compared by value there, and what by identity, is said in `compiling.py`.
 """
 
 from collections.abc import Hashable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -16,43 +16,7 @@ from backends.arrays import rebuilt
 
 PLAIN = (int, str, bytes, bool, type(None), type(Ellipsis))
 OPS = "backends.jax.ops"
-
-
-class _Computing(Protocol):
-    def compute(self) -> None:
-        """Enqueue the step, after which each of its arrays that somebody holds has its value."""
-
-
-@final
-class Pending:
-    """An array whose shape and dtype are known, and whose value comes when its step is enqueued.
-
-    `place` is the launch in its step, and the array among its results.
-    """
-
-    __slots__ = ("__weakref__", "_value", "device", "dtype", "place", "shape", "shape_dtype", "step")
-
-    def __init__(self, step: _Computing, place: tuple[int, int], shape_dtype: Any, device: Any) -> None:
-        self.step, self.place, self.shape_dtype, self.device = step, place, shape_dtype, device
-        self.shape: tuple[int, ...] = shape_dtype.shape
-        self.dtype: Any = shape_dtype.dtype
-        self._value: Any = None
-
-    @property
-    def value(self) -> Any:
-        """The array of JAX, which the device may not have computed yet; its step is enqueued if it was not."""
-        if self._value is None:
-            self.step.compute()
-        return self._value
-
-    @value.setter
-    def value(self, array: Any) -> None:
-        self._value = array
-
-
-ARRAYS = (jax.Array, Pending)
-"""The types of a backend's arrays."""
-INPUTS = (*ARRAYS, float, np.floating)
+INPUTS = (jax.Array, float, np.floating)
 """The types of a program's inputs, unless the function decides on a fraction's value."""
 INPUT = object()
 """The place of an input."""
@@ -78,7 +42,7 @@ def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
     """Append the inputs among an argument, which are of these types, to a list, and return what is left."""
     if isinstance(x, kinds):
         # NumPy's own numbers have a dtype that may win over the arrays'.
-        inputs.append(x if isinstance(x, ARRAYS) else float(x))
+        inputs.append(x if isinstance(x, jax.Array) else float(x))
         return INPUT
     if isinstance(x, tuple | list):
         return (type(x), *(spec_of(item, inputs, kinds) for item in x))

@@ -31,6 +31,7 @@ REFUSED = (
         "run parallel --backend torch --variant fast",
         "unknown variant 'fast' (known for torch: copy-on-own-queue",
     ),
+    ("run parallel --backend jax --variant bulk-on", "the backend 'jax' has no variants: leave out 'bulk-on'"),
     ("run parallel --backend torch --variant bulk-on", "torch has no variant 'bulk-on', for PyTorch runs operators"),
     (
         "run parallel --backend mxnet --engine sync --variant bulk-on",
