@@ -16,7 +16,7 @@ from tests.tree import tracked
 # Their public names are the backends' functions.
 OPS = {"backends.jax.ops", "backends.mxnet.ops", "backends.torch.ops", "backends.numpy.ops"}
 IMPORTING_A_FRAMEWORK = OPS | {
-    *(f"backends.jax.{name}" for name in ("arguments", "compiling", "steps")),
+    *(f"backends.jax.{name}" for name in ("arguments", "compiling")),
     "backends.mxnet.engine",
 }
 MODULES = sorted(

@@ -2,30 +2,13 @@
 
 from backends.installation.frameworks import Diagnosis, Installation, install_command, separate_environment, takes
 from backends.registry import Offer, installed_version
-from backends.registry.variants import Variant
 
 OFFER = Offer(
     title="JAX",
     backend="backends.jax.backend:JAXBackend",
-    variants="backends.jax:VARIANTS",
     installation="backends.jax:INSTALLATION",
     kernels="backends.jax.kernels",
     profiler="backends.jax.profiler",
-    group="backends.jax.process_group:join_jax",
-)
-
-STEP_COMPILED = Variant(
-    "step-compiled",
-    "what is compiled together",
-    "What is launched on a device until a function is launched again, or a value is needed elsewhere, is compiled and "
-    "runs as one program, in an order of XLA's: look for one span for a training step, named after its functions, and "
-    "for nothing before the step has ended in Python.",
-    kinds=("cpu",),
-    elsewhere="only JAX compiles several launches as one program",
-)
-VARIANTS: tuple[Variant, ...] = STEP_COMPILED.after_default(
-    "launch-compiled",
-    "Every launch is a program by itself: look for one span for each launch, in the order of the launches.",
 )
 
 NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}

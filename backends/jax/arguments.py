@@ -1,13 +1,13 @@
-"""What is launched, and on what: arrays, which may belong to a step that has not been enqueued yet, and all else.
+"""What is launched, and on what: a program's inputs, and all else, which is part of the program.
 
-All else is part of a program. What is compared by value there, and what by identity, is said in `compiling.py`.
+What is compared by value there, and what by identity, is said in `compiling.py`.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -16,43 +16,7 @@ from backends.arrays import rebuilt
 
 PLAIN = (int, str, bytes, bool, type(None), type(Ellipsis))
 OPS = "backends.jax.ops"
-
-
-class _Computing(Protocol):
-    def compute(self) -> None:
-        """Enqueue the step, after which each of its arrays that somebody holds has its value."""
-
-
-@final
-class Pending:
-    """An array whose shape and dtype are known, and whose value comes when its step is enqueued.
-
-    `place` is the launch in its step, and the array among its results.
-    """
-
-    __slots__ = ("__weakref__", "_value", "device", "dtype", "place", "shape", "shape_dtype", "step")
-
-    def __init__(self, step: _Computing, place: tuple[int, int], shape_dtype: Any, device: Any) -> None:
-        self.step, self.place, self.shape_dtype, self.device = step, place, shape_dtype, device
-        self.shape: tuple[int, ...] = shape_dtype.shape
-        self.dtype: Any = shape_dtype.dtype
-        self._value: Any = None
-
-    @property
-    def value(self) -> Any:
-        """The array of JAX, which the device may not have computed yet; its step is enqueued if it was not."""
-        if self._value is None:
-            self.step.compute()
-        return self._value
-
-    @value.setter
-    def value(self, array: Any) -> None:
-        self._value = array
-
-
-ARRAYS = (jax.Array, Pending)
-"""The types of a backend's arrays."""
-INPUTS = (*ARRAYS, float, np.floating)
+INPUTS = (jax.Array, float, np.floating)
 """The types of a program's inputs, unless the function decides on a fraction's value."""
 INPUT = object()
 """The place of an input."""
@@ -78,7 +42,7 @@ def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
     """Append the inputs among an argument, which are of these types, to a list, and return what is left."""
     if isinstance(x, kinds):
         # NumPy's own numbers have a dtype that may win over the arrays'.
-        inputs.append(x if isinstance(x, ARRAYS) else float(x))
+        inputs.append(x if isinstance(x, jax.Array) else float(x))
         return INPUT
     if isinstance(x, tuple | list):
         return (type(x), *(spec_of(item, inputs, kinds) for item in x))
@@ -95,35 +59,60 @@ def filled(spec: Any, given: Iterator[Any]) -> Any:
     return rebuilt(kind, (filled(item, given) for item in items))
 
 
-def _identity(x: Any, within: tuple[Any, ...] = ()) -> Hashable:
-    """Return what is equal for two objects if and only if programs that hold them are."""
+@final
+class ByIdentity:
+    """An object that equals nothing but itself; it stays in memory, so that no other gets its identity."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, x: object) -> None:
+        self.object = x
+
+    def __hash__(self) -> int:
+        return id(self.object)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByIdentity) and self.object is other.object
+
+
+def _identity(x: Any, within: tuple[FunctionType, ...] = ()) -> Hashable:
+    """Return what is equal for two objects if and only if programs that hold them are.
+
+    `within` are the functions that hold the object, the outermost first.
+    """
     kind = type(x)
     if kind in PLAIN:
         return kind, x
-    if kind is FunctionType:
-        return _of_function(x, within)
     if kind is float:
+        # As numbers 0.0 and -0.0 are equal, and NaN is unequal to itself.
         return kind, x.hex()
     if isinstance(x, np.ndarray | np.generic):
         return kind, x.dtype.str, x.shape, x.tobytes()
-    parts: Any
-    if isinstance(x, partial):
-        parts = x.func, x.args, x.keywords
-    elif kind is MethodType:
-        parts = x.__func__, x.__self__
-    elif isinstance(x, tuple | list):
-        parts = x
-    elif kind is dict:
-        parts = x.items()
-    elif is_dataclass(x) and not isinstance(x, type):
-        parts = (getattr(x, one.name) for one in fields(x))
-    else:
-        # Methods are equal if they are bound to one and the same object.
-        return MethodType(id, x)
+    if kind is FunctionType:
+        return _of_function(x, within)
+    parts = _parts_of(x)
+    if parts is None:
+        return ByIdentity(x)
     return kind, *(_identity(part, within) for part in parts)
 
 
-def _of_function(fn: FunctionType, within: tuple[Any, ...]) -> Hashable:
+def _parts_of(x: Any) -> Iterable[Any] | None:
+    """Return the parts of an object that is the same if they are; None for an object that has none."""
+    kind = type(x)
+    if isinstance(x, partial):
+        return x.func, x.args, x.keywords
+    if kind is MethodType:
+        return x.__func__, x.__self__
+    if isinstance(x, tuple | list):
+        return x
+    if kind is dict:
+        return x.items()
+    if is_dataclass(x) and not isinstance(x, type):
+        return [getattr(x, field.name) for field in fields(x)]
+    return None
+
+
+def _of_function(fn: FunctionType, within: tuple[FunctionType, ...]) -> Hashable:
     if fn.__module__ == OPS and fn.__name__ == fn.__qualname__:
         # The ops depend on nothing but their arguments.
         return fn

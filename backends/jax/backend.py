@@ -7,11 +7,11 @@ a new array. The synchronous engine is a client without asynchronous dispatch: i
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import add as plus
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 
@@ -20,11 +20,8 @@ from backends.devices import Device, Wanted, choose_devices, cpu_devices
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import import_framework
-from backends.jax import STEP_COMPILED
 from backends.jax.kernels import device_with_pool
-from backends.jax.process_group import by_another_rank
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Setup
-from backends.registry.variants import check_device_kinds, choose_variants
 
 DTYPES = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
@@ -47,37 +44,34 @@ class JAXBackend(BaseBackend):
         engine: Engine | None,
         threads_per_device: int | None,
         workers_per_device: int = 1,
-        variants: Sequence[str] = (),
     ) -> None:
         engine = engine or "async"
         check_workers(self.name, engine, workers_per_device)
         if workers_per_device > 1:
             raise BackendError("jax computes on a device in the order of launching, one by one: use --workers 1")
-        own_variants = choose_variants(self.name, engine, variants)
         chosen, note = choose_devices(self.name, device_kind, devices, gpus=0)
-        check_device_kinds(self.name, chosen, variants)
         threads = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
         settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
         self._jax = import_framework("jax", settings, requirement="jax 0.10 or later")
-        from backends.jax import arguments, compiling, ops, steps
+        from backends.jax import compiling, ops
 
         asynchronous = engine == "async"
-        setup = Setup(self._jax, ops, engine, chosen, note, threads, workers_per_device, own_variants, settings)
+        setup = Setup(self._jax, ops, engine, chosen, note, threads, workers_per_device, (), settings)
         queue = "XLA's client: one queue per device" if asynchronous else "none: XLA runs a program at once"
         super().__init__(setup, queue, cores_of(chosen, threads if asynchronous else None))
         compiling.keep_programs()
-        self._compiling, self._array, self._values = compiling, arguments.ARRAYS, steps.values
+        self._compiling, self._array = compiling, self._jax.Array
         # A thread more than cores: it copies while the other threads compute.
-        self._own = {
+        clients = {
             device: device_with_pool(device.index, frozenset(cores), threads + asynchronous, asynchronous)
             for device, cores in zip(self.devices, self.cores, strict=True)
         }
         # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the time.
         self._places = {
             device: self._jax.sharding.SingleDeviceSharding(own) if asynchronous else own
-            for device, own in self._own.items()
+            for device, own in clients.items()
         }
-        self._names = {own: device for device, own in self._own.items()}
+        self._names = {own: device for device, own in clients.items()}
         self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
         """Arrays of what may not be computed yet, the oldest first."""
         self._replacing: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
@@ -86,7 +80,6 @@ class JAXBackend(BaseBackend):
         """Checks that programs made, and whose outcome is not known yet."""
         self._examining = threading.Lock()
         """Held by a thread that takes out what is known: another one would take what comes after it."""
-        self._steps = steps.Steps(self._own, self._enqueued) if STEP_COMPILED.name in self.variants else None
 
     @property
     def scheduler(self) -> str:
@@ -102,18 +95,17 @@ class JAXBackend(BaseBackend):
             raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
         device = self.device_of(first)
         try:
-            if self._steps:
-                return self._steps.launch(device, fn, args)
             result, checks = self._compiling.run(device, fn, args)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self._fail(error, f"on {device}")
-        return self._enqueued(device, result, checks)
+        self._checks.extend((check, device) for check in checks)
+        return self._issued(result, device)
 
     def wait(self, x: Array) -> Array:
         try:
-            self._jax.block_until_ready(self._values(x))
+            self._jax.block_until_ready(x)
         except Exception as error:
             self._fail(error, "at wait")
         # A program gives its result and its checks at the same time, and those before it gave theirs earlier.
@@ -123,8 +115,6 @@ class JAXBackend(BaseBackend):
     def waitall(self) -> None:
         for device, arrays in self._under_way.items():
             try:
-                if self._steps:
-                    self._steps.end(device)
                 self._jax.block_until_ready(list(arrays))
             except Exception as error:
                 self._fail(error, f"on {device}")
@@ -150,7 +140,6 @@ class JAXBackend(BaseBackend):
             _check_terms(xs)
             if not others:
                 return (xs[0],)
-            xs = self._values(xs)
             gathered = [self._copies(x, self._places[first]) for x in xs[1:]]
         except Exception as error:
             self._fail(error, f"on {first}")
@@ -164,10 +153,7 @@ class JAXBackend(BaseBackend):
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
-        return tree_map(np.array, self._values(x))
-
-    def _fail(self, error: BaseException, place: str = "") -> NoReturn:
-        super()._fail(by_another_rank(error) or error, place)
+        return tree_map(np.array, x)
 
     def _place(self, device: Device) -> Any:
         if device not in self._places:
@@ -184,11 +170,7 @@ class JAXBackend(BaseBackend):
         return self._names[own]
 
     def _copies(self, x: Array, place: Any) -> Array:
-        return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), self._values(x))
-
-    def _enqueued(self, device: Device, result: Array, checks: Iterable[Any]) -> Array:
-        self._checks.extend((check, device) for check in checks)
-        return self._issued(result, device)
+        return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), x)
 
     def _issued(self, x: Array, device: Device) -> Array:
         if self.engine == "sync":

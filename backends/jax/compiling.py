@@ -18,18 +18,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import jax
 from jax import lax, monitoring
 
 from backends.devices import Device
 from backends.host import tell_compiling
-from backends.jax.arguments import ARRAYS, INPUTS, Fixed, filled, spec_of
-from backends.jax.profiler import plain, program_name
+from backends.jax.arguments import INPUTS, Fixed, filled, spec_of
+from backends.jax.profiler import program_name
 from backends.profiling.marks import function_name
 
-T = TypeVar("T")
 MOST_PROGRAMS = 1024
 """Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
 WORTH_KEEPING = 0.05
@@ -155,31 +154,29 @@ monitoring.register_event_duration_secs_listener(_count)
 
 def run(device: Device, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
     """Enqueue a function as one program, which is compiled if it is new; return its result and its checks."""
-    return use(device, fn, args, lambda program, inputs: program.run(*inputs))
-
-
-def use(
-    device: Device, fn: Callable[..., Any], args: Sequence[Any], call: Callable[["Program", Sequence[Any]], T]
-) -> T:
-    """Call a function with the program of a launch, which it traces or runs, and with its inputs."""
     started = perf_counter()
     _thread.compiled, _thread.is_timed = False, True
     try:
-        launched, inputs = Fixed(fn), list[Any]()
-        program = _program(device, launched, tuple(spec_of(arg, inputs, INPUTS) for arg in args))
-        if not program.needs_numbers:
-            try:
-                return call(program, inputs)
-            except jax.errors.ConcretizationTypeError:
-                # It decides on a fraction's value, or it is wrong: then it fails again.
-                program.needs_numbers = True
-        inputs = []
-        return call(_program(device, launched, tuple(spec_of(arg, inputs, ARRAYS) for arg in args)), inputs)
+        return _enqueue(device, Fixed(fn), args)
     finally:
         _thread.is_timed = False
         if _thread.compiled:
             # For tracing, too, which JAX reports in nested parts.
             tell_compiling(perf_counter() - started)
+
+
+def _enqueue(device: Device, launched: Fixed, args: Sequence[Any]) -> Any:
+    inputs: list[Any] = []
+    program = _program(device, launched, tuple(spec_of(arg, inputs, INPUTS) for arg in args))
+    if not program.needs_numbers:
+        try:
+            return program.run(*inputs)
+        except jax.errors.ConcretizationTypeError:
+            # It decides on a fraction's value, or it is wrong: then it fails again.
+            program.needs_numbers = True
+    inputs = []
+    specs = tuple(spec_of(arg, inputs, (jax.Array,)) for arg in args)
+    return _program(device, launched, specs).run(*inputs)
 
 
 @lru_cache(MOST_PROGRAMS)
@@ -200,9 +197,6 @@ class Program:
     def __init__(self, device: Device, launched: Fixed, specs: tuple[Any, ...]) -> None:
         fn: Callable[..., Any] = launched.value
         self.needs_numbers = False
-        self.function, self.name = launched, plain(function_name(fn))
-        """What is equal for equal functions, and how it is called in a profile."""
-        self._shapes: dict[Hashable, Any] = {}
 
         def traced(*inputs: Any) -> tuple[Any, list[Check]]:
             given = iter(inputs)
@@ -214,12 +208,3 @@ class Program:
         options = {**COMPILED_SOONER, **(KEEPING_BARRIERS if is_unit(fn) else {})}
         # Unused inputs say the device, also if the result does not depend on them.
         self.run: Any = jax.jit(traced, keep_unused=True, compiler_options=options)
-        self.within: Any = jax.jit(traced, keep_unused=True)
-        """The same for a trace around it, whose program has the options of XLA."""
-
-    def shapes(self, inputs: Sequence[Any]) -> Any:
-        """Return the shapes and dtypes of the result, in its tuples; the function is called if they are not known."""
-        key = tuple(float if isinstance(x, float) else (x.shape, x.dtype, x.weak_type) for x in inputs)
-        if key not in self._shapes:
-            self._shapes[key], _ = self.within.eval_shape(*inputs)
-        return self._shapes[key]

@@ -11,7 +11,7 @@ import re
 import tempfile
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,13 +35,7 @@ KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
 BEGIN, END, TO_HOST = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion", "D2H Dispatch"
 PUT = "DevicePutWithSharding"
 """A copy on the thread that calls."""
-THEN = "_then_"
-"""Between the functions of a step in the name of its program."""
-LONGEST = 120
-"""Characters of a step's functions: JAX keeps what is compiled in files of the program's name."""
 PROGRAM = re.compile(r"(?:jit_)?(.*)_on_([cg]pu)_(\d+)")
-JOINT = " + "
-"""Between the functions of a step in the name of its span."""
 READABLE_NAMES = {"to_host": "copy", "total": "sum"}
 """What PyTorch calls the same."""
 COPIES = (
@@ -59,15 +53,13 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     """Run JAX's profiler, whose trace is moved to `path` at the end; gives a `Mark`."""
     import jax
 
-    from backends.jax.arguments import ARRAYS
-
     options = jax.profiler.ProfileOptions()
     # Calls of Python's functions would be most of the trace.
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
         jax.profiler.start_trace(folder, profiler_options=options)
         try:
-            with marking_verbs(backend, jax.profiler.TraceAnnotation, partial(queue_device, backend, ARRAYS)):
+            with marking_verbs(backend, jax.profiler.TraceAnnotation, partial(queue_device, backend, jax.Array)):
                 yield _mark
         finally:
             jax.profiler.stop_trace()
@@ -116,16 +108,6 @@ def program_name(function: str, device: Device) -> str:
     return f"{plain(function)}_on_{device.kind}_{device.index}"
 
 
-def step_name(functions: Iterable[str], device: Device) -> str:
-    """Name the program of several functions, whose names are plain; of many, the first ones."""
-    first, *others = functions
-    for number, function in enumerate(others):
-        if len(first) + len(function) > LONGEST:
-            return program_name(f"{first}_and_{len(others) - number}_more", device)
-        first = f"{first}{THEN}{function}"
-    return program_name(first, device)
-
-
 def parse_program(name: str) -> tuple[str, str] | None:
     """Return the function and the device of a program, `relu` and `cpu:1`; None for other programs."""
     match = PROGRAM.fullmatch(name)
@@ -149,30 +131,27 @@ def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
     for run, (name, device) in programs.items():
         operators, starts, ends = zip(*kernels[run], strict=True)
         kind: SpanKind = "copy" if name == "to_host" else "compute"
-        shown = JOINT.join(READABLE_NAMES.get(one, one) for one in name.split(THEN))
+        shown = READABLE_NAMES.get(name, name)
         all_of_them = ", ".join(dict.fromkeys(operators))
         spans.append(Span(shown, kind, device, "compute", min(starts), max(ends), operator=all_of_them))
     return spans, threads
 
 
 def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
-    """Link runs with calls: those of a device and name are launched and numbered in one order, if all are there.
-
-    A step is linked with its last launch.
-    """
+    """Link runs with calls: those of a device and name are launched and numbered in one order, if all are there."""
     calls: dict[tuple[str, str], list[int]] = defaultdict(list)
     for call in sorted(host, key=lambda call: call.start):
         parsed = parse_verb(call.operator)
         if parsed and parsed.name.startswith("launch "):
             name = plain(parsed.name.removeprefix("launch "))
             calls[parsed.device, READABLE_NAMES.get(name, name)].append(call.start)
+    counts = Counter((run.device, run.name) for run in runs)
     begun: Counter[tuple[str, str]] = Counter()
-    keys = [[(run.device, name) for name in run.name.split(JOINT)] for run in runs]
-    numbers = Counter(key for own in keys for key in own)
-    for run, own in zip(runs, keys, strict=True):
-        last = own[-1]
-        launched = calls[last][begun[last]] if numbers[last] == len(calls[last]) else None
-        begun.update(own)
+    for run in runs:
+        function = run.device, run.name
+        starts = calls[function]
+        launched = starts[begun[function]] if counts[function] == len(starts) else None
+        begun[function] += 1
         yield run if launched is None or launched > run.start else run._replace(launched=launched)
 
 

@@ -81,16 +81,6 @@ def free_port(address: str) -> int:
     return last
 
 
-def connect_to(address: str, port: int, seconds: float) -> socket.socket:
-    """Return a socket that is connected to a port of an IPv4 address. Raises OSError if nobody listens there."""
-    connection = socket.create_connection((address, port), seconds)
-    # Linux may choose the port itself to connect from, and a socket then connects to itself if nobody listens.
-    if connection.getsockname() == connection.getpeername():
-        connection.close()
-        raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {address}:{port}")
-    return connection
-
-
 def _advice(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return "the port is in use; choose another one, or end what listens there"

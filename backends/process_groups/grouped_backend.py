@@ -100,6 +100,6 @@ def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object]
 def _find(name: str) -> Callable[[Backend, Rendezvous], Group]:
     known = offered("group")
     if name not in known:
-        raise BackendError(f"{name} has no engine between processes (known: {', '.join(known)})")
+        raise BackendError(f"{name} runs in one process here: on several, use {' or '.join(known)}")
     make: Callable[[Backend, Rendezvous], Group] = known[name]()
     return make

@@ -119,14 +119,14 @@ def _under_mark(
 
 
 def queue_device(
-    backend: Any, arrays: type | tuple[type, ...], verb: str, *args: Array, copies_by_source: bool = False, **named: Any
+    backend: Any, array_type: type, verb: str, *args: Array, copies_by_source: bool = False, **named: Any
 ) -> Device | None:
-    """Return the device whose queue a verb's work goes to, by its arrays of some types; None if there are several."""
+    """Return the device whose queue a verb's work goes to, by its arrays, of this type; None if there are several."""
     if verb == "copy_to" and not copies_by_source:
         return named.get("device") or args[1]
     if verb in ("copy_to", "launch"):
         for leaf in tree_leaves((args, tuple(named.values()))):
-            if isinstance(leaf, arrays):
+            if isinstance(leaf, array_type):
                 device: Device = backend.device_of(leaf)
                 return device
     return None

@@ -161,7 +161,7 @@ def load(
         raise BackendError(
             f"{entry.value}, the entry point of {name!r}, cannot be called: an Offer's name is in capitals"
         )
-    # Other people's backends may know nothing of workers or variants, and need not unless these are asked for.
+    # Some backends know nothing of workers or variants, and need not unless these are asked for.
     workers = () if workers_per_device == 1 else (workers_per_device,)
     named = {"variants": tuple(variants)} if variants else {}
     if named and not _takes_variants(make):

@@ -1,6 +1,6 @@
 """What each variant on CPUs changes, against the default of its setting, by `parallel-core run --variant`.
 
-    python -m benchmarks.experiments.variants --python jax=.venv-jax/bin/python
+    python -m benchmarks.experiments.variants
 
 Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to see what OpenBLAS takes by itself.
 """
@@ -23,7 +23,6 @@ TRAINING = ("data-parallel", "images_per_second", "images/s")
 SHOWN: Mapping[str, tuple[str, str, str]] = {
     "bulk": TRAINING,
     "temporary space": TRAINING,
-    "what is compiled together": TRAINING,
     "copy queue": ("overlap", "overlap_efficiency", ""),
     "kernels of products": ("parallel", PRODUCT_RATE, "GFLOP/s"),
 }
@@ -65,7 +64,6 @@ def main(rounds: int, quick: bool, interpreters: Iterable[tuple[str, str]]) -> R
         amount: tuple[Any, ...] = ("--rounds", 1) if quick else ()
         if experiment == "data-parallel":
             amount = ("--epochs", 1, "--limit", 4 if quick else 60)
-            amount += ("--devices", 1) if one.setting == "what is compiled together" else ()
         for variant in (one.default, one.variant):
             options = ("--backend", one.backend, "--device-kind", "cpu", "--variant", variant, *amount)
             python = pythons[one.backend]

@@ -9,6 +9,7 @@ import click
 import backends
 from backends.errors import unknown
 from backends.installation.frameworks import is_installed
+from backends.process_groups import check_group
 from backends.process_groups.addresses import free_port, listen_at
 from backends.process_groups.rendezvous import TIMEOUT
 from backends.registry import offered
@@ -22,7 +23,7 @@ from parallel_core.system.errors import RequestError
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--processes", type=options.PROCESSES, metavar="N", help="Number of ranks.")
-@click.option("--backend", metavar="NAME", help="jax, mxnet or torch; the run command may name it instead.")
+@click.option("--backend", metavar="NAME", help="mxnet or torch; the run command may name it instead.")
 @click.option("--servers", type=options.PROCESSES, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
 @options.option(
     "--timeout",
@@ -66,10 +67,11 @@ def launch(
         raise RequestError(f"--backend is {backend} before the command and {named} in it: name it once")
     name = backend or named
     if not name:
-        here = ", ".join(filter(is_installed, offered("group")))
+        here = ", ".join(filter(is_installed, offered("group"))) or "none"
         raise RequestError(f"say which framework: --backend NAME. Installed: {here}")
     if name not in backends.names():
         raise RequestError(unknown("backend", name, backends.names()))
+    check_group(name)
     if servers is not None and name != "mxnet":
         raise RequestError(f"--servers are MXNet's, and {name} has none")
     if processes is None:

@@ -38,8 +38,6 @@ def test_two_independent_operators_of_one_device_run_at_once(two_workers: Backen
         ("torch", 2, [], 30),
         ("torch", 1, ["copy-on-compute-queue"], 30),
         ("torch", 2, ["copy-on-compute-queue"], 30),
-        # It compiles every program.
-        ("jax", 1, ["step-compiled"], 10),
     ],
 )
 def test_random_programs_give_numpy_s_numbers(

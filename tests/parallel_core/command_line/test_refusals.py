@@ -31,6 +31,7 @@ REFUSED = (
         "run parallel --backend torch --variant fast",
         "unknown variant 'fast' (known for torch: copy-on-own-queue",
     ),
+    ("run parallel --backend jax --variant bulk-on", "the backend 'jax' has no variants: leave out 'bulk-on'"),
     ("run parallel --backend torch --variant bulk-on", "torch has no variant 'bulk-on', for PyTorch runs operators"),
     (
         "run parallel --backend mxnet --engine sync --variant bulk-on",
@@ -122,6 +123,10 @@ REFUSED = (
     (f"{LAUNCH} --backend torch -- run async", "'run async' does not run on several processes"),
     (f"{LAUNCH} --backend torch -- run data-parallel --backend mxnet", "name it once"),
     (f"{LAUNCH} --backend keras -- run data-parallel", "unknown backend 'keras' (known: jax, mxnet, numpy,"),
+    *(
+        (line, "jax runs in one process here: on several, use mxnet or torch")
+        for line in (f"{LAUNCH} --backend jax -- run data-parallel", f"{LAUNCH} -- run allreduce --backend jax")
+    ),
     (f"{LAUNCH} --servers 2 --backend torch -- run data-parallel", "--servers are MXNet's"),
     (f"{LAUNCH} --restarts 1 --backend torch -- run data-parallel", "give --checkpoint DIR to the run"),
     (f"{LAUNCH} --timeout nan -- run data-parallel", "--timeout"),
@@ -183,5 +188,5 @@ def test_a_missing_backend_is_chosen_among_those_installed(program: RunProgram, 
     done = program(*words.split())
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     named = {*done.stderr.rpartition(": ")[2].strip().split(", ")}
-    # NumPy has no processes.
-    assert named == (HERE if words.startswith("run") else HERE - {"numpy"})
+    between_processes = (HERE & {"mxnet", "torch"}) or {"none"}
+    assert named == (HERE if words.startswith("run") else between_processes)

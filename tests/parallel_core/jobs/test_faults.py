@@ -25,7 +25,7 @@ import backends
 from backends.registry import package_version
 from parallel_core.training.batches import Settings
 from parallel_core.training.lenet import initial_parameters
-from tests.conftest import FRAMEWORKS, reason_against
+from tests.conftest import reason_against
 from tests.parallel_core.jobs.faulty_rank import STRUCK, synthetic_images
 from tests.parallel_core.jobs.ranks import wait_until
 from tests.parallel_core.training.test_steps import first_epoch
@@ -140,8 +140,10 @@ def start(
         process.wait(GONE_SECONDS)
 
 
-LISTENERS = {"jax": 2, "torch": 3, "mxnet": 4}
-"""JAX: each rank for the others. PyTorch: the store too. MXNet: a scheduler, a server and two workers."""
+BETWEEN_PROCESSES = ("mxnet", "torch")
+"""The frameworks that run on several processes."""
+LISTENERS = {"torch": 3, "mxnet": 4}
+"""PyTorch: each rank for the other one, and the store. MXNet: a scheduler, a server and two workers."""
 DISAGREE = "rank 0, rank 1: the ranks disagree on "
 OTHER_SHAPES = rf"{DISAGREE}.*exchange 3 sums.*float32 \[128\], float32 \[128, 10\] on rank 1"
 
@@ -149,13 +151,13 @@ OTHER_SHAPES = rf"{DISAGREE}.*exchange 3 sums.*float32 \[128\], float32 \[128, 1
 @pytest.mark.parametrize(
     ("fault", "backend", "more", "pattern"),
     [
-        *(("is_killed", backend, (), "rank 1 was killed by SIGKILL ") for backend in FRAMEWORKS),
-        *(("fails_on_a_device", name, ("--devices", "2"), f"rank 1: {name} on cpu:") for name in FRAMEWORKS),
+        *(("is_killed", backend, (), "rank 1 was killed by SIGKILL ") for backend in BETWEEN_PROCESSES),
+        *(("fails_on_a_device", name, ("--devices", "2"), f"rank 1: {name} on cpu:") for name in BETWEEN_PROCESSES),
         ("computes_nan", "torch", ("--devices", "2"), r"rank 1: the loss is nan on cpu:2 in epoch 1, step 3 "),
         # The same code compares what ranks join with, and their data (`test_processes.py`), on every framework.
         ("is_of_another_version", "torch", (), rf"{DISAGREE}.*parallel-core.*{re.escape(package_version())}.*0\.0\.9"),
         ("has_other_options", "torch", (), rf"{DISAGREE}.*lr.*0\.2.*0\.3"),
-        *(("says_other_shapes", name, (), OTHER_SHAPES) for name in FRAMEWORKS),
+        *(("says_other_shapes", name, (), OTHER_SHAPES) for name in BETWEEN_PROCESSES),
     ],
 )
 def test_a_fault_in_one_rank_ends_the_job(
@@ -178,7 +180,7 @@ def test_a_rank_that_is_waited_for(fault: str, pattern: str, tmp_path: Path) -> 
     with ExitStack() as jobs:
         under_way = [
             jobs.enter_context(start(fault, framework, tmp_path / framework, deadline=DEADLINE))
-            for framework in FRAMEWORKS
+            for framework in BETWEEN_PROCESSES
             if not reason_against(framework)
         ]
         for ended in [job.end() for job in under_way]:
@@ -198,33 +200,45 @@ def test_mxnet_s_scheduler_or_server_that_is_killed(name: str, require: Callable
         job.end().assert_failed(f"{name} was killed by SIGKILL ")
 
 
-def test_a_port_that_is_taken_while_the_job_starts(framework_name: str, tmp_path: Path) -> None:
-    """A port that is taken before is in `test_launch.py`."""
+@pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
+def test_a_port_that_is_taken_while_the_job_starts(
+    backend: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
+    """A port that is taken before is in `test_run.py`."""
+    require(backend)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         options = ("--processes", "2", "--port", port)
-        with start("finds_its_port_taken", framework_name, tmp_path, options=options) as job:
-            job.end().assert_failed(f"{'scheduler' if framework_name == 'mxnet' else 'rank 0'}.*{port}")
+        with start("finds_its_port_taken", backend, tmp_path, options=options) as job:
+            job.end().assert_failed(f"{'scheduler' if backend == 'mxnet' else 'rank 0'}.*{port}")
 
 
-def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(framework_name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
+def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
+    backend: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
     """What the frameworks speak is not authenticated. One rank hangs, and the other waits for it inside a framework."""
-    with start("hangs", framework_name, tmp_path) as job:
+    require(backend)
+    with start("hangs", backend, tmp_path) as job:
         job.wait_for_fault()
         open_ones = [one for process in job.processes() for one in process.net_connections("inet")]
         addresses = [one.laddr.ip for one in open_ones if one.status == psutil.CONN_LISTEN]
-        assert len(addresses) >= LISTENERS[framework_name]
+        assert len(addresses) >= LISTENERS[backend]
         assert all(ipaddress.ip_address(address).is_loopback for address in addresses), addresses
         # Ranks, scheduler and server must leave by themselves.
         job.process.kill()
         wait_until(lambda: not job.processes(), ENDING_SECONDS)
 
 
-def test_a_job_that_is_restarted_gives_the_losses_of_an_undisturbed_one(framework_name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
+def test_a_job_that_is_restarted_gives_the_losses_of_an_undisturbed_one(
+    backend: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
     """A rank reaches its memory limit; after that the next run works."""
+    require(backend)
     keep = ("--checkpoint", str(tmp_path / "files"), "--checkpoint-steps", "2")
     options = ("--processes", "2", "--restarts", "1")
-    with start("runs_out_of_memory", framework_name, tmp_path, *keep, at=4, options=options) as job:
+    with start("runs_out_of_memory", backend, tmp_path, *keep, at=4, options=options) as job:
         ended = job.end()
         losses = json.loads((job.files / "result.json").read_text())["series"]["loss"]
         assert sorted(path.name for path in job.files.iterdir()) == ["checkpoint.npz", "result.json"]
@@ -235,7 +249,7 @@ def test_a_job_that_is_restarted_gives_the_losses_of_an_undisturbed_one(framewor
     np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("backend", "processes"), [("jax", 3), ("mxnet", 3), ("torch", 2)])
+@pytest.mark.parametrize(("backend", "processes"), [("mxnet", 3), ("torch", 2)])
 def test_nothing_fails_with_several_devices_and_uneven_shards(
     backend: str, processes: int, require: Callable[[str], None], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from backends.process_groups.addresses import free_port
+from backends.process_groups.rendezvous import MPIRUN_VARIABLES
 from benchmarks.harness.two_hosts import ADDRESSES, INTERFACE, TwoHosts
 from tests.parallel_core.jobs.faulty_rank import STRUCK
 from tests.parallel_core.jobs.ranks import wait_until
@@ -142,6 +143,21 @@ def test_a_server_of_another_framework_s_is_refused_in_one_line(tmp_path: Path) 
     assert "DMLC_ROLE=server makes this a process of MXNet's, and the backend is torch" in said
 
 
+BY_TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+BY_MPIRUN = {MPIRUN_VARIABLES[name]: value for name, value in BY_TORCHRUN.items()}
+
+
+@pytest.mark.parametrize("variables", [BY_TORCHRUN, BY_MPIRUN], ids=["torchrun", "mpirun"])
+def test_a_rank_of_jax_s_is_refused_in_one_line(variables: Mapping[str, str], tmp_path: Path) -> None:
+    """It is refused before the framework is imported, which need not be installed."""
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port("127.0.0.1"))}
+    process = start(tmp_path / "log", {**variables, **where}, "--backend", "jax")
+    assert process.wait(PATIENCE) == 2
+    (said,) = (tmp_path / "log").read_text().splitlines()
+    assert said.startswith(f"parallel-core: rank 1 on {HOST}: jax runs in one process here")
+    assert "mxnet or torch" in said
+
+
 def torchrun(*options: str) -> Sequence[str]:
     return (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options, "-m")
 
@@ -216,9 +232,7 @@ def mpirun_on(hosts: TwoHosts, folder: Path) -> Sequence[str]:
     return (*hosts.on(0), *mpirun("--mca", "plm_rsh_agent", str(remote_shell), *network, *on_both, *place))
 
 
-@pytest.mark.parametrize(
-    ("starter", "framework"), [("hand", "jax"), ("hand", "mxnet"), ("hand", "torch"), ("mpirun", "torch")]
-)
+@pytest.mark.parametrize(("starter", "framework"), [("hand", "mxnet"), ("hand", "torch"), ("mpirun", "torch")])
 def test_ranks_on_two_hosts_train_as_one_process_does(
     starter: str, framework: str, hosts: TwoHosts, require: Callable[[str], None], root: Path, tmp_path: Path
 ) -> None:
