@@ -20,7 +20,7 @@ from types import ModuleType
 
 from backends.errors import BackendError
 from backends.protocol import FrameworkSettings
-from backends.registry import installed_version, offered
+from backends.registry import installed_version, offered, title
 from backends.registry.loading import SETUP
 
 ROOT = SETUP.parent
@@ -135,20 +135,22 @@ def diagnose(framework: str, text: str) -> Diagnosis | None:
     return None
 
 
-def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3]) -> Diagnosis:
+def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3], root: Path = ROOT) -> Diagnosis:
     """Return how to install a framework that is not installed; `python` is the version of Python."""
     declared = installation_of(framework)
-    if said := declared.absent(python):
-        return said
-    cause, rival = f"{framework} is not installed", _rival(declared.numpy)
+    if diagnosis := declared.absent(python):
+        return diagnosis
+    cause, rival = f"{title(framework)} is not installed", _rival(declared.numpy)
     if rival is None:
-        return Diagnosis(cause, install_command(framework))
-    folder, command = separate_environment(framework)
-    return Diagnosis(
-        f"{cause}; it needs NumPy {declared.numpy}, and so a separate environment beside {rival}, which `compare` "
-        f"takes by --python {framework}={folder}/bin/python",
-        command,
-    )
+        return Diagnosis(cause, install_command(framework, root=root))
+    folder, command = separate_environment(framework, root=root)
+    if not _is_made_by_make(framework, root):
+        # `compare` finds what `make` made, and nothing else.
+        cause += (
+            f"; it needs NumPy {declared.numpy}, and so a separate environment beside {title(rival)}, "
+            f"which `compare` takes by --python {framework}={folder}/bin/python"
+        )
+    return Diagnosis(cause, command)
 
 
 def _rival(wanted: str) -> str | None:
@@ -189,11 +191,19 @@ def separate_environment(
     framework: str, suffix: str = "alone", python: str = "python3", root: Path = ROOT
 ) -> tuple[str, str]:
     """Return a separate environment's folder and the command that makes it, if need be the one of the Makefile."""
-    makefile, folder = root / "Makefile", f".venv-{framework}"
-    if (root / SETUP.name).is_file() and makefile.is_file() and f":= {folder}\n" in makefile.read_text():
+    if _is_made_by_make(framework, root):
+        folder = f".venv-{framework}"
         return f"{root}/{folder}", f"make -C {quote(str(root))} {folder}/ready"
     folder = f"{framework}-{suffix}"
     return folder, f"{python} -m venv {folder} && {folder}/bin/{install_command(framework, root=root)}"
+
+
+def _is_made_by_make(framework: str, root: Path) -> bool:
+    """Return whether a checkout's Makefile makes an environment for a framework."""
+    makefile = root / "Makefile"
+    if not (root / SETUP.name).is_file() or not makefile.is_file():
+        return False
+    return f":= .venv-{framework}\n" in makefile.read_text()
 
 
 def import_framework(

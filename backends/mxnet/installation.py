@@ -146,7 +146,7 @@ def _absent(python: tuple[int, ...]) -> Diagnosis | None:
     if python < FIRST_PYTHON_WITHOUT_MXNET:
         return None
     version = ".".join(map(str, python[:2]))
-    cause = f"mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}"
+    cause = f"MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}"
     return Diagnosis(f"{cause}: `uv python install 3.11` brings one, which `make demo` finds", CPU_ENVIRONMENT)
 
 

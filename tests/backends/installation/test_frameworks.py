@@ -132,13 +132,13 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
 
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
-    for framework in ("mxnet", "torch"):
-        expected = Diagnosis(f"{framework} is not installed", install_command(framework))
+    for framework, title in (("mxnet", "MXNet"), ("torch", "PyTorch")):
+        expected = Diagnosis(f"{title} is not installed", install_command(framework))
         assert diagnose_absence(framework, (3, 11, 2)) == expected
     # There the extra installs nothing.
     said = diagnose_absence("mxnet", (3, 13, 0))
     assert said.cause.startswith(
-        "mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13: `uv python install"
+        "MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13: `uv python install"
     )
     assert said.command == PYTHON_3_11
 
@@ -154,15 +154,18 @@ def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: p
     ],
 )
 def test_frameworks_that_take_different_numpys_need_an_environment_each(
-    monkeypatch: pytest.MonkeyPatch, framework: str, numpy: str, other: str, needs: str | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, framework: str, numpy: str, other: str, needs: str | None
 ) -> None:
     monkeypatch.setattr("backends.installation.frameworks.installed_version", lambda _: numpy)
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
-    said = diagnose_absence(framework, (3, 11, 2))
-    folder, command = separate_environment(framework)
-    assert said.command == (install_command(framework) if needs is None else command)
-    assert (f"NumPy {needs}, and so a separate environment beside {other}, " in said.cause) == (needs is not None)
-    assert (f"--python {framework}={folder}/bin/python" in said.cause) == (needs is not None)
+    # With the Makefile, whose environments `compare` finds, and without.
+    for root in (ROOT, tmp_path):
+        diagnosis = diagnose_absence(framework, (3, 11, 2), root)
+        folder, command = separate_environment(framework, root=root)
+        assert diagnosis.command == (install_command(framework, root=root) if needs is None else command)
+        is_explained = needs is not None and root == tmp_path
+        assert (f"NumPy {needs}, and so a separate environment beside " in diagnosis.cause) == is_explained
+        assert (f"--python {framework}={folder}/bin/python" in diagnosis.cause) == is_explained
 
 
 def fake_torch(
