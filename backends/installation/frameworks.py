@@ -49,31 +49,28 @@ class InstallationError(BackendError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None if not reported.
+    """One GPU as its driver or a framework lists it, which may be unable to compute on it.
 
-    `peers` are the GPUs whose memory it can reach without the host; `driver` is the driver's version.
+    None is what is not reported. `driver` is the driver's version.
     """
 
     index: int
     name: str | None
     memory_bytes: int | None
     compute_capability: str | None
-    peers: tuple[int, ...] | None = None
     driver: str | None = None
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a framework. `cuda` is what it was built for, empty for a CPU build.
+    """The GPUs of a framework, and why it can use none.
 
-    `failure` is why it can use none; `page_locked` is why host memory cannot be page-locked, None if it can or nobody
-    tried.
+    `cuda` is what the framework was built for, empty for a CPU build.
     """
 
     cuda: str = ""
     devices: tuple[Gpu, ...] = ()
     failure: Diagnosis | None = None
-    page_locked: Diagnosis | None = None
 
 
 KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | None]]
@@ -83,13 +80,11 @@ KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | N
 class Installation:
     """How a framework is installed, and what goes wrong with it.
 
-    `module` is what its backend imports, empty if that is not known. `distributions` is the pattern of the names, in
-    lower case and with hyphens, of the distributions that may hold it. `engines` are those that are worth trying; none
-    is the backend's own first choice.
+    `module` is what its backend imports, empty if that is not known. `engines` are those that are
+    worth trying; none is the backend's own first choice.
     """
 
     module: str = ""
-    distributions: str = ""
     engines: tuple[str, ...] = ()
     numpy: str = ""
     """Which versions of NumPy it takes, such as `<1.24`: two frameworks may need an environment each."""
@@ -101,10 +96,6 @@ class Installation:
     """Patterns of its messages, each with the diagnosis, or a function of the match that may have none."""
     harmful_variables: Callable[[Mapping[str, str]], Mapping[str, Diagnosis]] = lambda _: {}
     """The environment variables with which importing it would block, or fail later."""
-    known_variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that change no measurement here, and what they do."""
-    prefixes: tuple[str, ...] = ()
-    """How the names of the other variables begin that it reads when it is imported."""
     gpus: Callable[[], Gpus] = Gpus
     """List the GPUs that it finds; called when it is imported."""
     cuda_build: str = ""
