@@ -20,7 +20,7 @@ from types import ModuleType
 
 from backends.errors import BackendError
 from backends.protocol import FrameworkSettings
-from backends.registry import installed_version, offered
+from backends.registry import installed_version, offered, title
 from backends.registry.loading import SETUP
 
 ROOT = SETUP.parent
@@ -49,31 +49,28 @@ class InstallationError(BackendError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as a framework lists it, which may be unable to compute on it, or its driver; None if not reported.
+    """One GPU as its driver or a framework lists it, which may be unable to compute on it.
 
-    `peers` are the GPUs whose memory it can reach without the host; `driver` is the driver's version.
+    None is what is not reported. `driver` is the driver's version.
     """
 
     index: int
     name: str | None
     memory_bytes: int | None
     compute_capability: str | None
-    peers: tuple[int, ...] | None = None
     driver: str | None = None
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """The GPUs of a framework. `cuda` is what it was built for, empty for a CPU build.
+    """The GPUs of a framework, and why it can use none.
 
-    `failure` is why it can use none; `page_locked` is why host memory cannot be page-locked, None if it can or nobody
-    tried.
+    `cuda` is what the framework was built for, empty for a CPU build.
     """
 
     cuda: str = ""
     devices: tuple[Gpu, ...] = ()
     failure: Diagnosis | None = None
-    page_locked: Diagnosis | None = None
 
 
 KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | None]]
@@ -83,13 +80,11 @@ KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | N
 class Installation:
     """How a framework is installed, and what goes wrong with it.
 
-    `module` is what its backend imports, empty if that is not known. `distributions` is the pattern of the names, in
-    lower case and with hyphens, of the distributions that may hold it. `engines` are those that are worth trying; none
-    is the backend's own first choice.
+    `module` is what its backend imports, empty if that is not known. `engines` are those that are
+    worth trying; none is the backend's own first choice.
     """
 
     module: str = ""
-    distributions: str = ""
     engines: tuple[str, ...] = ()
     numpy: str = ""
     """Which versions of NumPy it takes, such as `<1.24`: two frameworks may need an environment each."""
@@ -101,10 +96,6 @@ class Installation:
     """Patterns of its messages, each with the diagnosis, or a function of the match that may have none."""
     harmful_variables: Callable[[Mapping[str, str]], Mapping[str, Diagnosis]] = lambda _: {}
     """The environment variables with which importing it would block, or fail later."""
-    known_variables: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that change no measurement here, and what they do."""
-    prefixes: tuple[str, ...] = ()
-    """How the names of the other variables begin that it reads when it is imported."""
     gpus: Callable[[], Gpus] = Gpus
     """List the GPUs that it finds; called when it is imported."""
     cuda_build: str = ""
@@ -135,20 +126,22 @@ def diagnose(framework: str, text: str) -> Diagnosis | None:
     return None
 
 
-def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3]) -> Diagnosis:
+def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3], root: Path = ROOT) -> Diagnosis:
     """Return how to install a framework that is not installed; `python` is the version of Python."""
     declared = installation_of(framework)
-    if said := declared.absent(python):
-        return said
-    cause, rival = f"{framework} is not installed", _rival(declared.numpy)
+    if diagnosis := declared.absent(python):
+        return diagnosis
+    cause, rival = f"{title(framework)} is not installed", _rival(declared.numpy)
     if rival is None:
-        return Diagnosis(cause, install_command(framework))
-    folder, command = separate_environment(framework)
-    return Diagnosis(
-        f"{cause}; it needs NumPy {declared.numpy}, and so a separate environment beside {rival}, which `compare` "
-        f"takes by --python {framework}={folder}/bin/python",
-        command,
-    )
+        return Diagnosis(cause, install_command(framework, root=root))
+    folder, command = separate_environment(framework, root=root)
+    if not _is_made_by_make(framework, root):
+        # `compare` finds what `make` made, and nothing else.
+        cause += (
+            f"; it needs NumPy {declared.numpy}, and so a separate environment beside {title(rival)}, "
+            f"which `compare` takes by --python {framework}={folder}/bin/python"
+        )
+    return Diagnosis(cause, command)
 
 
 def _rival(wanted: str) -> str | None:
@@ -189,11 +182,19 @@ def separate_environment(
     framework: str, suffix: str = "alone", python: str = "python3", root: Path = ROOT
 ) -> tuple[str, str]:
     """Return a separate environment's folder and the command that makes it, if need be the one of the Makefile."""
-    makefile, folder = root / "Makefile", f".venv-{framework}"
-    if (root / SETUP.name).is_file() and makefile.is_file() and f":= {folder}\n" in makefile.read_text():
+    if _is_made_by_make(framework, root):
+        folder = f".venv-{framework}"
         return f"{root}/{folder}", f"make -C {quote(str(root))} {folder}/ready"
     folder = f"{framework}-{suffix}"
     return folder, f"{python} -m venv {folder} && {folder}/bin/{install_command(framework, root=root)}"
+
+
+def _is_made_by_make(framework: str, root: Path) -> bool:
+    """Return whether a checkout's Makefile makes an environment for a framework."""
+    makefile = root / "Makefile"
+    if not (root / SETUP.name).is_file() or not makefile.is_file():
+        return False
+    return f":= .venv-{framework}\n" in makefile.read_text()
 
 
 def import_framework(

@@ -77,15 +77,15 @@ def probe(framework: str, engine: str) -> Probe:
 
 
 @cache
-def reason_against(framework: str, index: int) -> str:
-    """Return why a framework cannot compute on a GPU, empty if it can; starts a process, once for each GPU.
+def reason_against(framework: str, index: int, python: str = sys.executable) -> str:
+    """Return why a framework cannot compute on a GPU, empty if it can.
 
-    Within such a process it is always empty.
+    Starts a process of `python`, once for each GPU. Within such a process the reason is always empty.
     """
     if _probing_gpu:
         return ""
     code = f"from backends.installation.probe import compute_on_gpu; compute_on_gpu({framework!r}, {index})"
-    command = [sys.executable, "-c", code]
+    command = [python, "-c", code]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=MAX_GPU_SECONDS, check=False, errors="replace"

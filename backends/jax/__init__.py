@@ -14,13 +14,6 @@ OFFER = Offer(
 NEEDED = {"jax": ">=0.10.dev0", "numpy": ">=2"}
 """JAX 0.4.30, the last for NumPy 1, computes on the calling thread."""
 
-KNOWN_VARIABLES = {
-    "JAX_PLATFORMS": "which devices JAX looks for, in other programs; parallel-core sets its own",
-    "JAX_ENABLE_X64": "whether JAX has arrays of 64 bits, in other programs; parallel-core sets its own",
-    "JAX_COMPILATION_CACHE_DIR": "where JAX keeps programs that took long to compile",
-    "NPROC": "how many threads XLA computes with, in other programs; parallel-core sets its own number",
-}
-
 
 def _installed() -> Diagnosis | None:
     have = {name: installed_version(name) for name in NEEDED}
@@ -35,10 +28,7 @@ def _installed() -> Diagnosis | None:
 
 INSTALLATION = Installation(
     module="jax",
-    distributions="jax",
     engines=("async", "sync"),
     numpy=">=2",
     installed=_installed,
-    known_variables=KNOWN_VARIABLES,
-    prefixes=("JAX_", "XLA_"),
 )

@@ -24,10 +24,6 @@ from backends.installation.frameworks import (
     separate_environment,
 )
 
-ENGINES = ("ThreadedEnginePerDevice", "ThreadedEngine", "NaiveEngine")
-"""What MXNET_ENGINE_TYPE may be (MXNet, "Environment Variables")."""
-ENGINE = "MXNET_ENGINE_TYPE"
-
 ROLE = "DMLC_ROLE"
 SERVING = ("server", "scheduler")
 """Values of DMLC_ROLE with which `import mxnet` serves other processes and does not return."""
@@ -35,16 +31,6 @@ UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER
 
 FIRST_PYTHON_WITHOUT_MXNET = (3, 12)
 MXNET_ON_CPU = "parallel-core run parallel --backend mxnet --device-kind cpu"
-
-SET_BY_US = {
-    ENGINE: "which engine MXNet takes",
-    "MXNET_CPU_WORKER_NTHREADS": "how many workers serve a device's queue",
-    "MXNET_CPU_TEMP_COPY": "how many pieces of scratch memory all devices share",
-    "MXNET_EXEC_BULK_EXEC_TRAIN": "whether a backward pass is one operator",
-    "MXNET_ELIMINATE_COMMON_EXPR": "whether a unit computes equal operations once",
-    "MXNET_USE_FUSION": "whether a unit's operations on a GPU are made one",
-}
-"""parallel-core sets these itself before it imports MXNet: a value in the environment changes other programs only."""
 
 MXNET_CPU_PACKAGE, MXNET_CUDA_PACKAGE = "mxnet", "mxnet-cu112"
 """The distributions of MXNet's builds."""
@@ -104,10 +90,6 @@ def diagnose_driver(reason: str = "not found") -> Diagnosis:
     )
 
 
-def _unknown_engine(name: str) -> Diagnosis:
-    return Diagnosis(f"{ENGINE}={name} is none of MXNet's engines ({', '.join(ENGINES)})", f"unset {ENGINE}")
-
-
 def _missing_library(match: re.Match[str]) -> Diagnosis | None:
     return diagnose_driver() if match[1] == DRIVER else diagnose_missing_libraries([match[1]])
 
@@ -137,7 +119,6 @@ KNOWN_FAILURES: KnownFailures = {
     r"find\(\"(DMLC|PS)_": Diagnosis(
         "some, not all, variables of MXNet's key-value store were left in the environment", UNSET_ROLE
     ),
-    r"Cannot find Engine (.*)": lambda match: _unknown_engine(match[1].strip()),
     r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file": _missing_library,
 }
 
@@ -146,17 +127,15 @@ def _absent(python: tuple[int, ...]) -> Diagnosis | None:
     if python < FIRST_PYTHON_WITHOUT_MXNET:
         return None
     version = ".".join(map(str, python[:2]))
-    cause = f"mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}"
+    cause = f"MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}"
     return Diagnosis(f"{cause}: `uv python install 3.11` brings one, which `make demo` finds", CPU_ENVIRONMENT)
 
 
 def _harmful_variables(environment: Mapping[str, str]) -> Mapping[str, Diagnosis]:
-    wrong = {}
-    if (role := environment.get(ROLE)) in SERVING:
-        wrong[ROLE] = Diagnosis(f"{ROLE}={role} makes `import mxnet` serve other processes for good", UNSET_ROLE)
-    if (engine := environment.get(ENGINE, ENGINES[0])) not in ENGINES:
-        wrong[ENGINE] = _unknown_engine(engine)
-    return wrong
+    role = environment.get(ROLE)
+    if role not in SERVING:
+        return {}
+    return {ROLE: Diagnosis(f"{ROLE}={role} makes `import mxnet` serve other processes for good", UNSET_ROLE)}
 
 
 def _gpus() -> Gpus:
@@ -182,16 +161,11 @@ def _memory(index: int) -> int | None:
 
 INSTALLATION = Installation(
     module="mxnet",
-    distributions=r"mxnet(-(cu|mkl|native)\w*)?",
     engines=("async", "sync"),
     numpy="<1.24",
     absent=_absent,
     known_failures=KNOWN_FAILURES,
     harmful_variables=_harmful_variables,
-    known_variables={
-        name: f"{what}, in other programs; parallel-core sets its own" for name, what in SET_BY_US.items()
-    },
-    prefixes=("MXNET_",),
     gpus=_gpus,
     cuda_build=f"pip uninstall --yes mxnet && {INSTALL}",
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, get_args
@@ -86,13 +86,6 @@ def offered(part: str) -> dict[str, Callable[[], Any]]:
 def package_version() -> str:
     """Return this package's version; `unknown` if neither an installation nor a checkout says it."""
     return installed_version(NAME) or str(_setup().get("metadata", "version", fallback="unknown"))
-
-
-def requirements() -> list[str]:
-    """Return what this package requires, by its installation or else by its checkout."""
-    if installed_version(NAME):
-        return requires(NAME) or []
-    return str(_setup().get("options", "install_requires", fallback="")).split("\n")[1:]
 
 
 def installed_version(distribution: str) -> str | None:

@@ -8,7 +8,6 @@ from backends.installation.frameworks import (
     Gpus,
     Installation,
     diagnose,
-    failure_of,
     separate_environment,
 )
 from backends.registry import Offer
@@ -100,10 +99,6 @@ def _gpus() -> Gpus:
         silent = not text or any(phrase in text for phrase in NO_GPU)
         return Gpus(built_for, failure=None if silent else diagnose("torch", text) or Diagnosis(text))
     devices = tuple(_gpu(index) for index in range(torch.cuda.device_count()))
-    try:
-        torch.empty(1024, pin_memory=True)
-    except RuntimeError as error:
-        return Gpus(built_for, devices, page_locked=failure_of("torch", error))
     return Gpus(built_for, devices)
 
 
@@ -111,14 +106,11 @@ def _gpu(index: int) -> Gpu:
     import torch
 
     it = torch.cuda.get_device_properties(index)
-    others = (other for other in range(torch.cuda.device_count()) if other != index)
-    peers = tuple(other for other in others if torch.cuda.can_device_access_peer(index, other))
-    return Gpu(index, it.name, it.total_memory, f"{it.major}.{it.minor}", peers)
+    return Gpu(index, it.name, it.total_memory, f"{it.major}.{it.minor}")
 
 
 INSTALLATION = Installation(
     module="torch",
-    distributions="torch",
     engines=("async", "sync"),
     known_failures=KNOWN_FAILURES,
     gpus=_gpus,

@@ -1,30 +1,29 @@
-"""`parallel-core doctor`: what is installed, what is wrong with it, why, and the command that fixes it."""
+"""`parallel-core doctor`: which frameworks work, what is broken, and the command that repairs it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Column, Table
 from rich.text import Text
 
+from backends.registry import title
 from parallel_core.command_line import options
-from parallel_core.doctor import Finding
+from parallel_core.doctor import Finding, FindingState
 from parallel_core.doctor.examination import Examination, examine
 from parallel_core.system import files
+from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
 from parallel_core.terminal.layout import show_sentence
 
-MARKS = {
-    "fine": f"[{GOOD}]✓ fine[/]",
-    "absent": f"[{ASIDE}]– absent[/]",
-    "doubtful": f"[{DOUBTFUL}]! doubtful[/]",
-    "broken": f"[bold {BAD}]✗ broken[/]",
+MARKS: dict[FindingState, tuple[str, str]] = {
+    "fine": ("✓", GOOD),
+    "absent": ("-", ASIDE),
+    "doubtful": ("!", DOUBTFUL),
+    "broken": ("✗", BAD),
 }
-BEFORE_TEXT = 38
-"""Columns of a finding's mark and name."""
+"""The mark and the colour of a state."""
+COMMAND_COLUMN = 32
+"""Where the command stands behind a short cause."""
 
 
 @click.command()
@@ -34,11 +33,11 @@ BEFORE_TEXT = 38
     default="60",
     help="Seconds that a framework may take to be imported and to compute something small.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show all that was looked at, a line each.")
+@click.option("--all", "everything", is_flag=True, help="Also show all that was examined.")
 @options.json_file
 @click.pass_context
 def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Path | None) -> None:
-    """Show what is wrong here, and how to repair it.
+    """Show which frameworks work here, what is broken, and how to repair it.
 
     The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
     """
@@ -52,37 +51,45 @@ def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Pat
 
 
 def show_examination(examination: Examination, console: Console, everything: bool = False) -> None:
-    """Print each problem with its command, then what is fine and what is absent in a line each, and whether all works.
+    """Print the answer in a sentence, then each problem with its command.
 
-    With `everything`, in place of the two lines, each finding by section: a text whose words would be broken beside its
-    name stands below it.
+    With `everything`, all findings follow, by section.
     """
-    for number, (_, finding) in enumerate(examination.problems, 1):
-        cause, command = map(str, finding.cause_and_command.values())
-        console.print(f"{number}. {MARKS[finding.state]}: {escape(finding.name)}")
-        show_sentence(cause, console, bullet=" " * 3)
-        # Never broken into lines: it is there to be pasted.
-        console.print(f"       {escape(command)}", style="bold", soft_wrap=True)
-    for state in () if everything else ("fine", "absent"):
-        named = [_named(name, findings, state) for name, findings in examination.sections.items()]
-        if names := ", ".join(filter(None, named)):
-            show_sentence(f"{Text.from_markup(MARKS[state]).plain}: {names}", console)
-    for name, findings in examination.sections.items() if everything else ():
-        console.print(f"\n[bold]{escape(name)}[/]")
+    colour = BAD if examination.broken else GOOD
+    show_sentence(_answer(examination), console, f"bold {colour}")
+    for _, finding in examination.problems:
+        _show_problem(finding, console)
+    if not everything:
+        return
+    for section, findings in examination.sections.items():
+        show_sentence(f"\n{section}", console, "bold")
         for finding in findings:
-            row = Table.grid(Column(width=10), Column(width=20), Column(), padding=(0, 2, 0, 0))
-            beside = max(map(len, finding.text.split()), default=0) <= console.width - BEFORE_TEXT
-            row.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text) if beside else "")
-            console.print(Padding(row, (0, 0, 0, 2), expand=False))
-            if not beside:
-                show_sentence(finding.text, console, bullet=" " * 6)
-    if broken := examination.broken:
-        console.print(f"✗ {broken} {'thing is' if broken == 1 else 'things are'} broken.", style=f"bold {BAD}")
-    else:
-        console.print("✓ All that is installed works.", style=f"bold {GOOD}")
+            mark, _ = MARKS[finding.state]
+            show_sentence(f"{title(finding.name)}: {finding.text}", console, bullet=f"{mark}  ")
 
 
-def _named(section: str, findings: Sequence[Finding], state: str) -> str:
-    """Name a section if all its findings are in a state and need nothing, else those of them that are."""
-    having = [one.name for one in findings if one.state == state and one.diagnosis is None]
-    return section if len(having) == len(findings) else ", ".join(having)
+def _answer(examination: Examination) -> str:
+    """Say in a sentence which frameworks work, and how much is broken."""
+    working = listed(examination.working) if examination.working else "No framework"
+    verb = "work" if len(examination.working) > 1 else "works"
+    broken = f"{examination.broken} things are"
+    if examination.broken < 2:
+        broken = "1 thing is" if examination.broken else "Nothing is"
+    return f"{working} {verb}. {broken} broken."
+
+
+def _show_problem(finding: Finding, console: Console) -> None:
+    """Print a finding's cause, and its command, which is never broken: it is there to be pasted."""
+    if finding.diagnosis is None:
+        return
+    mark, colour = MARKS[finding.state]
+    cause, command = finding.diagnosis.cause, finding.diagnosis.command
+    sentence = f"{cause}:" if command else f"{cause}."
+    beginning = f"{mark}  {sentence} ".ljust(COMMAND_COLUMN)
+    is_short = len(beginning) == COMMAND_COLUMN and len(beginning + command) <= console.width
+    if command and is_short:
+        console.print(Text.assemble((beginning, colour), (command, "bold")), soft_wrap=True)
+        return
+    show_sentence(sentence, console, colour, bullet=f"{mark}  ")
+    if command:
+        console.print(Text(f"   {command}", "bold"), soft_wrap=True)

@@ -1,6 +1,6 @@
-"""What is installed on this machine, what is wrong with it, why, and the command that fixes it.
+"""Which frameworks work on this machine, what is broken, and the command that repairs it.
 
-All that is looked at becomes a finding: its state, and a diagnosis if something can be done about it.
+Everything that is examined becomes a finding.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,16 @@ from typing import Any, Literal
 from backends.installation.frameworks import Diagnosis
 
 FindingState = Literal["fine", "absent", "doubtful", "broken"]
-"""`absent` is optional and not here; `doubtful` works, though not as one would expect; `broken` is here and fails."""
+"""`absent` is optional and not here; `doubtful` works, and harms measurements; `broken` is here and fails."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `figures` are for programs."""
+    """The state of one thing that was examined.
+
+    `text` describes it beside its name. `diagnosis` is there if a reader should know of it or act:
+    its cause is understood without the name. `figures` are for programs.
+    """
 
     name: str
     state: FindingState
@@ -25,8 +29,10 @@ class Finding:
 
     @property
     def cause_and_command(self) -> dict[str, str | None]:
-        """The diagnosis as keys of the JSON; both are null if there is none."""
-        return {key: getattr(self.diagnosis, key, None) for key in ("cause", "command")}
+        """The diagnosis as keys of the JSON; null for what is not known."""
+        if self.diagnosis is None:
+            return {"cause": None, "command": None}
+        return {"cause": self.diagnosis.cause, "command": self.diagnosis.command or None}
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands in a section's `findings`."""

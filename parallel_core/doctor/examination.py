@@ -1,27 +1,27 @@
-"""Look at everything that parallel-core needs, one subject after the other, and sum up.
+"""Examine the frameworks and what this machine leaves to a measurement, and sum up.
 
 The object that `doctor --json` writes, which is a public interface:
 
     {"schema": 1, "parallel_core": "0.2.0", "utc": "2026-01-31T12:00:00+00:00",
-     "works": true,                     whether the exit status is 0: nothing is broken, and a framework can be used
-     "sections": [
-       {"name": "Python", "findings": [
-         {"name": "interpreter",
+     "works": true,                     whether the exit status is 0: nothing is broken
+     "sections": [                      Frameworks, Kernels, Devices, Settings, Data
+       {"name": "Frameworks", "findings": [
+         {"name": "torch",
           "state": "fine",              or absent (optional, not here), doubtful, broken
-          "text": "CPython 3.11.2: /usr/bin/python3",
+          "text": "2.13.0; its async and sync engines work",
           "cause": null,                or one sentence
           "command": null,              or what to paste into a shell
           "figures": {…}}]}],           what the finding is about; the keys depend on it
      "problems": [{"section", "name", "state", "cause", "command"}, …]}
 
-`problems` has the findings that something can be done about, the broken ones first.
+`problems` has the findings with a cause: the broken ones first, and each cause once. If no
+framework but NumPy works, that is a finding, too, and broken.
 """
 
 import datetime
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import backends
@@ -29,24 +29,21 @@ from backends.host import processor_flags
 from backends.installation.frameworks import Diagnosis
 from backends.registry import package_version
 from parallel_core.doctor import Finding, frameworks, gpus, host
+from parallel_core.system.machine import sample_machine, watched
 
 DOCTOR_SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All findings, by section."""
+    """The frameworks that work, in words, and all findings, by section."""
 
+    working: tuple[str, ...]
     sections: Mapping[str, tuple[Finding, ...]]
 
     @property
-    def broken(self) -> int:
-        """The number of things that are broken; if there is none, a framework can be used."""
-        return sum(finding.state == "broken" for findings in self.sections.values() for finding in findings)
-
-    @property
     def problems(self) -> tuple[tuple[str, Finding], ...]:
-        """The findings with a diagnosis, each with the name of its section: the worst first, each diagnosis once."""
+        """The findings with a diagnosis, each with its section: the worst first, each diagnosis once."""
         problems: dict[Diagnosis, tuple[str, Finding]] = {}
         for state in ("broken", "doubtful", "absent"):
             for section, findings in self.sections.items():
@@ -54,6 +51,11 @@ class Examination:
                     if finding.state == state and finding.diagnosis is not None:
                         problems.setdefault(finding.diagnosis, (section, finding))
         return tuple(problems.values())
+
+    @property
+    def broken(self) -> int:
+        """The number of problems that are broken."""
+        return sum(finding.state == "broken" for _, finding in self.problems)
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that this module describes."""
@@ -67,36 +69,33 @@ class Examination:
                 for name, findings in self.sections.items()
             ],
             "problems": [
-                {"section": section, "name": finding.name, "state": finding.state, **finding.cause_and_command}
+                {
+                    "section": section,
+                    "name": finding.name,
+                    "state": finding.state,
+                    **finding.cause_and_command,
+                }
                 for section, finding in self.problems
             ],
         }
 
 
 def examine(deadline: float) -> Examination:
-    """Look at one subject after the other; a process that tries a framework may take `deadline` seconds."""
-    return Examination(
-        {
-            section: tuple(
-                replace(finding, diagnosis=finding.diagnosis and host.for_this_python(finding.diagnosis))
-                for finding in findings
-            )
-            for section, findings in _sections(deadline)
-        }
-    )
-
-
-def _sections(deadline: float) -> Iterator[tuple[str, Iterable[Finding]]]:
+    """Examine everything; a process that tries a framework may take `deadline` seconds."""
+    before = sample_machine()
     attempts = [frameworks.try_backend(name, deadline) for name in backends.names()]
-    yield "Python", host.examine_python()
-    yield "parallel-core", host.examine_packages()
-    yield "Frameworks", frameworks.examine_frameworks(attempts)
-    yield "Kernels", frameworks.examine_kernels(attempts, os.environ, processor_flags())
-    seen = gpus.examine_gpus(gpus.ask_driver(), attempts, os.environ)
-    yield "Devices", (host.examine_cores(), host.examine_load(), host.examine_memory(), *seen)
-    yield "Settings", host.examine_settings(os.environ, attempts)
-    yield "Transfers", gpus.examine_transfers(attempts)
-    yield "Data", (host.examine_data(),)
-    yield "Caches", host.examine_caches(os.environ)
-    yield "Ports", host.examine_ports()
-    yield "compare", frameworks.examine_comparing(attempts, Path.cwd())
+    watch = watched(before, sample_machine())
+    cards = gpus.ask_driver()
+    kernels = frameworks.examine_kernels(attempts, os.environ, processor_flags(), watch.is_disturbed)
+    sections = {
+        "Frameworks": frameworks.examine_frameworks(attempts),
+        "Kernels": kernels,
+        "Devices": (
+            host.examine_load(watch),
+            *gpus.examine_gpus(cards, attempts, os.environ),
+        ),
+        "Settings": host.examine_settings(os.environ),
+        "Data": (host.examine_data(),),
+    }
+    findings = {name: tuple(section) for name, section in sections.items()}
+    return Examination(frameworks.working_in_words(attempts), findings)

@@ -1,191 +1,238 @@
-"""Whether the frameworks work: each engine is loaded in a separate process, and multiplies two small matrices.
+"""Whether the frameworks work: each engine multiplies two small matrices in a separate process.
 
-What follows from that: with which kernels they compute, and what `parallel-core compare` could measure here.
+A framework that is not installed here is tried in the environment that `make` made for it, if there
+is one. The same processes tell which libraries compute for a framework, and how fast.
 """
 
 import asyncio
-import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import distributions
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from backends.installation import frameworks
-from backends.installation.frameworks import Diagnosis, diagnose, diagnose_absence, installation_of, is_installed
-from backends.installation.kernels import CORE_TYPE, better_core_type
+from backends.installation.frameworks import (
+    ROOT,
+    Diagnosis,
+    diagnose,
+    diagnose_absence,
+    install_command,
+    installation_of,
+    is_installed,
+)
+from backends.installation.kernels import CORE_TYPE, Kernels, better_core_type
 from backends.installation.probe import DEFAULT_ENGINE, Probe
+from backends.registry import title
 from parallel_core.comparison.environments import CHECKOUT, python_with
-from parallel_core.doctor import Finding
+from parallel_core.doctor import Finding, FindingState
 from parallel_core.system.formatting import figure, library_in_words, listed
 from parallel_core.system.subprocesses import Outcome, supervise
 
 REFERENCE = "numpy"
-"""With only the reference there is nothing to compare."""
-COMPARED_BACKENDS = ("mxnet", "torch")
-"""The backends that `compare` takes by default."""
+"""It computes without queues, so that it alone is not enough."""
 FAR_BELOW = 0.5
 """A rate below this share of another framework's is far below it."""
+BARE_PIP = re.compile(r"(^|&& )pip ")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of trying a backend: the distributions its framework may come from, and a probe for each engine.
+    """The probes of a backend, one for each engine that was tried, and the Python that ran them.
 
     Without probes its framework is not installed.
     """
 
     name: str
-    distributions: tuple[tuple[str, str], ...]
-    probes: tuple[Probe, ...]
+    probes: tuple[Probe, ...] = ()
+    python: str = sys.executable
 
     @property
-    def usable(self) -> tuple[Probe, ...]:
+    def title(self) -> str:
+        """What readers call the framework."""
+        return title(self.name)
+
+    @property
+    def working(self) -> tuple[Probe, ...]:
         """The probes of the engines that work."""
         return tuple(probe for probe in self.probes if probe.failure is None)
 
 
-def try_backend(name: str, deadline: float) -> Attempt:
-    """Try one backend, engine by engine, until one cannot be imported: the import is the same for all.
+def try_backend(name: str, deadline: float, checkout: Path = CHECKOUT) -> Attempt:
+    """Try a backend, engine by engine; the process of each may take `deadline` seconds.
 
-    No process may take longer than `deadline` seconds.
+    After a process that could not import the framework, or took too long, no other engine is tried:
+    the import is the same for all. `checkout` is the folder with the environments that `make` made.
     """
-    declared = installation_of(name)
-    if not is_installed(name):
-        return Attempt(name, (), ())
+    python = python_with(name, checkout)
+    if python == sys.executable and not is_installed(name):
+        return Attempt(name)
     probes: list[Probe] = []
-    for engine in declared.engines or (DEFAULT_ENGINE,):
+    for engine in installation_of(name).engines or (DEFAULT_ENGINE,):
         # -P: the current folder may hold another checkout than the one that is installed.
-        command = [sys.executable, "-P", "-m", "backends.installation.probe", name, engine]
+        command = [python, "-P", "-m", "backends.installation.probe", name, engine]
         outcome = asyncio.run(supervise(command, deadline, set()))
-        probes.append(_read_probe(name, engine, outcome, deadline))
-        if not probes[-1].imported or outcome.timed_out:
+        probe = _read_probe(name, engine, outcome, deadline)
+        probes.append(probe)
+        if outcome.timed_out or not probe.imported:
             break
-    installed = {(str(one.name).lower().replace("_", "-"), one.version) for one in distributions()}
-    matching = (one for one in installed if re.fullmatch(declared.distributions, one[0]))
-    return Attempt(name, tuple(sorted(matching)), tuple(probes))
+    return Attempt(name, tuple(probes), python)
 
 
 def _read_probe(name: str, engine: str, outcome: Outcome, deadline: float) -> Probe:
+    """Return the probe that a process printed, or one that says why it printed none."""
     lines = outcome.output.splitlines()
     if lines and outcome.status == 0:
-        try:
+        with suppress(msgspec.DecodeError):
             return msgspec.json.decode(lines[-1], type=Probe)
-        except msgspec.DecodeError:
-            pass
-    harmful = installation_of(name).harmful_variables(os.environ).values()
     reason = outcome.reason(deadline)
     if outcome.timed_out or outcome.status < 0:
         reason = f"the process that loaded it {reason}"
-    return Probe(name, engine, failure=diagnose(name, outcome.errors) or next(iter(harmful), Diagnosis(reason)))
+    return Probe(name, engine, failure=diagnose(name, outcome.errors) or Diagnosis(reason))
+
+
+def working_in_words(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    """Name the frameworks that work, NumPy last, and what is unusual: `JAX (in .venv-jax)`."""
+    names = []
+    for attempt in sorted(attempts, key=lambda attempt: attempt.name == REFERENCE):
+        if not attempt.working:
+            continue
+        remarks = []
+        if attempt.python != sys.executable:
+            remarks.append(f"in {Path(attempt.python).parents[1].name}")
+        if len(attempt.working) < len(attempt.probes):
+            remarks.append(f"only the {listed(_engines(attempt))} engine")
+        if gpus := attempt.working[0].gpus.devices:
+            remarks.append(f"finds {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}")
+        names.append(f"{attempt.title} ({', '.join(remarks)})" if remarks else attempt.title)
+    return tuple(names)
+
+
+def _engines(attempt: Attempt) -> list[str]:
+    return [probe.engine for probe in attempt.working]
 
 
 def examine_frameworks(attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    """Report what is installed of each backend and which of its engines work; at least one besides NumPy must."""
+    """Report which frameworks and engines work; one framework besides NumPy must."""
     for attempt in attempts:
-        yield from _examine_attempt(attempt)
-    if not any(attempt.usable for attempt in attempts if attempt.name != REFERENCE):
-        cause = "no framework can be used: NumPy is the synchronous reference, and has nothing to schedule"
-        diagnosis = Diagnosis(cause, frameworks.install_command("torch"))
-        yield Finding("frameworks", "broken", "none can be used", diagnosis)
+        if not attempt.probes:
+            diagnosis = for_shell(diagnose_absence(attempt.name))
+            yield Finding(attempt.name, "absent", "not installed", diagnosis, {"engines": []})
+        if attempt.working:
+            yield _working(attempt)
+        yield from _failures(attempt)
+    if not any(attempt.working for attempt in attempts if attempt.name != REFERENCE):
+        cause = "No framework with queues works, and NumPy has none"
+        diagnosis = for_shell(Diagnosis(cause, install_command("torch")))
+        yield Finding("frameworks", "broken", "none with queues works", diagnosis)
 
 
-def _examine_attempt(attempt: Attempt) -> Iterator[Finding]:
-    name, usable = attempt.name, attempt.usable
-    if not attempt.probes:
-        yield Finding(name, "absent", "not installed", diagnose_absence(name), {"distributions": [], "engines": []})
-        return
-    installed = [f"{distribution} {version}" for distribution, version in attempt.distributions]
-    engines = [probe.engine for probe in usable]
-    figures = {"distributions": installed, "engines": engines, "version": usable[0].version if usable else None}
-    if usable:
-        text = usable[0].version
-        if name != REFERENCE and installed:
-            package = listed([distribution for distribution, _ in attempt.distributions])
-            text = f"{text} from {package}, built for {usable[0].gpus.cuda or 'CPUs'}"
-        works = "engines work" if len(engines) > 1 else "engine works"
-        yield Finding(name, "fine", f"{text}; its {listed(engines)} {works}", None, figures)
-    # An import that fails does so with every engine.
-    failed = {probe.failure: probe.engine for probe in reversed(attempt.probes) if probe.failure is not None}
-    for failure, engine in reversed(failed.items()):
-        label = f"{name}, {engine} engine" if usable else name
-        text = ", ".join((*installed, "cannot be used"))
-        chosen = None if engine == DEFAULT_ENGINE else engine
-        diagnosis = failure if failure.command else showing(failure.cause, name, engine=chosen)
-        yield Finding(label, "broken", text, diagnosis, {**figures, "said": failure.cause})
+def _working(attempt: Attempt) -> Finding:
+    probe, engines = attempt.working[0], _engines(attempt)
+    built_for = f", built for {probe.gpus.cuda}" if probe.gpus.cuda else ""
+    work = "engines work" if len(engines) > 1 else "engine works"
+    elsewhere = "" if attempt.python == sys.executable else f" with {attempt.python}"
+    text = f"{probe.version}{built_for}; its {listed(engines)} {work}{elsewhere}"
+    figures = {"version": probe.version, "engines": engines, "python": attempt.python}
+    return Finding(attempt.name, "fine", text, None, figures)
 
 
-def showing(cause: str, framework: str, **named: str | None) -> Diagnosis:
-    """Return the diagnosis of a failure whose cause is not known: a command that loads the backend shows it all."""
+def _failures(attempt: Attempt) -> Iterator[Finding]:
+    """Report each failure of a backend once: an import that fails does so with every engine."""
+    engines: dict[Diagnosis, str] = {}
+    for probe in attempt.probes:
+        if probe.failure is not None:
+            engines.setdefault(probe.failure, probe.engine)
+    for failure, engine in engines.items():
+        name, subject = attempt.name, attempt.title
+        if attempt.working:
+            name, subject = f"{name}, {engine} engine", f"{subject}'s {engine} engine"
+        cause = f"{subject} cannot be used: {failure.cause}"
+        command = failure.command
+        if not command:
+            cause += " (the command shows the whole message)"
+            command = _showing(attempt, engine)
+        diagnosis = for_shell(Diagnosis(cause, command), attempt.python)
+        figures = {"engines": _engines(attempt), "python": attempt.python}
+        yield Finding(name, "broken", "cannot be used", diagnosis, figures)
+
+
+def _showing(attempt: Attempt, engine: str) -> str:
+    """Return the command that loads a backend, so that its framework's message is seen."""
+    chosen = "" if engine == DEFAULT_ENGINE else f", engine={engine!r}"
+    code = f"import backends; backends.load({attempt.name!r}{chosen})"
     # If the import blocks, Python itself prints after a minute where it stands.
-    code = (
-        "import faulthandler; faulthandler.dump_traceback_later(60, exit=True); "
-        f"import backends; backends.load({framework!r}, **{named!r})"
-    )
-    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"
-    return Diagnosis(f"{cause} (its cause is not known here; the command shows the whole message)", command)
+    return f'timeout -s ABRT 60 {shlex.quote(attempt.python)} -X faulthandler -c "{code}"'
+
+
+def for_shell(diagnosis: Diagnosis, python: str = sys.executable) -> Diagnosis:
+    """Return a diagnosis whose command can be pasted into this shell.
+
+    A bare `pip` becomes that of a Python, unless the shell finds that one. In the checkout, `make`
+    needs no folder.
+    """
+    command = diagnosis.command
+    pip = shutil.which("pip")
+    if pip is None or Path(pip).parent != Path(python).parent:
+        pip_of_python = f"{shlex.quote(python)} -m pip "
+        command = BARE_PIP.sub(lambda match: match[1] + pip_of_python, command)
+    if Path().samefile(ROOT):
+        command = command.replace(f"make -C {shlex.quote(str(ROOT))} ", "make ")
+    return replace(diagnosis, command=command)
 
 
 def examine_kernels(
-    attempts: Sequence[Attempt], environment: Mapping[str, str], processor: Collection[str]
+    attempts: Sequence[Attempt],
+    environment: Mapping[str, str],
+    processor: Collection[str],
+    is_disturbed: bool = False,
 ) -> Iterator[Finding]:
-    """Report each framework's libraries, how fast it multiplies matrices, and why one is far slower than another.
+    """Report each framework's libraries, and why one multiplies far slower than another.
 
-    `processor` are the processor's flags, as Linux names them.
+    `processor` are the processor's flags, as Linux names them. On a machine that other programs
+    disturbed meanwhile, a low rate alone says nothing.
     """
-    probes = {attempt.name: attempt.usable[0] for attempt in attempts if attempt.usable}
-    rates = {name: probe.product.gflop_per_s for name, probe in probes.items() if probe.product}
-    fastest = max(rates, key=rates.__getitem__, default="")
-    for name, rate in rates.items():
-        kernels = probes[name].kernels
-        libraries = "; ".join(library_in_words(asdict(one)) for one in kernels)
-        text = ": ".join(filter(None, (libraries, f"matrix multiplication at {figure(rate)} GFLOP/s on one core")))
-        figures = {"kernels": [asdict(one) for one in kernels], "gflop_per_s": rate}
-        if rate >= FAR_BELOW * rates[fastest]:
-            yield Finding(name, "fine", text, None, figures)
-            continue
-        cause = (
-            f"{fastest} multiplies matrices at {figure(rates[fastest])} GFLOP/s on one core "
-            f"(speed-up {figure(rates[fastest] / rate)})"
-        )
-        taken = next((one.instruction_set for one in kernels if one.library == "OpenBLAS" and one.instruction_set), "")
-        if better := better_core_type(taken, frozenset(processor)):
-            cause += f": its OpenBLAS computes with the kernels of {taken}, and this processor has AVX2"
-            known = Diagnosis(cause, f"export {CORE_TYPE}={better}")
-            if CORE_TYPE in environment:
-                known = Diagnosis(f"{cause}, but {CORE_TYPE} says so", f"unset {CORE_TYPE}")
-        else:
-            cause += ", and no setting known here changes that: read how a comparison separates kernels from scheduling"
-            known = Diagnosis(cause, "parallel-core compare parallel --quick")
-        yield Finding(name, "doubtful", text, known, figures)
+    rates = {}
+    for attempt in attempts:
+        products = [probe.product.gflop_per_s for probe in attempt.working if probe.product]
+        if products:
+            rates[attempt] = max(products)
+    fastest = max(rates, key=rates.__getitem__, default=None)
+    for attempt, rate in rates.items():
+        kernels = [asdict(library) for library in attempt.working[0].kernels]
+        libraries = "; ".join(library_in_words(library) for library in kernels)
+        speed = f"matrix multiplication at {figure(rate)} GFLOP/s on one core"
+        text = f"{libraries}: {speed}" if libraries else speed
+        diagnosis = None
+        if fastest is not None and rate < FAR_BELOW * rates[fastest]:
+            diagnosis = _slowness(attempt, fastest, environment, processor)
+            if is_disturbed and not diagnosis.command:
+                diagnosis = None
+        state: FindingState = "doubtful" if diagnosis else "fine"
+        figures = {"kernels": kernels, "gflop_per_s": rate}
+        yield Finding(attempt.name, state, text, diagnosis, figures)
 
 
-def examine_comparing(attempts: Sequence[Attempt], folder: Path, checkout: Path = CHECKOUT) -> Iterator[Finding]:
-    """Report which frameworks and engines could be compared, and whether the results can be written to `folder`."""
-    usable = {one.name: [probe.engine for probe in one.usable] for one in attempts if one.usable}
-    usable.pop(REFERENCE, None)
-    engines = {name: own for name, own in usable.items() if name in COMPARED_BACKENDS} or usable
-    pythons = {name: python_with(name, checkout) for name in COMPARED_BACKENDS if name not in engines}
-    left_out = [name for name, python in pythons.items() if python == sys.executable]
-    text = "; ".join(
-        [f"{name} ({listed(own)})" for name, own in engines.items()]
-        + [f"{name} by {python}" for name, python in pythons.items() if name not in left_out]
-    )
-    if not engines:
-        yield Finding("cells", "absent", "no framework can be used: nothing to compare", None, {"cells": {}})
-    elif left_out:
-        cause = f"{listed(left_out)} cannot be used here, so a comparison covers only {listed([*engines])}"
-        diagnosis = Diagnosis(cause, f"parallel-core compare --backends {','.join(engines)}")
-        yield Finding("cells", "absent", f"{text} only", diagnosis, {"cells": engines})
-    else:
-        yield Finding("cells", "fine", text, None, {"cells": engines})
-    if os.access(folder, os.W_OK):
-        yield Finding("results", "fine", f"{folder} is writable")
-    else:
-        cause = f"{folder}, the current folder, cannot be written to, and results are kept there"
-        diagnosis = Diagnosis(cause, 'parallel-core compare --out "$HOME/comparison"')
-        yield Finding("results", "doubtful", str(folder), diagnosis)
+def _slowness(slow: Attempt, fast: Attempt, environment: Mapping[str, str], processor: Collection[str]) -> Diagnosis:
+    """Say why a framework multiplies slower than another; the command is a setting that helps."""
+    cause = f"{slow.title} multiplies slower than {fast.title} here"
+    core_type = _openblas_core_type(slow.working[0].kernels)
+    better = better_core_type(core_type, frozenset(processor))
+    if better is None:
+        return Diagnosis(f"{cause}, and no setting helps: compare overlap, not seconds")
+    cause += f": its OpenBLAS takes the kernels of {core_type}, and this processor has AVX2"
+    if CORE_TYPE in environment:
+        return Diagnosis(f"{cause}, but {CORE_TYPE} says so", f"unset {CORE_TYPE}")
+    return Diagnosis(cause, f"export {CORE_TYPE}={better}")
+
+
+def _openblas_core_type(kernels: Sequence[Kernels]) -> str:
+    """Return the type of processor whose kernels OpenBLAS takes; empty if another BLAS multiplies."""
+    for library in kernels:
+        if library.library == "OpenBLAS" and library.instruction_set:
+            return library.instruction_set
+    return ""

@@ -1,150 +1,161 @@
-"""The machine's GPUs: as their driver lists them, and what each framework can do with them."""
+"""The machine's GPUs: those that the driver lists, and what each framework can do with them."""
 
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations
 
 from humanize import naturalsize
 
-from backends.installation.frameworks import Diagnosis, Gpu, Gpus, diagnose, installation_of
+from backends.installation.frameworks import Diagnosis, Gpu, diagnose, installation_of
 from backends.installation.probe import reason_against
 from parallel_core.doctor import Finding
-from parallel_core.doctor.frameworks import Attempt
+from parallel_core.doctor.frameworks import Attempt, for_shell
 
 NVIDIA_SMI_SECONDS = 10.0
 FIELDS = ("index", "name", "memory.total", "driver_version", "compute_cap")
 DRIVER_FAILURES = {
     "Driver/library version mismatch": Diagnosis(
-        "the NVIDIA driver was updated, and its old kernel module still runs", "sudo reboot"
+        "The NVIDIA driver was updated, and its old kernel module still runs", "sudo reboot"
     ),
     "couldn't communicate with the NVIDIA driver": Diagnosis(
-        "the NVIDIA driver's kernel module is not loaded", "sudo modprobe nvidia"
+        "The NVIDIA driver's kernel module is not loaded", "sudo modprobe nvidia"
     ),
 }
 """Known messages of `nvidia-smi`."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-NO_KERNEL = "no kernel image is available"
-"""CUDA's message for a binary that has no machine code for a GPU."""
 MXNET_GENERATIONS = range(5, 9)
-"""The generations of GPUs, by compute capability, that MXNet 1.9.1 holds machine code for."""
+"""The GPUs, by the first number of their compute capability, that MXNet 1.9.1 has code for."""
+INITIALISE = {
+    "mxnet": "import mxnet; mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()",
+    "torch": "import torch; torch.cuda.init()",
+}
+"""Programs that show why a framework finds no GPU."""
 
 
 def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
-    """List the machine's GPUs, also those that CUDA_VISIBLE_DEVICES hides; none if there is no `nvidia-smi`.
+    """List the machine's GPUs, also those that CUDA_VISIBLE_DEVICES hides.
 
-    Returns a diagnosis if the driver does not answer.
+    There are none without `nvidia-smi`. Returns a diagnosis if the driver does not answer.
     """
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
-    # Drivers before 510 do not know the last field.
-    for fields in (FIELDS, FIELDS[:-1]):
-        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=NVIDIA_SMI_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return Diagnosis(f"nvidia-smi does not answer ({type(error).__name__})", "sudo reboot")
-        answer = f"{done.stdout} {done.stderr}"
-        if "not a valid field" not in answer:
-            break
+    try:
+        done = _query(program, FIELDS)
+        if "not a valid field" in done.stdout + done.stderr:
+            # Drivers before 510 do not know the last field.
+            done = _query(program, FIELDS[:-1])
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Diagnosis(f"The NVIDIA driver does not answer ({type(error).__name__})", "sudo reboot")
     if done.returncode == 0:
-        lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
-        return tuple(_card(*line) for line in lines if len(line) == len(fields))
+        return tuple(_card(line) for line in done.stdout.splitlines() if line.count(",") >= 3)
+    answer = f"{done.stdout} {done.stderr}"
     if "No devices were found" in answer:
         return ()
-    unknown = Diagnosis(f"nvidia-smi fails: {' '.join(answer.split())}", "nvidia-smi")
-    return next((known for message, known in DRIVER_FAILURES.items() if message in answer), unknown)
+    for message, diagnosis in DRIVER_FAILURES.items():
+        if message in answer:
+            return diagnosis
+    return Diagnosis(f"The NVIDIA driver does not answer: {' '.join(answer.split())}", "nvidia-smi")
 
 
-def _card(index: str, name: str, mebibytes: str, driver: str, capability: str | None = None) -> Gpu:
-    return Gpu(int(index), name, int(mebibytes) * 2**20 if mebibytes.isdigit() else 0, capability, driver=driver)
+def _query(program: str, fields: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=NVIDIA_SMI_SECONDS,
+        check=False,
+    )
+
+
+def _card(line: str) -> Gpu:
+    index, name, mebibytes, driver, *capability = (value.strip() for value in line.split(","))
+    memory_bytes = int(mebibytes) * 2**20 if mebibytes.isdigit() else 0
+    return Gpu(int(index), name, memory_bytes, capability[0] if capability else None, driver)
 
 
 def examine_gpus(
     cards: Sequence[Gpu] | Diagnosis, attempts: Sequence[Attempt], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Report the GPUs that the driver lists, and those that each framework can use."""
-    by_framework = {attempt.name: attempt.usable[0].gpus for attempt in attempts if attempt.usable}
     if isinstance(cards, Diagnosis):
         yield Finding("GPU driver", "broken", "does not answer", cards)
         cards = ()
-    elif not cards and not any(gpus.devices for gpus in by_framework.values()):
-        yield Finding("GPUs", "absent", "no GPU: the devices of all experiments are on the CPU", None, {"gpus": []})
+    elif not cards and not any(probe.gpus.devices for attempt in attempts for probe in attempt.working):
+        yield Finding("GPUs", "absent", "none: all devices are on the CPU", None, {"gpus": []})
     for card in cards:
-        figures = {key: getattr(card, key) for key in ("name", "memory_bytes", "driver", "compute_capability")}
+        figures = {
+            "name": card.name,
+            "memory_bytes": card.memory_bytes,
+            "driver": card.driver,
+            "compute_capability": card.compute_capability,
+        }
         yield Finding(f"GPU {card.index}", "fine", _describe(card), None, figures)
-    for framework, gpus in by_framework.items():
-        if installation_of(framework).cuda_build:
-            yield from _examine_framework(framework, gpus, cards, environment.get(VISIBLE))
+    for attempt in attempts:
+        if attempt.working and installation_of(attempt.name).cuda_build:
+            yield from _examine_framework(attempt, cards, environment.get(VISIBLE))
 
 
-def _examine_framework(framework: str, gpus: Gpus, cards: Sequence[Gpu], visible: str | None) -> Iterator[Finding]:
-    name = f"GPUs of {framework}"
+def _examine_framework(attempt: Attempt, cards: Sequence[Gpu], visible: str | None) -> Iterator[Finding]:
+    gpus = attempt.working[0].gpus
+    name = f"GPUs of {attempt.title}"
     figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.devices]}
-    generations = {int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability}
     if gpus.failure:
-        yield Finding(name, "broken", "cannot be used", _or_stay_on_cpu(framework, gpus.failure), figures)
-    elif not gpus.cuda and framework == "mxnet" and generations and not generations & {*MXNET_GENERATIONS}:
-        text = "MXNet 1.9.1 cannot use GPUs of this generation"
-        yield Finding(name, "absent", text, diagnose("mxnet", NO_KERNEL), figures)
+        diagnosis = _failure(attempt, "the GPUs", gpus.failure)
+        yield Finding(name, "broken", "cannot be used", diagnosis, figures)
     elif not gpus.cuda and cards:
-        cause = f"this {framework} is a build for CPUs, and the machine has a GPU"
-        diagnosis = Diagnosis(cause, installation_of(framework).cuda_build)
-        yield Finding(name, "absent", "a build for CPUs", diagnosis, figures)
+        yield Finding(name, "absent", "a build for CPUs", _cuda_build(attempt, cards), figures)
     elif not gpus.devices and cards:
-        use = "torch.cuda.init()" if framework == "torch" else "mxnet.nd.ones(1, ctx=mxnet.gpu(0)).asnumpy()"
-        cause = f"the driver lists GPUs, and {framework} finds none (the command shows its message)"
-        diagnosis = Diagnosis(cause, f'{shlex.quote(sys.executable)} -c "import {framework}; {use}"')
-        # CUDA ends the list at the first number that no GPU has.
-        if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
-            cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
-            diagnosis = Diagnosis(cause, f"unset {VISIBLE}")
-        yield Finding(name, "doubtful", "finds none", diagnosis, figures)
+        yield Finding(name, "doubtful", "finds none", _finds_none(attempt, visible), figures)
     for gpu in gpus.devices:
-        label = f"GPU {gpu.index} of {framework}"
-        if reason := reason_against(framework, gpu.index):
-            known = diagnose(framework, reason) or Diagnosis(reason)
-            yield Finding(label, "broken", "an addition on it fails", _or_stay_on_cpu(framework, known), figures)
+        label = f"GPU {gpu.index} of {attempt.title}"
+        if reason := reason_against(attempt.name, gpu.index, attempt.python):
+            failure = diagnose(attempt.name, reason) or Diagnosis(reason)
+            diagnosis = _failure(attempt, "this GPU", failure)
+            yield Finding(label, "broken", "an addition on it fails", diagnosis, figures)
         else:
-            text = ", ".join(filter(None, ("an addition on it works", _describe(gpu))))
+            text = f"an addition on it works; {_describe(gpu)}"
             yield Finding(label, "fine", text, None, figures)
 
 
-def _or_stay_on_cpu(framework: str, failure: Diagnosis) -> Diagnosis:
-    if failure.command:
-        return failure
-    cause = f"{failure.cause} (its cause is not known here; it runs on the CPU)"
-    return Diagnosis(cause, f"parallel-core run parallel --backend {framework} --device-kind cpu")
+def _failure(attempt: Attempt, what: str, failure: Diagnosis) -> Diagnosis:
+    cause = f"{attempt.title} cannot use {what}: {failure.cause}"
+    if not failure.command:
+        command = f"parallel-core run parallel --backend {attempt.name} --device-kind cpu"
+        return Diagnosis(f"{cause} (it works on the CPU)", command)
+    return for_shell(Diagnosis(cause, failure.command), attempt.python)
+
+
+def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
+    """Return how to get a build for CUDA; None if that could use none of the GPUs either."""
+    generations = {int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability}
+    if attempt.name == "mxnet" and generations and generations.isdisjoint(MXNET_GENERATIONS):
+        return None
+    cause = f"This {attempt.title} is a build for CPUs, and the machine has a GPU"
+    return for_shell(Diagnosis(cause, installation_of(attempt.name).cuda_build), attempt.python)
+
+
+def _finds_none(attempt: Attempt, visible: str | None) -> Diagnosis:
+    """Say why a build for CUDA finds none of the GPUs that the driver lists."""
+    # CUDA ends the list at the first number that no GPU has.
+    if visible is not None and visible.split(",")[0].strip() in ("", "-1"):
+        cause = f"{VISIBLE}={visible} hides the GPUs from every framework"
+        return Diagnosis(cause, f"unset {VISIBLE}")
+    cause = f"The driver lists GPUs, and {attempt.title} finds none (the command shows its message)"
+    program = INITIALISE.get(attempt.name, f"import {installation_of(attempt.name).module}")
+    return Diagnosis(cause, f'{shlex.quote(attempt.python)} -c "{program}"')
 
 
 def _describe(gpu: Gpu) -> str:
-    memory = None if gpu.memory_bytes is None else naturalsize(gpu.memory_bytes, binary=True)
-    driver = gpu.driver and f"driver {gpu.driver}"
-    capability = gpu.compute_capability and f"compute capability {gpu.compute_capability}"
-    return ", ".join(filter(None, (gpu.name, memory, driver, capability)))
-
-
-def examine_transfers(attempts: Sequence[Attempt]) -> Iterator[Finding]:
-    """Report whether host memory can be page-locked, and which GPUs reach each other's memory, as PyTorch sees it."""
-    locking, peers = "page-locked memory", "peer access"
-    gpus = next((attempt.usable[0].gpus for attempt in attempts if attempt.name == "torch" and attempt.usable), Gpus())
-    if not gpus.devices:
-        yield from (Finding(name, "absent", "no GPU that PyTorch can use") for name in (locking, peers))
-        return
-    if failure := gpus.page_locked:
-        yield Finding(locking, "broken", "host memory cannot be page-locked", _or_stay_on_cpu("torch", failure))
-    else:
-        yield Finding(locking, "fine", "host memory can be page-locked")
-    reached = {(gpu.index, peer) for gpu in gpus.devices for peer in gpu.peers or ()}
-    pairs = {*permutations([gpu.index for gpu in gpus.devices], 2)}
-    figures = {"pairs": [list(pair) for pair in sorted(reached)]}
-    apart = len(pairs - reached)
-    text = f"{apart} of {len(pairs)} ways between GPUs lead through the host's memory"
-    diagnosis = Diagnosis(f"{text}, and are slower", "nvidia-smi topo -m") if apart else None
-    yield Finding(peers, "doubtful" if apart else "fine" if pairs else "absent", text, diagnosis, figures)
+    """Write a GPU's name, memory, driver and compute capability, without what is not known."""
+    parts = [gpu.name]
+    if gpu.memory_bytes is not None:
+        parts.append(naturalsize(gpu.memory_bytes, binary=True))
+    if gpu.driver:
+        parts.append(f"driver {gpu.driver}")
+    if gpu.compute_capability:
+        parts.append(f"compute capability {gpu.compute_capability}")
+    return ", ".join(filter(None, parts))

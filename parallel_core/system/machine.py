@@ -60,18 +60,14 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def read_limits(file: str) -> list[int]:
-    """Return the numbers in a file of the control group; none without a limit, for which the file says `max`."""
-    try:
-        return [int(word) for word in (CONTROL_GROUP / file).read_text().split()]
-    except (OSError, ValueError):
-        return []
-
-
 def processor_quota() -> float | None:
     """Return of how many cores the time may be used; None if there is no limit."""
-    limits = read_limits("cpu.max")
-    return limits[0] / limits[1] if len(limits) == 2 else None
+    try:
+        # Microseconds of computing in each period; without a limit the file says `max`.
+        quota, period = (CONTROL_GROUP / "cpu.max").read_text().split()
+        return int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
 
 
 def usable_cores() -> float:

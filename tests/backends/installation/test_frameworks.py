@@ -56,9 +56,9 @@ UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER
 @pytest.mark.parametrize(
     ("environment", "commands"),
     [
-        ({"DMLC_ROLE": "worker", "MXNET_ENGINE_TYPE": "NaiveEngine"}, []),
+        ({"DMLC_ROLE": "worker"}, []),
         ({"DMLC_ROLE": "server"}, [UNSET_ROLE]),
-        ({"DMLC_ROLE": "scheduler", "MXNET_ENGINE_TYPE": ""}, [UNSET_ROLE, "unset MXNET_ENGINE_TYPE"]),
+        ({"DMLC_ROLE": "scheduler"}, [UNSET_ROLE]),
     ],
 )
 def test_variables_are_diagnosed_before_they_do_harm(environment: dict[str, str], commands: list[str]) -> None:
@@ -78,7 +78,6 @@ TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined s
 @pytest.mark.parametrize(
     ("framework", "text", "cause", "command"),
     [
-        ("mxnet", "Check failed: Cannot find Engine Naiv", "MXNET_ENGINE_TYPE=Naiv is none", "unset MXNET_ENGINE_TYPE"),
         ("mxnet", NO_FILE.format("libcudart.so.11.0"), "libcudart.so.11.0 (nvidia-cuda-runtime-cu11==", "mxnet-cu112"),
         ("mxnet", NO_FILE.format("libcuda.so.1"), "the NVIDIA driver is not installed", PYTHON_3_11),
         ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
@@ -132,13 +131,13 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
 
 def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
-    for framework in ("mxnet", "torch"):
-        expected = Diagnosis(f"{framework} is not installed", install_command(framework))
+    for framework, title in (("mxnet", "MXNet"), ("torch", "PyTorch")):
+        expected = Diagnosis(f"{title} is not installed", install_command(framework))
         assert diagnose_absence(framework, (3, 11, 2)) == expected
     # There the extra installs nothing.
     said = diagnose_absence("mxnet", (3, 13, 0))
     assert said.cause.startswith(
-        "mxnet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13: `uv python install"
+        "MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not 3.13: `uv python install"
     )
     assert said.command == PYTHON_3_11
 
@@ -154,50 +153,43 @@ def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: p
     ],
 )
 def test_frameworks_that_take_different_numpys_need_an_environment_each(
-    monkeypatch: pytest.MonkeyPatch, framework: str, numpy: str, other: str, needs: str | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, framework: str, numpy: str, other: str, needs: str | None
 ) -> None:
     monkeypatch.setattr("backends.installation.frameworks.installed_version", lambda _: numpy)
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
-    said = diagnose_absence(framework, (3, 11, 2))
-    folder, command = separate_environment(framework)
-    assert said.command == (install_command(framework) if needs is None else command)
-    assert (f"NumPy {needs}, and so a separate environment beside {other}, " in said.cause) == (needs is not None)
-    assert (f"--python {framework}={folder}/bin/python" in said.cause) == (needs is not None)
+    # With the Makefile, whose environments `compare` finds, and without.
+    for root in (ROOT, tmp_path):
+        diagnosis = diagnose_absence(framework, (3, 11, 2), root)
+        folder, command = separate_environment(framework, root=root)
+        assert diagnosis.command == (install_command(framework, root=root) if needs is None else command)
+        is_explained = needs is not None and root == tmp_path
+        assert (f"NumPy {needs}, and so a separate environment beside " in diagnosis.cause) == is_explained
+        assert (f"--python {framework}={folder}/bin/python" in diagnosis.cause) == is_explained
 
 
-def fake_torch(
-    monkeypatch: pytest.MonkeyPatch, count: int, *, cuda: str | None = "12.6", warning: str = "", lockable: bool = True
-) -> None:
-    """Put a torch in the real one's place that finds `count` GPUs, some reaching each other."""
+def fake_torch(monkeypatch: pytest.MonkeyPatch, count: int, *, cuda: str | None = "12.6", warning: str = "") -> None:
+    """Put a torch in the real one's place that finds `count` GPUs."""
 
     def is_available() -> bool:
         if warning:
             warnings.warn(warning, stacklevel=1)
         return count > 0
 
-    def empty(_: int, pin_memory: bool) -> None:
-        if pin_memory and not lockable:
-            raise RuntimeError("CUDA error: OS call failed")
-
     properties = SimpleNamespace(name="NVIDIA A100", total_memory=40 * 2**30, major=8, minor=0)
     cuda_module = SimpleNamespace(
         is_available=is_available,
         device_count=lambda: count,
         get_device_properties=lambda index: properties,
-        can_device_access_peer=lambda one, other: {one, other} == {0, 1},
     )
-    module = SimpleNamespace(version=SimpleNamespace(cuda=cuda), cuda=cuda_module, empty=empty)
+    module = SimpleNamespace(version=SimpleNamespace(cuda=cuda), cuda=cuda_module)
     monkeypatch.setitem(sys.modules, "torch", module)
 
 
-def test_torch_s_gpus_are_listed_with_their_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_torch(monkeypatch, 3)
+def test_torch_s_gpus_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_torch(monkeypatch, 2)
     gpus = installation_of("torch").gpus()
-    assert (gpus.cuda, gpus.failure, gpus.page_locked) == ("CUDA 12.6", None, None)
-    assert gpus.devices[0] == Gpu(0, "NVIDIA A100", 40 * 2**30, "8.0", peers=(1,))
-    assert [gpu.peers for gpu in gpus.devices] == [(1,), (0,), ()]
-    fake_torch(monkeypatch, 1, lockable=False)
-    assert "OS call failed" in str(installation_of("torch").gpus().page_locked)
+    assert (gpus.cuda, gpus.failure) == ("CUDA 12.6", None)
+    assert gpus.devices == tuple(Gpu(index, "NVIDIA A100", 40 * 2**30, "8.0") for index in range(2))
     # A CPU build is not asked.
     fake_torch(monkeypatch, 1, cuda=None)
     assert installation_of("torch").gpus() == Gpus()

@@ -98,7 +98,7 @@ def test_a_pipe_that_closes_early_costs_no_file(
         raise BrokenPipeError
 
     monkeypatch.setattr(Console, "print", closed)
-    monkeypatch.setattr("parallel_core.command_line.doctor.examine", lambda _: Examination({}))
+    monkeypatch.setattr("parallel_core.command_line.doctor.examine", lambda _: Examination((), {}))
     assert program(*command, *picture, "--json", "a.json").returncode == 1
     assert json.loads((folder / "a.json").read_text())
     assert (folder / "a.svg").exists() == bool(picture)

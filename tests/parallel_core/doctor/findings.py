@@ -1,4 +1,4 @@
-"""Look into findings; what was found of frameworks that are fine."""
+"""Look into findings; attempts whose framework is fine."""
 
 from collections.abc import Iterable
 
@@ -6,19 +6,22 @@ from backends.installation.probe import Probe
 from parallel_core.doctor import Finding
 from parallel_core.doctor.frameworks import Attempt
 
-MXNET = Attempt("mxnet", (("mxnet", "1.9.1"),), (Probe("mxnet", "async", "1.9.1"), Probe("mxnet", "sync", "1.9.1")))
-TORCH = Attempt("torch", (("torch", "2.13.0"),), (Probe("torch", "async", "2.13.0"),))
+MXNET = Attempt("mxnet", (Probe("mxnet", "async", "1.9.1"), Probe("mxnet", "sync", "1.9.1")))
 
-Found = tuple[str, str | None]
-FINE: Found = ("fine", None)
+StateAndCommand = tuple[str, str | None]
+FINE: StateAndCommand = ("fine", None)
 
 
-def found(findings: Iterable[Finding]) -> dict[str, Found]:
+def by_name(findings: Iterable[Finding]) -> dict[str, StateAndCommand]:
     """Return each finding's state and command, by its name; fail if two have one name."""
     listed = [*findings]
-    by_name = {one.name: (one.state, one.diagnosis and one.diagnosis.command) for one in listed}
-    assert len(by_name) == len(listed)
-    return by_name
+    states = {finding.name: (finding.state, command(finding)) for finding in listed}
+    assert len(states) == len(listed)
+    return states
+
+
+def command(finding: Finding) -> str | None:
+    return finding.cause_and_command["command"]
 
 
 def cause(finding: Finding) -> str:

@@ -22,7 +22,6 @@ from backends.registry import Offer
 OFFER = Offer("own:Own", installation="own_installation:INSTALLATION")
 INSTALLATION = Installation(
     module={module!r},
-    distributions="own",
     engines=("sync",),
     absent=lambda python: Diagnosis("own is nowhere", "make own"),
     known_failures={{"it is (.*)": lambda match: Diagnosis(f"own is {{match[1]}}", "mend own")}},

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from parallel_core.system import machine
-from parallel_core.system.machine import MachineSample, MachineWatch, joined_watches, sample_machine, watched
+from parallel_core.system.machine import (
+    MachineSample,
+    MachineWatch,
+    joined_watches,
+    processor_quota,
+    sample_machine,
+    watched,
+)
 
 QUIET = MachineWatch(10.0, 2.0, 0.01, 0.0, 0.0, 2000.0, 2000.0)
 STAT = """cpu  999 999 999 999 999 999 999 999 0 0
@@ -23,6 +30,16 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "core_numbers", lambda: [0, 1])
     monkeypatch.setattr(machine, "available_cores", lambda: 2)
     monkeypatch.setattr(machine, "processor_quota", lambda: None)
+
+
+@pytest.mark.parametrize(("limit", "cores"), [("max 100000", None), ("250000 100000", 2.5), ("nonsense", None)])
+def test_a_container_s_share_of_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, cores: float | None
+) -> None:
+    monkeypatch.setattr(machine, "CONTROL_GROUP", tmp_path)
+    assert processor_quota() is None
+    (tmp_path / "cpu.max").write_text(limit)
+    assert processor_quota() == cores
 
 
 def test_only_the_cores_of_this_process_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from rich.style import Style
 from rich.table import Column, Table
 
 import backends
+from backends.installation.frameworks import Diagnosis
 from parallel_core.command_line.doctor import show_examination
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.difference import compare_with_old
@@ -97,8 +98,10 @@ def test_traces_and_ranks() -> None:
 
 def test_what_doctor_finds() -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
-    found = Examination({"Python": (Finding("interpreter", "fine", f"CPython 3.11.7: {path}"),)})
-    assert_nothing_is_lost(partial(show_examination, found, everything=True))
+    torch = Finding("torch", "fine", f"2.13.0; its async and sync engines work with {path}")
+    load = Finding("other work", "doubtful", "busy", Diagnosis("Other programs use 45 % of the cores now"))
+    examination = Examination(("MXNet", "PyTorch (in .venv-torch)"), {"Frameworks": (torch,), "Devices": (load,)})
+    assert_nothing_is_lost(partial(show_examination, examination, everything=True))
 
 
 CELLS = st.text(st.sampled_from("ab1 [±"), max_size=12).map(str.strip)
