@@ -88,6 +88,9 @@ def run_on_one_backend(
             result = experiment.run(together, **arguments)
             if together.group.rank == 0:
                 _answer(result, console, _write(described(result, together), console, values))
+    # A count decides without times; only a disturbance may make these invalid.
+    if result.counts and (result.has_verdict or result.is_merely_disturbed or not result.problems):
+        return
     if result.problems:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
         raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")

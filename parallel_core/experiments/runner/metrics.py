@@ -217,12 +217,16 @@ class Metric:
             return WITHOUT_QUEUE
         return self.bands[place]
 
-    def sentence(self, interval: Interval, result: Result) -> str:
-        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure."""
+    def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
+        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure.
+
+        If it touches several bands it is inconclusive; if a count has answered before, how much that brings is open.
+        """
         band = self.place(interval, result)
         says = self.means[:1].upper() + self.means[1:]
         if self.bands:
-            says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+            is_open = "By the clock it is open" if counted else "Inconclusive"
+            says = f"{is_open}, {self.name} touches several answers" if band is None else band.says
         about = self.about if isinstance(self.about, str) else self.about(result)
         return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 
