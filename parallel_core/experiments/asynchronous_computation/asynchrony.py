@@ -109,6 +109,7 @@ UNFINISHED = Count(
     TEN,
     unfinished_at_return,
     "results were not there when their calls had returned",
+    metric=DISPATCH_FRACTION.name,
     title="Results not there on return",
     bands=(
         Band(LOWEST, "not-queued", "No, nothing was queued: each call returned when its result was there"),

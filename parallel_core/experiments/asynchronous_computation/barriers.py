@@ -117,6 +117,7 @@ LEFT = Count(
     named(WAIT, 64, SAME),
     unfinished_after_first_wait,
     "multiplications behind it were not done when the wait for the first returned",
+    metric=SELECTIVE.name,
     title="Queued work left after a wait",
     bands=(
         Band(LOWEST, "not-selective", "No, waiting for one result waited for what was launched behind it"),

@@ -133,6 +133,7 @@ ALONGSIDE = Count(
     TOGETHER,
     copied_beside_computation,
     "results were copied, at least in part, while something was multiplied",
+    metric=OURS.name,
     title="Results copied beside computing",
     bands=(
         Band(LOWEST, "serial", "No, the copies waited for the computation"),
@@ -145,6 +146,7 @@ THE_BOOK_S_COUNT = replace(
     name="book_copied_beside_computation",
     case=BOOK_TOGETHER,
     counted="results were copied so, the book's way",
+    metric=THE_BOOK_S.name,
     title="",
 )
 

@@ -20,7 +20,7 @@ from typing import Annotated
 
 from parallel_core.experiments import works
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
-from parallel_core.experiments.runner.counts import Count, begun_beside_first_device
+from parallel_core.experiments.runner.counts import Count, begun_beside_another_device
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen
@@ -64,10 +64,11 @@ SPEEDUP = Metric(
 )
 
 BESIDE = Count(
-    "begun_beside_other_device",
+    "begun_beside_another_device",
     TOGETHER,
-    begun_beside_first_device,
-    "multiplications began while the first device was in the middle of one",
+    begun_beside_another_device,
+    "multiplications of a device began while another one was in the middle of one",
+    metric=SPEEDUP.name,
     title="Begun beside another device",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),

@@ -101,9 +101,12 @@ def answer_of(metrics: Sequence[Metric], counts: Sequence[Count], changes: Seque
     bands = bands_of(metrics, result)
     # A main figure without bands is said, too.
     told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
+    # Of the figures that counts answer for, the main one alone says what the clock adds.
+    by_count = {count.metric for count in counts if count.name in result.counts}
+    told = [one for one in told if one is metrics[0] or one.name not in by_count]
     intervals = {one: result.interval(one.name) for one in told}
     by_clock = [
-        one.sentence(interval, result, counted=bool(order))
+        one.sentence(interval, result, counted=one.name in by_count)
         for one, interval in intervals.items()
         if interval is not None
     ]

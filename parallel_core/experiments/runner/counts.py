@@ -6,6 +6,7 @@ clock: when each call began and returned, and when each operation began and ende
 quiet moment.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class Repetition:
 class Tally(NamedTuple):
     """How many of how many."""
 
-    count: int
+    seen: int
     of: int
 
 
@@ -59,11 +60,14 @@ class Count:
     name: str
     """Its key in a result's JSON."""
     case: str
+    """The case that is repeated, or the last that differs from it in numbers only."""
     tally: Tallying
     counted: str
     """What stands behind the numbers: `results were not there when their calls had returned`."""
     bands: tuple[Band, ...]
     """What a share means, in ascending order; `Band.start` is a share of all."""
+    metric: str = ""
+    """The figure that says how much it brings, by the clock."""
     title: str = ""
     """The question that it answers in a table of all experiments."""
 
@@ -95,36 +99,42 @@ def record_counts(
     Two are recorded, and more while their counts mean different things; the middle one counts. Nothing is counted
     without a profiler, or of a case that was not timed.
     """
-    taken = [count for count in counts if count.case in takes]
-    tallies: dict[str, list[Tally]] = {count.name: [] for count in taken}
-    undecided = taken
+    case_of = {
+        count: name for count in counts for name in takes if without_numbers(name) == without_numbers(count.case)
+    }
+    tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
+    undecided = list(case_of)
     while undecided:
-        cases = {count.case: takes[count.case] for count in undecided}
+        cases = {case_of[count]: takes[case_of[count]] for count in undecided}
         try:
             repetitions = recorded(cases, backend, FEWEST_REPETITIONS)
         except BackendError:
             return {}
         for count in undecided:
-            tallies[count.name] += [count.tally(repetition) for repetition in repetitions[count.case]]
+            for repetition in repetitions[case_of[count]]:
+                tally = count.tally(repetition)
+                # A trace that lacks what is counted says nothing.
+                if tally.of:
+                    tallies[count.name].append(tally)
         undecided = [count for count in undecided if needs_more(count, tallies[count.name])]
-    return {count.name: middle(tallies[count.name], backend.name) for count in taken if seen(tallies[count.name])}
+    return {name: middle(of_count, backend.name) for name, of_count in tallies.items() if of_count}
+
+
+def without_numbers(case: str) -> str:
+    """Return a case's name without sizes and counts."""
+    return re.sub(r"\d+", "", case)
 
 
 def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
     """Return whether tallies mean different things, and few enough were taken to go on."""
-    codes = {count.band(*tally).code for tally in seen(tallies)}
-    return len(codes) > 1 and len(tallies) + FEWEST_REPETITIONS <= MOST_REPETITIONS + 1
-
-
-def seen(tallies: Sequence[Tally]) -> list[Tally]:
-    """Return the tallies of repetitions in which there was something to count."""
-    return [tally for tally in tallies if tally.of]
+    codes = {count.band(tally.seen, tally.of).code for tally in tallies}
+    return len(codes) > 1 and len(tallies) < MOST_REPETITIONS
 
 
 def middle(tallies: Sequence[Tally], backend: str) -> Counted:
     """Return the tally with the middle share, with what each repetition gave."""
-    chosen = median_low(sorted(seen(tallies), key=lambda tally: tally.count / tally.of))
-    return Counted(chosen.count, chosen.of, f"{backend}'s profiler", tuple(tally.count for tally in seen(tallies)))
+    chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
+    return Counted(chosen.seen, chosen.of, f"{backend}'s profiler", tuple(tally.seen for tally in tallies))
 
 
 def recorded(
@@ -189,16 +199,22 @@ def unfinished_after_first_wait(repetition: Repetition) -> Tally:
     return Tally(sum(span.end > waited_until for span in behind), len(behind))
 
 
-def begun_beside_first_device(repetition: Repetition) -> Tally:
-    """Count the computations on other devices that began while the device that began first was in the middle of one."""
+def begun_beside_another_device(repetition: Repetition) -> Tally:
+    """Count the computations of a device that began while another device was in the middle of one.
+
+    Of the devices the one counts that had most beside it: which one is done first, other work on the machine decides.
+    """
     computations = repetition.of_kind("compute")
-    devices = list(dict.fromkeys(span.device for span in computations))
+    devices = {span.device for span in computations}
     if len(devices) < 2:
         # Without queues all may run on the calling thread, one after the other.
-        return Tally(0, len(computations) // 2)
-    on_first = [span for span in computations if span.device == devices[0]]
-    on_others = [span for span in computations if span.device != devices[0]]
-    return Tally(sum(_is_inside(span.start, on_first) for span in on_others), len(on_others))
+        return Tally(0, len(computations))
+    tallies = []
+    for device in devices:
+        own = [span for span in computations if span.device == device]
+        others = [span for span in computations if span.device != device]
+        tallies.append(Tally(sum(_is_inside(span.start, others) for span in own), len(own)))
+    return max(tallies)
 
 
 def copied_beside_computation(repetition: Repetition) -> Tally:

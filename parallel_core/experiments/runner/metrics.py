@@ -220,13 +220,14 @@ class Metric:
     def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
         """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure.
 
-        If it touches several bands it is inconclusive; if a count has answered before, how much that brings is open.
+        It is inconclusive if it touches several bands. After a count it says what the clock adds.
         """
         band = self.place(interval, result)
         says = self.means[:1].upper() + self.means[1:]
         if self.bands:
-            is_open = "By the clock it is open" if counted else "Inconclusive"
-            says = f"{is_open}, {self.name} touches several answers" if band is None else band.says
+            says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+        if counted:
+            says = f"By the clock, {says[:1].lower()}{says[1:]}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 

@@ -19,6 +19,7 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from backends.process_groups import GroupedBackend
+from parallel_core.experiments.runner.counts import without_numbers
 from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
@@ -82,7 +83,7 @@ class Trial:
         counted: Collection[str] = (),
     ):
         self.backend = backend
-        self._counted = frozenset(counted)
+        self._counted = frozenset(map(without_numbers, counted))
         self.devices: Sequence[Device] = backend.devices
         self.parameters = dict(parameters)
         """What the result says that the program ran with. It may add values that it chose."""
@@ -170,7 +171,7 @@ class Trial:
             return self.cases
         launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
-        self.takes |= {name: take for name, take in takes.items() if name in self._counted}
+        self.takes |= {name: take for name, take in takes.items() if without_numbers(name) in self._counted}
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
         takes |= {label: partial(measure, self.backend, launch) for launch, label in launches.items()}
         budget = self.left(share) if rounds is None else math.inf
