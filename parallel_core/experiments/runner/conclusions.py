@@ -28,9 +28,9 @@ def conclude(
     experiment: str,
     trial: Trial,
     metrics: Sequence[Metric],
-    counts: Sequence[Count],
     changes: Sequence[Change],
     curves: Curves | None = None,
+    counts: Sequence[Count] = (),
 ) -> Result:
     """Return the result of a trial.
 
@@ -77,7 +77,7 @@ def conclude(
     is_open = bool(codes) and not any(codes.values()) and bool(metrics[0].bands or not metrics[0].said(found))
     if is_open and not found.problems and found.machine_watch is not None and found.machine_watch.is_disturbed:
         found = replace(found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),))
-    answer = answer_of(metrics, counts, changes, found)
+    answer = answer_of(metrics, changes, found, counts)
     return replace(
         found,
         explanation=" ".join(answer.sentences[:1]),
@@ -86,7 +86,9 @@ def conclude(
     )
 
 
-def answer_of(metrics: Sequence[Metric], counts: Sequence[Count], changes: Sequence[Change], result: Result) -> Answer:
+def answer_of(
+    metrics: Sequence[Metric], changes: Sequence[Change], result: Result, counts: Sequence[Count] = ()
+) -> Answer:
     """Say what a result means, by its counts and the bands of its metrics, and what would change it.
 
     Of an invalid one say why it is. If others took so much of the cores that no figure lies in one band, the counts

@@ -22,8 +22,8 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
 
-FEWEST_REPETITIONS, MOST_REPETITIONS = 2, 5
-"""How many repetitions are recorded: more than the fewest only if these disagree on the answer."""
+AT_ONCE, MOST_REPETITIONS = 2, 6
+"""How many repetitions are recorded at a time, and at most: more than these only if they disagree on the answer."""
 WAITS = ("wait", "waitall")
 
 
@@ -107,7 +107,7 @@ def record_counts(
     while undecided:
         cases = {case_of[count]: takes[case_of[count]] for count in undecided}
         try:
-            repetitions = recorded(cases, backend, FEWEST_REPETITIONS)
+            repetitions = recorded(cases, backend, AT_ONCE)
         except BackendError:
             return {}
         for count in undecided:

@@ -182,7 +182,7 @@ class Experiment:
                 trial.described["chosen_by"]["size"] = "rounds"
         if count:
             trial.counts = record_counts(self.counts, trial.takes, backend)
-        return conclude(self.name, trial, self.metrics, self.counts, self.changes, self.curves)
+        return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options, and the defaults of parameters that are not among them."""
