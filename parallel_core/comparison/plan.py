@@ -98,5 +98,7 @@ class Plan:
             "threads": self.threads,
             **experiment.options.get(self.mode, {}),
             **chosen,
+            # Order is the same in every round: it is counted in one.
+            "count": turn == TRACED,
             "trace-if-possible": trace_path(self.traces_in, cell) if self.traces_in and self.is_traced(turn) else None,
         }

@@ -4,13 +4,14 @@ Terminal and report show the same. Cells without a queue stand last: they are th
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import TimeDifference
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
+from parallel_core.experiments.runner.counts import Count, write
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE
 from parallel_core.system.formatting import listed, seconds
@@ -68,14 +69,7 @@ def title_of(backend: Mapping[str, Any]) -> str:
 def screen_of(analysis: Analysis) -> Screen:
     """Put the answer of a comparison into one table."""
     columns = _columns(analysis)
-    rows = tuple(
-        (one.heading, figures)
-        for experiment in analysis.experiments
-        for one in experiment.experiment.metrics
-        if one is experiment.experiment.main or one.title
-        # Older results lack some figures.
-        if set(figures := tuple(_figure(one, experiment, column.side) for column in columns)) != {NO_FIGURE}
-    )
+    rows = (*_rows_of_counts(analysis, columns), *_rows_of_figures(analysis, columns))
     titles = {column.side: column.title for column in columns}
     differences: dict[str, list[TimeDifference]] = {}
     for experiment in analysis.experiments:
@@ -86,6 +80,35 @@ def screen_of(analysis: Analysis) -> Screen:
             differences.setdefault(compared, []).append(one)
     headline = HEADLINE if _overlaps_by_queues(analysis) else ""
     return Screen(headline, columns, rows, differences, _notes(analysis, rows))
+
+
+def _rows_of_counts(analysis: Analysis, columns: Sequence[Column]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Iterate over the rows of what was counted; those that no cell has are left out."""
+    for experiment in analysis.experiments:
+        for count in experiment.experiment.counts:
+            written = tuple(_counted(count, experiment, column.side) for column in columns)
+            if count.title and set(written) != {NO_FIGURE}:
+                yield count.title, written
+
+
+def _rows_of_figures(analysis: Analysis, columns: Sequence[Column]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Iterate over the rows of what the clock says; older results lack some figures."""
+    for experiment in analysis.experiments:
+        for metric in experiment.experiment.metrics:
+            if metric is not experiment.experiment.main and not metric.title:
+                continue
+            figures = tuple(_figure(metric, experiment, column.side) for column in columns)
+            if set(figures) != {NO_FIGURE}:
+                yield metric.heading, figures
+
+
+def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
+    """Write a cell's count: `24 of 25`. It holds even if other work made the cell's times invalid."""
+    for cell in experiment.cells:
+        for result in cell.results.results:
+            if cell.cell.side == side and count.name in result.counts:
+                return write(result.counts[count.name])
+    return NO_FIGURE
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:

@@ -105,6 +105,18 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """How many of some things came in an order that only a queue allows, in a recorded repetition."""
+
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    of: Annotated[int, msgspec.Meta(gt=0)]
+    witness: str
+    """What saw it: `torch's profiler`."""
+    repetitions: tuple[int, ...]
+    """The count of each repetition that was recorded, of which `count` is the middle one."""
+
+
+@dataclass(frozen=True)
 class Result:
     """One experiment on one backend and engine."""
 
@@ -143,6 +155,8 @@ class Result:
     """By metric, the bounds between which its true value is believed to lie, if they were found."""
     bands: Mapping[str, str | None] = field(default_factory=dict)
     """By metric, the code of what it means; null if the noise leaves that open."""
+    counts: Mapping[str, Counted] = field(default_factory=dict)
+    """What was counted in a recorded repetition, that which answers the question first; empty if nothing was."""
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
     """The machine and the process: processor, cores, memory, system, versions, time."""
     chosen_by: Mapping[str, str] = field(default_factory=dict)

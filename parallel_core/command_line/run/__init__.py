@@ -167,6 +167,8 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         ),
         # A comparison asks for it: what cannot be profiled must be measured all the same.
         click.option("--trace-if-possible", type=options.PATH, hidden=True),
+        # A comparison switches it off in all rounds but one.
+        click.option("--count", type=bool, default=True, hidden=True),
         options.path("--timeline", "timeline_path", "A picture of that repetition, a lane for each queue, as SVG."),
         options.interpreters,
         click.option(

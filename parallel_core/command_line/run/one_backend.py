@@ -76,7 +76,7 @@ def run_on_one_backend(
             check_profiler(loaded)
         began = monotonic()
         with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
-            result = experiment.run(loaded, **arguments)
+            result = experiment.run(loaded, count=values["count"], **arguments)
         _report_alone(result, loaded, values, given, console)
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))
@@ -85,9 +85,13 @@ def run_on_one_backend(
             joined(loaded, where, experiment.name, own) as together,
             arguments_of(experiment, together, values) as arguments,
         ):
-            result = experiment.run(together, **arguments)
+            # The profilers see one process.
+            result = experiment.run(together, count=False, **arguments)
             if together.group.rank == 0:
                 _answer(result, console, _write(described(result, together), console, values))
+    # A count decides without times; only a disturbance may make these invalid.
+    if result.counts and (result.has_verdict or result.is_merely_disturbed or not result.problems):
+        return
     if result.problems:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
         raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")

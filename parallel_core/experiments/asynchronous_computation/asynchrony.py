@@ -28,6 +28,7 @@ import backends
 from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
+from parallel_core.experiments.runner.counts import Count, unfinished_at_return
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
@@ -103,6 +104,19 @@ DISPATCH_FRACTION = Metric(
         Band(0.8, "not-queued", "Nothing was queued, and control returned when the multiplications were done"),
     ),
 )
+UNFINISHED = Count(
+    "unfinished_at_return",
+    TEN,
+    unfinished_at_return,
+    "results were not there when their calls had returned",
+    metric=DISPATCH_FRACTION.name,
+    title="Results not there on return",
+    bands=(
+        Band(LOWEST, "not-queued", "No, nothing was queued: each call returned when its result was there"),
+        Band(0.2, "partly", "Some multiplications were queued"),
+        Band(0.8, "queued", "Yes, the multiplications were queued"),
+    ),
+)
 WAIT_FRACTION = Metric(
     "wait_fraction",
     ratio(ONE, ALL),
@@ -135,6 +149,7 @@ EXPERIMENT = Experiment(
         Metric("async_speedup", ratio(increments.EACH, increments.ONCE), ratio=True),
         Metric("increment_seconds", title="One tiny operation"),
     ),
+    counts=(UNFINISHED,),
     changes=WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     queued_case=TEN,

@@ -31,6 +31,7 @@ import numpy as np
 
 from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, dispatch_fraction
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
+from parallel_core.experiments.runner.counts import Count, unfinished_after_first_wait
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
@@ -111,6 +112,19 @@ SELECTIVE = Metric(
         Band(0.75, "not-selective", "Waiting for one result took as long as waiting for all of them"),
     ),
 )
+LEFT = Count(
+    "left_after_wait",
+    named(WAIT, 64, SAME),
+    unfinished_after_first_wait,
+    "multiplications behind it were not done when the wait for the first returned",
+    metric=SELECTIVE.name,
+    title="Queued work left after a wait",
+    bands=(
+        Band(LOWEST, "not-selective", "No, waiting for one result waited for what was launched behind it"),
+        Band(0.2, "partly", "Waiting for one result waited for a part of what was launched behind it"),
+        Band(0.8, "selective", "Yes, waiting for one result did not wait for what was queued behind it"),
+    ),
+)
 FRACTIONS = {SAME: SELECTIVE, OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER)}
 
 EXPERIMENT = Experiment(
@@ -121,6 +135,7 @@ EXPERIMENT = Experiment(
     program=program,
     case=named(WAIT, 64, SAME),
     metrics=(*FRACTIONS.values(), replace(DISPATCH_FRACTION, formula=None)),
+    counts=(LEFT,),
     changes=(
         with_queue("waiting for one result should not wait for what is launched behind it"),
         without_queue(SELECTIVE.name, ("selective",), "both waits should end together"),

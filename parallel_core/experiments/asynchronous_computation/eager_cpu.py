@@ -142,6 +142,7 @@ EXPERIMENT = Experiment(
     case=TEN,
     # Of PyTorch it is one of the other two.
     metrics=(replace(DISPATCH_FRACTION, said=lambda found: found.backend["name"] != "torch"), ITSELF, WITH_THREADS),
+    counts=(asynchrony.UNFINISHED,),
     changes=asynchrony.WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},

@@ -33,6 +33,7 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, works
 from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
+from parallel_core.experiments.runner.counts import Count, copied_beside_computation
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, hidden_share
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -127,6 +128,28 @@ THE_BOOK_S = replace(
     OURS, name="book_overlap_efficiency", title="", formula=hidden_share(BOOK_TOGETHER), about="the book's way"
 )
 
+ALONGSIDE = Count(
+    "copied_beside_computation",
+    TOGETHER,
+    copied_beside_computation,
+    "results were copied, at least in part, while something was multiplied",
+    metric=OURS.name,
+    title="Results copied beside computing",
+    bands=(
+        Band(LOWEST, "serial", "No, the copies waited for the computation"),
+        Band(0.2, "partly", "In part, copies ran beside the computation"),
+        Band(0.8, "alongside", "Yes, copies ran beside the computation"),
+    ),
+)
+THE_BOOK_S_COUNT = replace(
+    ALONGSIDE,
+    name="book_copied_beside_computation",
+    case=BOOK_TOGETHER,
+    counted="results were copied so, the book's way",
+    metric=THE_BOOK_S.name,
+    title="",
+)
+
 EXPERIMENT = Experiment(
     name="overlap",
     summary="Do copies hide under computation?",
@@ -134,6 +157,7 @@ EXPERIMENT = Experiment(
     program=program,
     case=TOGETHER,
     metrics=(OURS, THE_BOOK_S, works.price_of_overlap(TOGETHER)),
+    counts=(ALONGSIDE, THE_BOOK_S_COUNT),
     changes=(
         changes.equal_parts(RUN, COPY, "copies"),
         changes.with_queue("copies should hide under the computation"),

@@ -20,6 +20,7 @@ from typing import Annotated
 
 from parallel_core.experiments import works
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
+from parallel_core.experiments.runner.counts import Count, begun_beside_another_device
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen
@@ -62,6 +63,20 @@ SPEEDUP = Metric(
     ),
 )
 
+BESIDE = Count(
+    "begun_beside_another_device",
+    TOGETHER,
+    begun_beside_another_device,
+    "multiplications of a device began while another one was in the middle of one",
+    metric=SPEEDUP.name,
+    title="Begun beside another device",
+    bands=(
+        Band(LOWEST, "serial", "No, the devices took turns"),
+        Band(0.2, "partly", "The devices worked at the same time in part"),
+        Band(0.8, "parallel", "Yes, the devices worked at the same time"),
+    ),
+)
+
 EXPERIMENT = Experiment(
     name="parallel",
     summary="Do two devices work at the same time?",
@@ -69,6 +84,7 @@ EXPERIMENT = Experiment(
     program=program,
     case=TOGETHER,
     metrics=(SPEEDUP, works.price_of_overlap(TOGETHER)),
+    counts=(BESIDE,),
     changes=(
         with_queue("the devices should work at the same time"),
         without_queue(SPEEDUP.name, ("parallel",), "the devices should take turns, with a speed-up of 1"),

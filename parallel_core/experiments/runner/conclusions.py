@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import Metric, bands_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
@@ -16,6 +17,8 @@ from parallel_core.system.formatting import percent
 from parallel_core.system.machine import joined_watches
 
 IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
+IMPOSSIBLE_TIMES = "By the clock nothing is known: times were measured that cannot be true."
+BUSY_CLOCK = "By the clock nothing is known: other work took {} of the cores' time."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
 NOTHING = "No answer: there was nothing for {} to compare."
 A_BUG = "A fix in the backend or in the program: no other machine and no option gives an answer."
@@ -27,6 +30,7 @@ def conclude(
     metrics: Sequence[Metric],
     changes: Sequence[Change],
     curves: Curves | None = None,
+    counts: Sequence[Count] = (),
 ) -> Result:
     """Return the result of a trial.
 
@@ -56,6 +60,7 @@ def conclude(
         },
         checks={"max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0, **trial.checks},
         explanation="",
+        counts=trial.counts,
         series={**_series(curves, trial), **described.pop("series", {})},
         # Cases of one interleaving share a watch.
         machine_watch=joined_watches(tuple({id(case.watch): case.watch for case in cases if case.watch}.values())),
@@ -66,12 +71,13 @@ def conclude(
     disturbances = (*filter(None, impossible), *beyond)
     found = replace(found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances)
     codes = {name: None if band is None else band.code for name, band in bands_of(metrics, found).items()}
-    found = replace(found, bands=codes)
+    counted = {count.name: count.band_of(found).code for count in counts if count.name in found.counts}
+    found = replace(found, bands={**counted, **codes})
     # A main figure without bands is an answer by itself.
     is_open = bool(codes) and not any(codes.values()) and bool(metrics[0].bands or not metrics[0].said(found))
     if is_open and not found.problems and found.machine_watch is not None and found.machine_watch.is_disturbed:
         found = replace(found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),))
-    answer = answer_of(metrics, changes, found)
+    answer = answer_of(metrics, changes, found, counts)
     return replace(
         found,
         explanation=" ".join(answer.sentences[:1]),
@@ -80,26 +86,48 @@ def conclude(
     )
 
 
-def answer_of(metrics: Sequence[Metric], changes: Sequence[Change], result: Result) -> Answer:
-    """Say what a result means, by the bands of its metrics, and what would change it; of an invalid one, why it is.
+def answer_of(
+    metrics: Sequence[Metric], changes: Sequence[Change], result: Result, counts: Sequence[Count] = ()
+) -> Answer:
+    """Say what a result means, by its counts and the bands of its metrics, and what would change it.
 
-    If others took so much of the cores that no figure lies in one band, there is no verdict.
+    Of an invalid one say why it is. If others took so much of the cores that no figure lies in one band, the counts
+    alone answer; without them there is no verdict.
     """
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
+    order = [count.sentence(result.counts[count.name]) for count in counts if count.name in result.counts]
     if result.disturbances:
-        return Answer((IMPOSSIBLE,) if result.problems else result.disturbances, in_a_quiet_moment(result))
+        return Answer((*order, *_no_clock(result)), in_a_quiet_moment(result))
     bands = bands_of(metrics, result)
     # A main figure without bands is said, too.
     told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
+    # Of the figures that counts answer for, the main one alone says what the clock adds.
+    by_count = {count.metric for count in counts if count.name in result.counts}
+    told = [one for one in told if one is metrics[0] or one.name not in by_count]
     intervals = {one: result.interval(one.name) for one in told}
-    sentences = [one.sentence(interval, result) for one, interval in intervals.items() if interval is not None]
+    by_clock = [
+        one.sentence(interval, result, counted=one.name in by_count)
+        for one, interval in intervals.items()
+        if interval is not None
+    ]
+    sentences = [*order, *by_clock]
     if told and not sentences:
         sentences = [NOTHING.format(told[0].name)]
     found = Found(result, bands)
     then = next((rule.then for rule in changes if rule.when(found)), "")
     return Answer(tuple(sentences), then if isinstance(then, str) else then(found))
+
+
+def _no_clock(result: Result) -> tuple[str, ...]:
+    """Say why the times of a disturbed result mean nothing; that is no verdict unless order was counted."""
+    if not result.counts:
+        return (IMPOSSIBLE,) if result.problems else result.disturbances
+    if result.problems:
+        return (IMPOSSIBLE_TIMES,)
+    assert result.machine_watch is not None
+    return (BUSY_CLOCK.format(percent(result.machine_watch.taken_share)),)
 
 
 def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
+from parallel_core.experiments.runner.counts import Count, record_counts
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import TIMING, Chosen, Parameter, choose, parameters_of, written
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
@@ -76,6 +77,8 @@ class Experiment:
     """A function of a trial and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
     metrics: tuple[Metric, ...]
     """The figures, first that which answers the question."""
+    counts: tuple[Count, ...] = ()
+    """What is counted in a recorded repetition, first that which answers the question."""
     changes: tuple[Change, ...] = ()
     """What would change the answer: the first rule that applies is said."""
     rounds: int | None = 5
@@ -164,10 +167,11 @@ class Experiment:
         is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
         return self.between_processes if is_one_of_several and self.between_processes else self.program
 
-    def run(self, backend: Backend, **options: Any) -> Result:
-        """Run the program on a backend: choose sizes that are not given, time, check, and conclude.
+    def run(self, backend: Backend, *, count: bool = True, **options: Any) -> Result:
+        """Run the program on a backend: choose sizes that are not given, time, check, count, and conclude.
 
-        If the run chose all its sizes and too few rounds fit the budget, it is repeated with a smaller size.
+        If the run chose all its sizes and too few rounds fit the budget, it is repeated with a smaller size. Without
+        `count` no repetition is recorded, and nothing is counted.
         """
         values = self._values_of(options)
         trial = self._measure(backend, values)
@@ -176,7 +180,9 @@ class Experiment:
             if size < trial.parameters["size"]:
                 trial = self._measure(backend, {**values, "size": size})
                 trial.described["chosen_by"]["size"] = "rounds"
-        return conclude(self.name, trial, self.metrics, self.changes, self.curves)
+        if count:
+            trial.counts = record_counts(self.counts, trial.takes, backend)
+        return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options, and the defaults of parameters that are not among them."""
@@ -197,7 +203,8 @@ class Experiment:
         for parameter in self.parameters:
             shown |= written(parameter, values[parameter.name])
         timing_names = [name for name in ("rounds", "budget") if getattr(self, name) is not None]
-        trial = Trial(backend, shown, **{name: values[name] for name in timing_names})
+        counted = [count.case for count in self.counts]
+        trial = Trial(backend, shown, **{name: values[name] for name in timing_names}, counted=counted)
         arguments = {**values, **choose(trial, self.parameters)}
         for name in timing_names:
             del arguments[name]

@@ -217,12 +217,17 @@ class Metric:
             return WITHOUT_QUEUE
         return self.bands[place]
 
-    def sentence(self, interval: Interval, result: Result) -> str:
-        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure."""
+    def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
+        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure.
+
+        It is inconclusive if it touches several bands. After a count it says what the clock adds.
+        """
         band = self.place(interval, result)
         says = self.means[:1].upper() + self.means[1:]
         if self.bands:
             says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+        if counted:
+            says = f"By the clock, {says[:1].lower()}{says[1:]}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 

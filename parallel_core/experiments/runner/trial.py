@@ -9,7 +9,7 @@ A program registers cases; they are timed in turn, in rounds within the budget, 
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, final
@@ -19,12 +19,13 @@ import numpy as np
 from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from backends.process_groups import GroupedBackend
+from parallel_core.experiments.runner.counts import without_numbers
 from parallel_core.experiments.runner.metrics import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.progress import tell
-from parallel_core.measurement.result import Case, Result
+from parallel_core.measurement.result import Case, Counted, Result
 from parallel_core.measurement.timing import Timing, interleave, measure
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import RequestError
@@ -73,8 +74,16 @@ class _Timed:
 class Trial:
     """A backend, the values of the program's parameters, and what the program times, checks and finds."""
 
-    def __init__(self, backend: Backend, parameters: Mapping[str, Any], rounds: int = 1, budget: float = math.inf):
+    def __init__(
+        self,
+        backend: Backend,
+        parameters: Mapping[str, Any],
+        rounds: int = 1,
+        budget: float = math.inf,
+        counted: Collection[str] = (),
+    ):
         self.backend = backend
+        self._counted = frozenset(map(without_numbers, counted))
         self.devices: Sequence[Device] = backend.devices
         self.parameters = dict(parameters)
         """What the result says that the program ran with. It may add values that it chose."""
@@ -91,6 +100,10 @@ class Trial:
         self.notes: list[str] = []
         self.described: dict[str, Any] = {}
         """Further fields of the result: `data`, `tasks`, `series`."""
+        self.takes: dict[str, Callable[[], Timing]] = {}
+        """What repeats the cases that are counted; it keeps all arrays that they work on."""
+        self.counts: dict[str, Counted] = {}
+        """What was counted in recorded repetitions."""
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[_Timed] = []
@@ -158,6 +171,7 @@ class Trial:
             return self.cases
         launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
+        self.takes |= {name: take for name, take in takes.items() if without_numbers(name) in self._counted}
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
         takes |= {label: partial(measure, self.backend, launch) for launch, label in launches.items()}
         budget = self.left(share) if rounds is None else math.inf

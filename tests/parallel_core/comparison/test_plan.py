@@ -87,8 +87,8 @@ def test_a_command_fixes_all_that_is_to_be_the_same_and_what_is_chosen_takes_the
     assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "measure"]
     same = "--backend torch --engine async --devices 2 --device-kind cpu --rounds 5"
     assert command[5:] == [
-        f"parallel {same}",
-        f"overlap {same} --products 25 --size 800 --copies 7",
+        f"parallel {same} --count False",
+        f"overlap {same} --products 25 --size 800 --copies 7 --count False",
     ]
     assert "--engine" not in words(replace(PLAN, engines=(OWN_ENGINE,)))
     quick = words(replace(PLAN, mode="quick"), parallel={"size": 136, "rounds": 1})
@@ -102,6 +102,11 @@ def test_the_first_round_s_processes_are_asked_for_traces() -> None:
     assert ["--trace-if-possible" in one for one in asked] == [False, True, False]
     assert "a b/traces/parallel-mxnet-async.json.gz" in asked[1]
     assert "--trace-if-possible" not in words(turn=1)
+
+
+def test_order_is_counted_in_one_round() -> None:
+    asked = [words(turn=turn) for turn in (SOUNDING, 1, 2)]
+    assert [one[one.index("--count") + 1] for one in asked] == ["False", "True", "False"]
 
 
 def outcome(cell: Cell, invalid: bool = False) -> Result:

@@ -50,11 +50,31 @@ def check_answer(result: Result) -> None:
         assert [sentence.startswith(("No verdict: ", "No answer: ")) for sentence in sentences] == [True]
         return
     assert sentences[0] == result.explanation
-    assert 1 <= len(sentences) <= 3
+    assert 1 <= len(sentences) <= 3 + bool(result.counts)
     assert all(re.search(r"\d", sentence) for sentence in sentences if not sentence.startswith("No answer: "))
     for sentence in (*sentences, change):
         assert sentence.endswith(".")
         assert len(BOUNDS.sub("", sentence)) <= LONGEST, sentence
+
+
+def check_counts(result: Result) -> None:
+    """Assert that what an experiment counts was counted by the framework's profiler, and is 0 without queues."""
+    counts = EXPERIMENTS[result.experiment].counts
+    if result.backend["name"] == "numpy":
+        assert result.counts == {}
+        return
+    assert list(result.counts) == [count.name for count in counts]
+    for count in counts:
+        counted = result.counts[count.name]
+        assert 0 <= counted.count <= counted.of
+        assert counted.count in counted.repetitions
+        assert result.backend["name"] in counted.witness
+        assert result.bands[count.name] == count.band(counted.count, counted.of).code
+        if result.backend["engine"] == "sync":
+            assert counted.count == 0
+    if counts:
+        assert result.explanation == counts[0].sentence(result.counts[counts[0].name])
+    assert Result.from_json(result.as_json()).counts == result.counts
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +91,8 @@ def test_the_result_is_checked_and_described(load_any: Callable[[int], Backend],
     check_answer(found)
     result = json.loads(json.dumps(found.as_json(), allow_nan=False))
     assert (result["schema"], result["experiment"]) == (2, name)
-    assert result["bands"].keys() <= result["metrics"].keys()
+    assert result["bands"].keys() <= result["metrics"].keys() | result["counts"].keys()
+    check_counts(found)
     same = {"name": backend.name, "engine": backend.engine, "devices": ["cpu:1", "cpu:2", "cpu:3"]}
     assert (same | {"threads_per_device": 1}).items() <= result["backend"].items()
     assert result["checks"]["max_relative_error"] < 1e-4

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, with_queue
+from parallel_core.experiments.runner.conclusions import conclude
+from parallel_core.experiments.runner.counts import Count, unfinished_at_return
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.measurement.confidence_intervals import Interval
-from parallel_core.measurement.result import Answer, Case, Result
+from parallel_core.measurement.result import Answer, Case, Counted, Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
@@ -118,6 +120,36 @@ def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(sh
     assert both.answer and len(both.answer.sentences) == 2  # noqa: PT018
     read = read_again(found)
     assert read.machine_watch == watch == read.cases[0].watch
+
+
+ORDER = Count(
+    "order",
+    "whole",
+    unfinished_at_return,
+    "parts came first",
+    metric="half",
+    bands=(Band(LOWEST, "none", "No"), Band(0.5, "some", "Yes")),
+)
+
+
+@pytest.mark.parametrize("whole", [WHOLE, TOO_FAST])
+def test_a_count_answers_first_and_alone_where_the_clock_says_nothing(whole: Case) -> None:
+    busy = MachineWatch(10.0, 2.0, 0.5, 0.0, None, None, None)
+    counted = {"order": Counted(9, 10, "torch's profiler", (9, 10))}
+
+    def answered(*cases: Case) -> Result:
+        made = trial(*cases)
+        made.counts = counted
+        return conclude("any", made, (HALF,), (ALWAYS,), counts=(ORDER,))
+
+    quiet = answered(PART, WHOLE)
+    assert quiet.bands == {"order": "some", "half": "half"}
+    assert quiet.answer is not None
+    assert [sentence[:12] for sentence in quiet.answer.sentences] == ["Yes: 9 of 10", "By the clock"]
+    disturbed = answered(*(replace(one, watch=busy) for one in (PART, whole)))
+    assert disturbed.answer is not None
+    assert [sentence[:12] for sentence in disturbed.answer.sentences] == ["Yes: 9 of 10", "By the clock"]
+    assert read_again(disturbed).counts == counted
 
 
 def test_too_few_rounds_are_told() -> None:

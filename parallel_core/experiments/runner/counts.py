@@ -1,0 +1,237 @@
+"""What a run counts: order, which other work on the machine hardly changes, though it stretches every time.
+
+A count says of how many things an order was seen that only a queue allows: of ten results, how many were not there when
+their calls had returned. It comes from repetitions of one case under the framework's own profiler, whose spans have one
+clock: when each call began and returned, and when each operation began and ended. No time enters it, so it needs no
+quiet moment.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median_low
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, TypeAlias
+
+from backends import Backend
+from backends.errors import BackendError
+from backends.profiling import Span, Timeline, case_text, read_trace, run_profiler, timeline_from
+from parallel_core.experiments.runner.metrics import Band
+from parallel_core.measurement.progress import tell
+from parallel_core.measurement.result import Counted, Result
+from parallel_core.measurement.timing import Timing, without_garbage_collection
+
+AT_ONCE, MOST_REPETITIONS = 2, 6
+"""How many repetitions are recorded at a time, and at most: more than these only if they disagree on the answer."""
+WAITS = ("wait", "waitall")
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What one repetition of a case did. Spans are in the order in which they began."""
+
+    launches: tuple[Span, ...]
+    """The program's calls that launch something, until they returned."""
+    waits: tuple[Span, ...]
+    """The program's calls that wait, until they returned."""
+    operations: tuple[Span, ...]
+    """What ran on the devices."""
+
+    def of_kind(self, kind: str) -> tuple[Span, ...]:
+        """Return the operations that compute, or those that copy."""
+        return tuple(span for span in self.operations if span.kind == kind)
+
+
+class Tally(NamedTuple):
+    """How many of how many."""
+
+    seen: int
+    of: int
+
+
+Tallying: TypeAlias = Callable[[Repetition], Tally]
+
+
+@dataclass(frozen=True)
+class Count:
+    """A question of order that a case answers: what is counted, and what each share of it means."""
+
+    name: str
+    """Its key in a result's JSON."""
+    case: str
+    """The case that is repeated, or the last that differs from it in numbers only."""
+    tally: Tallying
+    counted: str
+    """What stands behind the numbers: `results were not there when their calls had returned`."""
+    bands: tuple[Band, ...]
+    """What a share means, in ascending order; `Band.start` is a share of all."""
+    metric: str = ""
+    """The figure that says how much it brings, by the clock."""
+    title: str = ""
+    """The question that it answers in a table of all experiments."""
+
+    def band(self, count: int, of: int) -> Band:
+        """Return the band in which a count lies."""
+        share = count / of
+        return next(band for band in reversed(self.bands) if share >= band.start)
+
+    def band_of(self, result: Result) -> Band:
+        """Return the band in which a result's count lies; the result must have it."""
+        counted = result.counts[self.name]
+        return self.band(counted.count, counted.of)
+
+    def sentence(self, counted: Counted) -> str:
+        """Say what a count means, and the count."""
+        return f"{self.band(counted.count, counted.of).says}: {write(counted)} {self.counted}."
+
+
+def write(counted: Counted) -> str:
+    """Write a count: `24 of 25`."""
+    return f"{counted.count} of {counted.of}"
+
+
+def record_counts(
+    counts: Sequence[Count], takes: Mapping[str, Callable[[], Timing]], backend: Backend
+) -> dict[str, Counted]:
+    """Record repetitions of the counts' cases under the framework's profiler, and count in each; `takes` repeat a case.
+
+    Two are recorded, and more while their counts mean different things; the middle one counts. Nothing is counted
+    without a profiler, or of a case that was not timed.
+    """
+    case_of = {
+        count: name for count in counts for name in takes if without_numbers(name) == without_numbers(count.case)
+    }
+    tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
+    undecided = list(case_of)
+    while undecided:
+        cases = {case_of[count]: takes[case_of[count]] for count in undecided}
+        try:
+            repetitions = recorded(cases, backend, AT_ONCE)
+        except BackendError:
+            return {}
+        for count in undecided:
+            for repetition in repetitions[case_of[count]]:
+                tally = count.tally(repetition)
+                # A trace that lacks what is counted says nothing.
+                if tally.of:
+                    tallies[count.name].append(tally)
+        undecided = [count for count in undecided if needs_more(count, tallies[count.name])]
+    return {name: middle(of_count, backend.name) for name, of_count in tallies.items() if of_count}
+
+
+def without_numbers(case: str) -> str:
+    """Return a case's name without sizes and counts."""
+    return re.sub(r"\d+", "", case)
+
+
+def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
+    """Return whether tallies mean different things, and few enough were taken to go on."""
+    codes = {count.band(tally.seen, tally.of).code for tally in tallies}
+    return len(codes) > 1 and len(tallies) < MOST_REPETITIONS
+
+
+def middle(tallies: Sequence[Tally], backend: str) -> Counted:
+    """Return the tally with the middle share, with what each repetition gave."""
+    chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
+    return Counted(chosen.seen, chosen.of, f"{backend}'s profiler", tuple(tally.seen for tally in tallies))
+
+
+def recorded(
+    cases: Mapping[str, Callable[[], Timing]], backend: Backend, repetitions: int
+) -> dict[str, list[Repetition]]:
+    """Repeat cases under the profiler, so many times each, and return what each repetition did.
+
+    Raises BackendError if there is no profiler for this backend's devices.
+    """
+    # Bound before the profiler marks the verbs: these waits are no part of a case.
+    wait_unmarked = backend.waitall
+    with TemporaryDirectory(prefix="parallel-core-") as folder:
+        path = Path(folder) / "trace.json"
+        with without_garbage_collection(), run_profiler(backend, path) as mark:
+            for name, take in cases.items():
+                tell(f"counting: {name}", 0.9)
+                # A thread's first events cost a profiler more than the rest.
+                take()
+                for _ in range(repetitions):
+                    wait_unmarked()
+                    with mark(case_text(name)):
+                        take()
+                        wait_unmarked()
+        timeline = timeline_from(read_trace(path))
+    return {name: list(repetitions_of(timeline, name)) for name in cases}
+
+
+def repetitions_of(timeline: Timeline, case: str) -> Iterator[Repetition]:
+    """Iterate over what each repetition of a case did."""
+    for name, start, end in timeline.cases:
+        if name == case:
+            yield repetition_of([span for span in timeline.columns if start <= span.start <= end])
+
+
+def repetition_of(spans: Sequence[Span]) -> Repetition:
+    """Sort the spans of a repetition by what they are."""
+    calls = [span for span in spans if span.kind == "host" and span.queue == "Python"]
+    launches = tuple(call for call in calls if call.name.partition(" ")[0] not in WAITS)
+    # Each repetition begins with a wait until the devices are idle, which is no part of it.
+    began = launches[0].start if launches else 0
+    waits = tuple(call for call in calls if call.name.partition(" ")[0] in WAITS and call.start > began)
+    operations = tuple(span for span in spans if span.kind != "host")
+    return Repetition(launches, waits, operations)
+
+
+def unfinished_at_return(repetition: Repetition) -> Tally:
+    """Count the computations that were not done when the call that launched them had returned."""
+    returned = {call.start: call.end for call in repetition.launches}
+    launched = [span for span in repetition.of_kind("compute") if span.launched in returned]
+    return Tally(
+        sum(span.end > returned[span.launched] for span in launched if span.launched is not None), len(launched)
+    )
+
+
+def unfinished_after_first_wait(repetition: Repetition) -> Tally:
+    """Count the computations, all but the first that was launched, that were not done when the first wait returned."""
+    if not repetition.waits:
+        return Tally(0, 0)
+    waited_until = repetition.waits[0].end
+    computations = sorted(repetition.of_kind("compute"), key=lambda span: span.launched or span.start)
+    behind = computations[1:]
+    return Tally(sum(span.end > waited_until for span in behind), len(behind))
+
+
+def begun_beside_another_device(repetition: Repetition) -> Tally:
+    """Count the computations of a device that began while another device was in the middle of one.
+
+    Of the devices the one counts that had most beside it: which one is done first, other work on the machine decides.
+    """
+    computations = repetition.of_kind("compute")
+    devices = {span.device for span in computations}
+    if len(devices) < 2:
+        # Without queues all may run on the calling thread, one after the other.
+        return Tally(0, len(computations))
+    tallies = []
+    for device in devices:
+        own = [span for span in computations if span.device == device]
+        others = [span for span in computations if span.device != device]
+        tallies.append(Tally(sum(_is_inside(span.start, others) for span in own), len(own)))
+    return max(tallies)
+
+
+def copied_beside_computation(repetition: Repetition) -> Tally:
+    """Count the results, each computed and then copied equally often, of which a copy ran beside a computation."""
+    computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
+    results = len(computations)
+    if not results or not copies or len(copies) % results:
+        return Tally(0, 0)
+    each = len(copies) // results
+    copies_of_results = [copies[first : first + each] for first in range(0, len(copies), each)]
+    beside = sum(any(_overlap(copy, span) for copy in some for span in computations) for some in copies_of_results)
+    return Tally(beside, results)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _is_inside(time: int, spans: Sequence[Span]) -> bool:
+    return any(span.start < time < span.end for span in spans)

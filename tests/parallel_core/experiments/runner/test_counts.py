@@ -1,0 +1,103 @@
+"""What is counted of a recorded repetition: order, whatever the times."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.profiling import Span
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.counts import (
+    Count,
+    Tally,
+    begun_beside_another_device,
+    copied_beside_computation,
+    middle,
+    needs_more,
+    repetition_of,
+    unfinished_after_first_wait,
+    unfinished_at_return,
+)
+
+
+def call(name: str, start: int, end: int) -> Span:
+    return Span(name, "host", "host", "Python", start, end)
+
+
+def run(device: str, start: int, end: int, launched: int | None = None) -> Span:
+    return Span("matmul", "compute", device, "compute", start, end, launched)
+
+
+def copy(start: int, end: int) -> Span:
+    return Span("copy", "copy", "cpu:2", "copy", start, end)
+
+
+def by_start(*spans: Span) -> Sequence[Span]:
+    return sorted(spans, key=lambda span: span.start)
+
+
+def queued(factor: int) -> Sequence[Span]:
+    """Return three launches that return at once, and a wait for the first; times are stretched by a factor."""
+    return by_start(
+        call("waitall", 0, 1 * factor),
+        *(call("launch matmul", at * factor, (at + 1) * factor) for at in (2, 4, 6)),
+        *(
+            run("cpu:1", (10 * at + 5) * factor, (10 * at + 14) * factor, launched=(2 * at + 2) * factor)
+            for at in range(3)
+        ),
+        call("wait", 8 * factor, 15 * factor),
+        call("waitall", 16 * factor, 40 * factor),
+    )
+
+
+def in_turn(factor: int) -> Sequence[Span]:
+    """Return the same where each launch computes before it returns."""
+    return by_start(
+        call("waitall", 0, 1 * factor),
+        *(call("launch matmul", 10 * at * factor, (10 * at + 9) * factor) for at in (1, 2, 3)),
+        *(run("cpu:1", (10 * at + 1) * factor, (10 * at + 8) * factor, launched=10 * at * factor) for at in (1, 2, 3)),
+        call("wait", 40 * factor, 41 * factor),
+    )
+
+
+@given(st.integers(1, 10**9))
+def test_order_is_the_same_however_long_it_takes(factor: int) -> None:
+    assert unfinished_at_return(repetition_of(queued(factor))) == (3, 3)
+    assert unfinished_at_return(repetition_of(in_turn(factor))) == (0, 3)
+    assert unfinished_after_first_wait(repetition_of(queued(factor))) == (2, 2)
+    assert unfinished_after_first_wait(repetition_of(in_turn(factor))) == (0, 2)
+
+
+def test_the_device_counts_that_had_most_beside_it() -> None:
+    # The second device was kept from running at first, so only its first computation began beside the other.
+    first = [run("cpu:1", at, at + 9) for at in (0, 10, 20)]
+    late = [run("cpu:2", at, at + 9) for at in (25, 35, 45)]
+    assert begun_beside_another_device(repetition_of(by_start(*first, *late))) == (1, 3)
+    together = [run("cpu:2", at + 1, at + 8) for at in (0, 10, 20)]
+    assert begun_beside_another_device(repetition_of(by_start(*first, *together))) == (3, 3)
+    in_turns = [run("cpu:2", at, at + 9) for at in (30, 40, 50)]
+    assert begun_beside_another_device(repetition_of(by_start(*first, *in_turns))) == (0, 3)
+    on_one_thread = [span._replace(device="cpu") for span in (*first, *in_turns)]
+    assert begun_beside_another_device(repetition_of(on_one_thread)) == (0, 6)
+
+
+def test_the_copies_of_a_result_count_once_and_those_that_only_touch_a_computation_do_not() -> None:
+    computed = [run("cpu:1", at, at + 10) for at in (0, 10, 20)]
+    # Two copies of each result: of the first two results one copy runs beside the next computation.
+    beside = [copy(12, 14), copy(14, 16), copy(20, 22), copy(22, 24), copy(30, 31), copy(31, 32)]
+    assert copied_beside_computation(repetition_of(by_start(*computed, *beside))) == (2, 3)
+    in_turn = [copy(10 * at + 30, 10 * at + 31) for at in range(6)]
+    assert copied_beside_computation(repetition_of(by_start(*computed, *in_turn))) == (0, 3)
+    # What cannot be divided among the results is not counted.
+    assert copied_beside_computation(repetition_of(by_start(*computed, *in_turn[:4]))).of == 0
+
+
+PARALLEL: Count = EXPERIMENTS["parallel"].counts[0]
+
+
+def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle_one_counts() -> None:
+    assert not needs_more(PARALLEL, [Tally(24, 25), Tally(25, 25)])
+    assert needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)])
+    assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)
+    counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "torch")
+    assert (counted.count, counted.of, counted.repetitions) == (24, 25, (24, 3, 25))
