@@ -10,14 +10,19 @@ from typing import Any
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import TimeDifference
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
+from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.experiments import Experiment
 from parallel_core.experiments.runner.counts import Count, write
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE
 from parallel_core.system.formatting import listed, seconds
 
-OVERLAPPED, TOOK_TURNS = {"queued", "parallel", "hidden"}, {"not-queued", "serial", "hindered", "without-queue"}
+OVERLAPPED = {"queued", "parallel", "hidden", "alongside"}
+TOOK_TURNS = {"not-queued", "serial", "hindered", "without-queue"}
 """Bands of an engine that overlaps everything, and of one that overlaps nothing."""
+OPEN = ""
+"""In place of a band, of a figure that touches several."""
+UNCLEAR = {"partly", OPEN}
 HEADLINE = "Engines with queues overlap work; engines without take turns."
 """Said if it holds for every cell whose figure has one of these bands."""
 NO_FIGURE = "–"
@@ -140,15 +145,27 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
 
 def _overlaps_by_queues(analysis: Analysis) -> bool:
     """Return whether all cells with queues overlapped, and all without did not, in whatever says one of the two."""
-    by_queue: dict[bool, set[str]] = {True: set(), False: set()}
+    with_queues: set[str] = set()
+    without: set[str] = set()
     for experiment in analysis.experiments:
-        for cell in experiment.believed:
-            main, result = experiment.experiment.main, cell.results.valid[0]
-            if cell.metric and math.isfinite(cell.metric.high):
-                band = main.place(cell.metric, result)
-                if band is None or band.code in OVERLAPPED | TOOK_TURNS | {"partly"}:
-                    by_queue[result.backend["engine"] == "async"].add(band.code if band else "")
-    return bool(by_queue[True] and by_queue[False]) and by_queue[True] <= OVERLAPPED and by_queue[False] <= TOOK_TURNS
+        for cell in experiment.cells:
+            code = _code_of(cell, experiment.experiment)
+            if code is not None and code in OVERLAPPED | TOOK_TURNS | UNCLEAR:
+                is_async = cell.results.results[0].backend["engine"] == "async"
+                (with_queues if is_async else without).add(code)
+    return bool(with_queues and without) and with_queues <= OVERLAPPED and without <= TOOK_TURNS
+
+
+def _code_of(cell: CellAnalysis, experiment: Experiment) -> str | None:
+    """Return the code of what a cell's first count means, or else of its main figure; None if there is neither."""
+    for count in experiment.counts[:1]:
+        for result in cell.results.results:
+            if count.name in result.counts:
+                return count.band_of(result).code
+    if not cell.believed or cell.metric is None or not math.isfinite(cell.metric.high):
+        return None
+    band = experiment.main.place(cell.metric, cell.results.valid[0])
+    return band.code if band else OPEN
 
 
 def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:

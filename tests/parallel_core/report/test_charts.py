@@ -62,7 +62,7 @@ def test_a_figure_has_a_bar_a_value_and_a_whisker_for_each_cell() -> None:
     bars = some(charts.metric_chart(of("parallel"))).groups[""]
     first, second, *_ = bars
     assert [bar.name for bar in bars] == list(TIMES)
-    assert words(bars)[1] == ("mxnet sync", "0.50 (0.48–0.52)")
+    assert words(bars)[1] == ("mxnet sync", "0.50 (0.49–0.51)")
     assert first.start == second.start == 0
     assert first.end == pytest.approx(2 * second.end)
     assert (first.style, second.style) == ("total", "total hollow")

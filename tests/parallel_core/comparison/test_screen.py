@@ -1,0 +1,37 @@
+"""The table that a comparison ends with: counts first, and a headline that they decide on a busy machine too."""
+
+from dataclasses import replace
+
+from parallel_core.comparison.analysis import analyse
+from parallel_core.comparison.cells import CellResults
+from parallel_core.comparison.screen import HEADLINE, screen_of
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement.result import Counted
+from tests.parallel_core.comparison.made_up import comparison, measured, parallel, times
+
+BESIDE = EXPERIMENTS["parallel"].counts[0]
+
+
+def counted(backend: str, engine: str, seen: int, problems: tuple[str, ...] = ()) -> CellResults:
+    """Return a cell of which the first process counted, and each process has some problems."""
+    cell = measured(parallel(backend, engine), times(1.0))
+    first, *others = (replace(result, problems=problems, disturbances=problems) for result in cell.results)
+    first = replace(first, counts={BESIDE.name: Counted(seen, 25, "a profiler", (seen,))})
+    return replace(cell, results=(first, *others))
+
+
+def test_counts_stand_above_the_figures_of_the_clock() -> None:
+    screen = screen_of(analyse(comparison(counted("torch", "async", 24), counted("torch", "sync", 0))))
+    (question, figures), *by_clock = screen.rows
+    assert (question, figures) == (BESIDE.title, ("24 of 25", "0 of 25"))
+    assert by_clock[0][0] == EXPERIMENTS["parallel"].main.title
+
+
+def test_a_count_decides_the_headline_even_if_no_time_can_be_true() -> None:
+    impossible = ("a whole that is faster than its part",)
+    cells = [counted("torch", "async", 24, impossible), counted("torch", "sync", 0, impossible)]
+    screen = screen_of(analyse(comparison(*cells)))
+    assert screen.headline == HEADLINE
+    assert screen.rows[0][1] == ("24 of 25", "0 of 25")
+    in_turn = [counted("torch", "async", 2), counted("torch", "sync", 0)]
+    assert screen_of(analyse(comparison(*in_turn))).headline == ""
