@@ -36,6 +36,6 @@ def test_a_required_framework_that_cannot_be_loaded_fails_the_run(root: Path, tm
 def test_any_other_is_skipped_with_the_reason(root: Path, tmp_path: Path) -> None:
     done = run_without_torch(root, tmp_path)
     assert done.returncode == 0, done.stdout
-    assert "torch is not installed: pip install" in done.stdout
+    assert "PyTorch is not installed: pip install" in done.stdout
     absent = ", ".join(name for name in FRAMEWORKS if find_spec(name) is None and name != "torch")
     assert re.findall("^left out: (.*), not installed", done.stdout, re.MULTILINE) == ([absent] if absent else [])

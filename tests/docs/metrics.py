@@ -7,10 +7,12 @@ from typing import Any
 
 from tests.tree import tracked
 
-__all__ = ["explained", "unexplained"]
+__all__ = ["OF_ALL", "OF_COUNTS", "explained", "unexplained"]
 
 OF_ALL = "Checks"
 """The heading above what any experiment may have."""
+OF_COUNTS = "Counts"
+"""The heading above what experiments count."""
 
 
 @cache

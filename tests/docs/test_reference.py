@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parallel_core.experiments import EXPERIMENTS
-from tests.docs.metrics import OF_ALL, explained, unexplained
+from tests.docs.metrics import OF_ALL, OF_COUNTS, explained, unexplained
 from tests.parallel_core.command_line.test_bounds import commands
 from tests.tree import tracked
 
@@ -45,7 +45,12 @@ def test_only_metrics_of_experiments_are_explained(stored: list[dict[str, Any]])
     # Those of a range begin with its end.
     declared = {name.removeprefix("lowest_").removeprefix("highest_") for name in names - measured}
     assert {name for name in declared if f'"{name}"' not in sources} == set()
-    assert {heading for heading, own in explained().items() if own} == {*EXPERIMENTS, OF_ALL}
+    assert {heading for heading, own in explained().items() if own} == {*EXPERIMENTS, OF_ALL, OF_COUNTS}
+
+
+def test_what_experiments_count_is_explained_and_nothing_else() -> None:
+    declared = {count.name for experiment in EXPERIMENTS.values() for count in experiment.counts}
+    assert set(explained()[OF_COUNTS]) == declared
 
 
 def test_every_command_has_a_section(root: Path) -> None:

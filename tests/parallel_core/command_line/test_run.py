@@ -46,7 +46,7 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     assert "What would change it: " in answer
     # Of so little work the profiler may take most of the time.
     told = "By the trace of “on all together” " in answer or "The trace of “on all together” says nothing" in answer
-    assert told == (not answer.startswith("No verdict"))
+    assert told == ("No verdict" not in answer and "By the clock nothing is known" not in answer)
     found = read_timeline(trace)
     assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
     assert found.source.startswith(f"{framework_name} ")
