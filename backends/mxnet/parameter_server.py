@@ -1,8 +1,8 @@
 """Be MXNet's scheduler or a server: `python -m backends.mxnet.parameter_server [SECONDS]`.
 
 DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process. ps-lite has no
-deadline: if a process of the job dies, the other processes wait for ever. So a thread ends this one with status 1: with
-SECONDS, after so long without progress; without, when standard input ends, which the launcher holds open.
+deadline: if a process of the job dies, the other processes wait for ever. So with SECONDS, a thread ends this one with
+status 1 after so long without progress; without, whoever started it ends it.
 """
 
 import os
@@ -27,32 +27,21 @@ LAST_DATA_RECEIVED = 52
 
 def main() -> None:
     """Serve until all workers are done."""
-    by_hand = len(sys.argv) > 1
-    # The launcher quotes this process's lines within its own line.
-    prefix = "parallel-core: " if by_hand else ""
-    if by_hand:
+    if len(sys.argv) > 1:
         # MXNet serves outside of Python, where no KeyboardInterrupt is raised.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         threading.Thread(target=_watch, args=(float(sys.argv[1]),), daemon=True).start()
-    else:
-        threading.Thread(target=_leave_with_starter, daemon=True).start()
     try:
         load_cuda_libraries()
         import mxnet  # noqa: F401
     except BackendError as error:
-        sys.exit(f"{prefix}{error}")
+        sys.exit(f"parallel-core: {error}")
     except Exception as error:
         if NO_PORT not in str(error):
             raise
         # ps-lite does not say which address.
         root = f"{os.environ.get('DMLC_PS_ROOT_URI')}:{os.environ.get('DMLC_PS_ROOT_PORT')}"
-        sys.exit(f"{prefix}cannot listen at {root}: the port is in use, or the address is not this host's")
-
-
-def _leave_with_starter() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(1)
+        sys.exit(f"parallel-core: cannot listen at {root}: the port is in use, or the address is not this host's")
 
 
 def _watch(seconds: float) -> None:

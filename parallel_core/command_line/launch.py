@@ -30,14 +30,7 @@ from parallel_core.system.errors import RequestError
     type=options.NUMBER,
     default=TIMEOUT,
     metavar="SECONDS",
-    help="Stop the job after this long without progress.",
-)
-@options.option(
-    "--restarts",
-    type=click.IntRange(0, 1000),
-    default=0,
-    metavar="K",
-    help="Start the job again from its last checkpoint after a failure, at most so often.",
+    help="Give up after this long without progress.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
@@ -46,7 +39,6 @@ def launch(
     backend: str | None,
     servers: int | None,
     timeout: float,
-    restarts: int,
     port: int | None,
     command: tuple[str, ...],
 ) -> int:
@@ -86,9 +78,8 @@ def launch(
         servers=(servers or 1) if name == "mxnet" else 0,
         port=port or free_port(ADDRESS),
         timeout=timeout,
-        keeps_port=port is not None,
     )
-    return launch_job(job, restarts)
+    return launch_job(job)
 
 
 def _backend_in(command: Sequence[str]) -> str | None:

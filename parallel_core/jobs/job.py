@@ -1,31 +1,31 @@
-"""A job as data: which processes run on this machine, with which environment, and what becomes known of each.
+"""A job as data: which processes run on this machine, and with which environment. Nothing is started here.
 
-Nothing is started here. `rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them. What becomes known of a
-process is what a rank reports, in lines of JSON on a pipe, what it prints, and its end.
+`rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them.
 """
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
-
-import msgspec
+from typing import TypeAlias
 
 from backends.process_groups.rendezvous import BIND_VARIABLE, TIMEOUT_VARIABLE
 
-SERVER_MODULE = "backends.mxnet.parameter_server"
-SERVING_ENVIRONMENT: dict[str, str | None] = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
-"""Of MXNet's scheduler and servers, which need no engine and one thread; a variable that is None is removed."""
+Environment: TypeAlias = dict[str, str | None]
+"""Variables to be added to those of this process; one that is None is removed."""
+SERVER_COMMAND = (sys.executable, "-P", "-m", "backends.mxnet.parameter_server")
+"""Of MXNet's scheduler and servers; a number of seconds after it makes them keep a deadline."""
+SERVING_ENVIRONMENT: Environment = {"MXNET_ENGINE_TYPE": None, "OMP_NUM_THREADS": "1"}
+"""Of the same, which need no engine and one thread."""
 ADDRESS = "127.0.0.1"
 """Where everything listens: what the frameworks speak is not authenticated."""
-REPORTS_VARIABLE = "PARALLEL_CORE_REPORTS"
-"""Holds the number of the pipe."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to launch: a command in so many ranks, which meet at a port. `timeout` is in seconds."""
+    """What to launch: a command in several ranks, which meet at a port of this machine.
+
+    `servers` are MXNet's. `timeout` is the seconds without progress after which a rank gives up.
+    """
 
     command: tuple[str, ...]
     processes: int
@@ -33,132 +33,75 @@ class Job:
     servers: int
     port: int
     timeout: float
-    keeps_port: bool = False
-    """Whether a restart meets at the same port, because the user chose it."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process; `environment` is added to the launcher's, and a variable that is None is removed."""
+    """One process of a job, under the name that the user reads."""
 
     name: str
     command: tuple[str, ...]
-    environment: dict[str, str | None]
+    environment: Environment
+
+
+def environment_with(added: Environment) -> dict[str, str]:
+    """Return this process's environment with other variables."""
+    return {name: value for name, value in (os.environ | added).items() if value is not None}
 
 
 def is_rank(name: str) -> bool:
-    """Return whether a process of this name trains; a scheduler or server does not."""
+    """Return whether the process of this name trains; a scheduler or server does not."""
     return name.startswith("rank ")
 
 
-def processes_of(job: Job) -> Sequence[Process]:
+def processes_of(job: Job) -> list[Process]:
     """Return the job's processes, the scheduler and the servers first."""
-    size = str(job.processes)
-    shared: dict[str, str | None] = {
+    common: Environment = {
         TIMEOUT_VARIABLE: f"{job.timeout:g}",
         # gloo takes the loopback interface only if the variable names it.
         "GLOO_SOCKET_IFNAME": "lo",
         BIND_VARIABLE: None,
     }
-    serving: tuple[str, ...] = ()
-    if job.backend == "mxnet":
-        serving = ("scheduler", *(f"server {number}" for number in range(job.servers)))
-        shared |= {
-            "DMLC_PS_ROOT_URI": ADDRESS,
-            "DMLC_PS_ROOT_PORT": str(job.port),
-            "DMLC_NUM_WORKER": size,
-            "DMLC_NUM_SERVER": str(job.servers),
-            "DMLC_NODE_HOST": ADDRESS,
-            "DMLC_INTERFACE": None,
-            # ps-lite would listen at it in every process.
-            "PORT": None,
-            # With it ps-lite's scheduler would listen at all addresses.
-            "DMLC_USE_KUBERNETES": None,
-        }
-    of_ranks = {
-        **shared,
-        "WORLD_SIZE": size,
-        "LOCAL_WORLD_SIZE": size,
+    if job.backend != "mxnet":
+        return _ranks_of(job, {**common, "DMLC_ROLE": None})
+    common |= {
+        "DMLC_PS_ROOT_URI": ADDRESS,
+        "DMLC_PS_ROOT_PORT": str(job.port),
+        "DMLC_NUM_WORKER": str(job.processes),
+        "DMLC_NUM_SERVER": str(job.servers),
+        "DMLC_NODE_HOST": ADDRESS,
+        "DMLC_INTERFACE": None,
+        # ps-lite would listen at it in every process.
+        "PORT": None,
+        # With it ps-lite's scheduler would listen at all addresses.
+        "DMLC_USE_KUBERNETES": None,
+    }
+    return [*_serving_processes_of(job, common), *_ranks_of(job, {**common, "DMLC_ROLE": "worker"})]
+
+
+def _serving_processes_of(job: Job, common: Environment) -> list[Process]:
+    """Return MXNet's scheduler and servers."""
+    serving = {**common, **SERVING_ENVIRONMENT}
+    return [
+        Process("scheduler", SERVER_COMMAND, {**serving, "DMLC_ROLE": "scheduler"}),
+        *(
+            Process(f"server {number}", SERVER_COMMAND, {**serving, "DMLC_ROLE": "server"})
+            for number in range(job.servers)
+        ),
+    ]
+
+
+def _ranks_of(job: Job, common: Environment) -> list[Process]:
+    """Return the ranks, which find the variables that torchrun would set."""
+    size = str(job.processes)
+    common = {
+        **common,
         "MASTER_ADDR": ADDRESS,
         "MASTER_PORT": str(job.port),
-        "DMLC_ROLE": "worker" if job.backend == "mxnet" else None,
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
     }
-    serve = (sys.executable, "-P", "-m", SERVER_MODULE)
-    return (
-        *(Process(name, serve, {**shared, "DMLC_ROLE": name.split()[0], **SERVING_ENVIRONMENT}) for name in serving),
-        *(
-            Process(f"rank {rank}", job.command, {**of_ranks, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(job.processes)
-        ),
-    )
-
-
-class Arrived(msgspec.Struct, tag=True, frozen=True):
-    """The rank is ready, and waits for the other ranks to join."""
-
-
-class Progress(msgspec.Struct, tag=True, frozen=True):
-    """The rank is in the group, and launched its n-th exchange or did a batch. Sent at each of them."""
-
-    exchanges: int = 0
-    epoch: int = 0
-    step: int = 0
-    """Of the batch that is done; `epoch` and `step` are 0 if none is."""
-    images: int = 0
-    """Of the batch that is done, over all ranks; 0 if none is."""
-
-
-class Training(msgspec.Struct, tag=True, frozen=True):
-    """A training begins, of `epochs` with `images` each; for the progress bar."""
-
-    epochs: int
-    images: int
-
-
-class TrainedEpoch(msgspec.Struct, tag=True, frozen=True):
-    """An epoch is done; `line` is shown to the user."""
-
-    line: str
-
-
-class Failed(msgspec.Struct, tag=True, frozen=True):
-    """The rank gives up, and exits with `status`. `by_others`: the cause is another rank, which is gone or differs."""
-
-    message: str
-    by_others: bool
-    status: int
-
-
-class Printed(NamedTuple):
-    """It wrote this to standard output or standard error; a line may be cut anywhere."""
-
-    data: bytes
-    error: bool
-
-
-class Ended(NamedTuple):
-    """It has ended, with an exit status or the negative number of a signal; no news come after this."""
-
-    status: int
-
-
-Report: TypeAlias = Arrived | Progress | Training | TrainedEpoch | Failed
-News: TypeAlias = Report | Printed | Ended
-
-decode_report: Callable[[bytes], Report] = msgspec.json.Decoder(Report).decode
-"""Raises msgspec.DecodeError for a line that is no report."""
-
-
-def reports_are_read() -> bool:
-    """Return whether a launcher of ours started this process and reads its reports."""
-    return REPORTS_VARIABLE in os.environ
-
-
-def send_report(report: Report) -> None:
-    """Send a report to the launcher, if there is one; leave at once if it is gone."""
-    if not reports_are_read():
-        return
-    try:
-        os.write(int(os.environ[REPORTS_VARIABLE]), msgspec.json.encode(report) + b"\n")
-    except BrokenPipeError:
-        os._exit(1)
+    return [
+        Process(f"rank {rank}", job.command, {**common, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in map(str, range(job.processes))
+    ]

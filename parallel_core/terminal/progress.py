@@ -74,15 +74,10 @@ class TrainingProgress:
 
     def on_epoch(self, epoch: Epoch) -> None:
         """Print an epoch's numbers above the bar."""
-        self._progress.console.print(epoch_line(epoch))
-
-
-def epoch_line(epoch: Epoch) -> str:
-    """Return an epoch's numbers as a line."""
-    return (
-        f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
-        f"{epoch.images / epoch.seconds:,.0f} images/s"
-    )
+        self._progress.console.print(
+            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
+            f"{epoch.images / epoch.seconds:,.0f} images/s"
+        )
 
 
 @contextmanager

@@ -20,12 +20,10 @@ from parallel_core.command_line import options
 from parallel_core.command_line.options import Command
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter, annotations_of
-from parallel_core.jobs.job import Progress, TrainedEpoch, Training, reports_are_read, send_report
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import terminal_console
-from parallel_core.terminal.progress import TrainingProgress, epoch_line, training_progress
+from parallel_core.terminal.progress import TrainingProgress, training_progress
 from parallel_core.training import checkpoints
-from parallel_core.training.batches import CompletedSteps, Epoch
 from parallel_core.training.checkpoints import FILE, Checkpointing
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 from parallel_core.training.loop import ignore
@@ -201,23 +199,18 @@ def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def progress_of(
-    backend: Backend, epochs: int, images: int
-) -> "Iterator[TrainingProgress | _ReportedProgress | _WatchedProgress]":
-    """Show or report a training of some epochs, each of so many images over all ranks."""
-    if isinstance(backend, GroupedBackend) and reports_are_read():
-        send_report(Training(epochs, images))
-        yield _ReportedProgress(backend)
-    elif isinstance(backend, GroupedBackend) and backend.group.rank > 0:
+def progress_of(backend: Backend, epochs: int, images: int) -> "Iterator[TrainingProgress | _WatchedProgress]":
+    """Show a training of some epochs, each of so many images over all ranks; of several ranks only rank 0 does."""
+    if isinstance(backend, GroupedBackend) and backend.group.rank > 0:
         yield _WatchedProgress(backend)
-    else:
-        with training_progress(terminal_console(stderr=True), epochs, images) as progress:
-            yield _WatchedProgress(backend, progress) if isinstance(backend, GroupedBackend) else progress
+        return
+    with training_progress(terminal_console(stderr=True), epochs, images) as progress:
+        yield _WatchedProgress(backend, progress) if isinstance(backend, GroupedBackend) else progress
 
 
 @final
 class _WatchedProgress:
-    """Keep the deadline of a rank that no launcher watches: a batch without an exchange is progress, too."""
+    """The progress of a rank, which keeps a deadline: a batch without an exchange is progress, too."""
 
     def __init__(self, backend: GroupedBackend, shown: TrainingProgress | None = None) -> None:
         self._backend = backend
@@ -228,24 +221,3 @@ class _WatchedProgress:
     def on_batch(self, epoch: int, images: int) -> None:
         self._backend.on_exchange(self._backend.exchanges)
         self._show(epoch, images)
-
-
-@final
-class _ReportedProgress:
-    def __init__(self, backend: GroupedBackend) -> None:
-        self._backend, self._epoch, self._step = backend, 0, 0
-
-    def go_on_from(self, progress: CompletedSteps) -> None:
-        self._epoch, self._step = progress.epoch, progress.step
-        done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
-        send_report(Progress(self._backend.exchanges, self._epoch, self._step, done))
-
-    def on_batch(self, epoch: int, images: int) -> None:
-        # A batch without images is no training step, but progress.
-        if images:
-            self._step = self._step + 1 if epoch == self._epoch else 1
-            self._epoch = epoch
-        send_report(Progress(self._backend.exchanges, self._epoch, self._step, images))
-
-    def on_epoch(self, epoch: Epoch) -> None:
-        send_report(TrainedEpoch(epoch_line(epoch)))

@@ -128,9 +128,7 @@ REFUSED = (
         for line in (f"{LAUNCH} --backend jax -- run data-parallel", f"{LAUNCH} -- run allreduce --backend jax")
     ),
     (f"{LAUNCH} --servers 2 --backend torch -- run data-parallel", "--servers are MXNet's"),
-    (f"{LAUNCH} --restarts 1 --backend torch -- run data-parallel", "give --checkpoint DIR to the run"),
     (f"{LAUNCH} --timeout nan -- run data-parallel", "--timeout"),
-    (f"{LAUNCH} --restarts -1 -- run data-parallel", "--restarts"),
     (f"{LAUNCH} --port 65536 -- run data-parallel", "--port"),
     ("launch --backend torch -- run data-parallel", "say how many"),
     ("launch --processes 0 -- run data-parallel", "--processes"),

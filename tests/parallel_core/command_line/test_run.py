@@ -191,7 +191,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     jobs: list[Job] = []
     # The command stands in the place of its module.
     module = sys.modules["parallel_core.command_line.launch"]
-    monkeypatch.setattr(module, "launch_job", lambda job, _: jobs.append(job))
+    monkeypatch.setattr(module, "launch_job", jobs.append)
 
     def launched(line: str) -> Job:
         launch.main(line.split(), standalone_mode=False)
@@ -212,11 +212,9 @@ def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Ask
     assert asked(f"--processes 2 --servers 3 {LAUNCHED} --backend mxnet").servers == 3
 
 
-def test_a_port_that_is_given_is_kept_and_one_in_use_is_reported(asked: Asked) -> None:
+def test_a_port_that_is_given_is_taken_and_one_in_use_is_reported(asked: Asked) -> None:
     port = free_port("127.0.0.1")
-    given = asked(f"--processes 2 --port {port} --backend torch {LAUNCHED}")
-    assert (given.port, given.keeps_port) == (port, True)
-    assert not asked(f"--processes 2 --backend torch {LAUNCHED}").keeps_port
+    assert asked(f"--processes 2 --port {port} --backend torch {LAUNCHED}").port == port
     with socket.create_server(("127.0.0.1", 0)) as taken:
         used = taken.getsockname()[1]
         with pytest.raises(ComputationError, match=f"127.0.0.1:{used}: the port is in use"):

@@ -155,11 +155,11 @@ def launch_faulty(fault: Sequence[str]) -> None:
     command: Any = importlib.import_module("parallel_core.command_line.launch")
     launch_job = command.launch_job
 
-    def launch(job: Job, *arguments: Any) -> int:
+    def launch(job: Job) -> int:
         # `python -P -m parallel_core run …`
         place = job.command.index("parallel_core")
         faulty = (*job.command[:place], "tests.parallel_core.jobs.faulty_rank", *fault, *job.command[place + 1 :])
-        return int(launch_job(replace(job, command=faulty), *arguments))
+        return int(launch_job(replace(job, command=faulty)))
 
     command.launch_job = launch
     if fault[0] == "finds_its_port_taken":

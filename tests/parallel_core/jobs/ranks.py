@@ -1,4 +1,4 @@
-"""Ranks without a framework: plain Python programs that report as ranks do, and launchers for them."""
+"""Ranks without a framework, which are plain Python programs, and launchers for them."""
 
 import subprocess
 import sys
@@ -11,27 +11,13 @@ from parallel_core.jobs.job import Job
 __all__ = ["are_gone", "job_of", "start_launcher", "wait_for_lines", "wait_until"]
 
 BEGIN = """
-import faulthandler, json, os, signal, subprocess, sys, threading, time
-faulthandler.register(signal.SIGUSR1, all_threads=True)
-rank, reports = int(os.environ["RANK"]), int(os.environ["PARALLEL_CORE_REPORTS"])
-def report(kind, **fields):
-    os.write(reports, json.dumps({"type": kind, **fields}).encode() + b"\\n")
-def join():
-    report("Progress")
-def step(number, images=8):
-    report("Progress", exchanges=number, epoch=1, step=number, images=images)
-def fail(message, by_others=False, status=1):
-    report("Failed", message=message, by_others=by_others, status=status)
-    os._exit(status)
+import os, signal, subprocess, sys, time
+rank = int(os.environ["RANK"])
 def note(text):
     with open(sys.argv[1], "a") as file:
         file.write(f"{text}\\n")
 def wait():
     time.sleep(1000)
-def leave_with_the_launcher():
-    os.read(0, 1)
-    os.killpg(0, signal.SIGKILL)
-threading.Thread(target=leave_with_the_launcher, daemon=True).start()
 """
 LAUNCHER = """
 import sys
@@ -46,11 +32,10 @@ def job_of(code: str, *arguments: str) -> Job:
     return Job((sys.executable, "-c", BEGIN + code, *arguments), 2, "torch", 0, 1, 20.0)
 
 
-def start_launcher(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
+def start_launcher(code: str, *arguments: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
     """Launch a job in a process of its own, which is to be disturbed."""
-    return subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    command = [sys.executable, "-c", LAUNCHER, code, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = 60.0) -> None:

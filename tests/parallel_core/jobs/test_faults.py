@@ -1,7 +1,6 @@
-"""Ranks of real frameworks in which something goes wrong: the job ends with one line that names who, how and when.
+"""Ranks of real frameworks in which something goes wrong: they say what, and the job ends with a line that names one.
 
-Computations and memory fail, and nothing is half written. Other ends are in `test_launcher.py`, signals
-to the launcher in `test_processes.py`.
+Computations and memory fail, and nothing is half written. Ranks without a framework are in `test_launcher.py`.
 """
 
 import ipaddress
@@ -33,6 +32,7 @@ from tests.tree import ROOT
 
 pytestmark = pytest.mark.long
 
+HOST = re.escape(socket.gethostname())
 MARK = "PARALLEL_CORE_TEST_JOB"
 DEADLINE = 40
 """Seconds without progress after which a job is given up, if a test waits for that."""
@@ -53,16 +53,11 @@ class Ended(NamedTuple):
     output: str
     errors: str
 
-    @property
-    def verdict(self) -> str:
-        """The one line that says why the job failed."""
-        (line,) = [line for line in self.errors.splitlines() if line.startswith("parallel-core: ")]
-        return line.removeprefix("parallel-core: ")
-
-    def assert_failed(self, pattern: str) -> None:
-        """Assert that there is no result, and that the one line matches: it is not of what came later."""
+    def assert_failed(self, end: str, said: str = "") -> None:
+        """Assert that there is no result, what the launcher says at the end, and what a process said before."""
         assert (self.status, self.output) == (1, "")
-        assert re.match(pattern, self.verdict), self.verdict
+        assert re.match(f"parallel-core: {end}", self.errors.splitlines()[-1]), self.errors
+        assert re.search(f"parallel-core: {said}", self.errors), self.errors
 
 
 class Job(NamedTuple):
@@ -144,38 +139,68 @@ BETWEEN_PROCESSES = ("mxnet", "torch")
 """The frameworks that run on several processes."""
 LISTENERS = {"torch": 3, "mxnet": 4}
 """PyTorch: each rank for the other one, and the store. MXNet: a scheduler, a server and two workers."""
-DISAGREE = "rank 0, rank 1: the ranks disagree on "
+KILLED = "rank 1 was killed by SIGKILL;"
+FAILED = "rank 1 ended with status 1$"
+DISAGREE = f"rank 0 on {HOST}: the ranks disagree on "
 OTHER_SHAPES = rf"{DISAGREE}.*exchange 3 sums.*float32 \[128\], float32 \[128, 10\] on rank 1"
 
 
 @pytest.mark.parametrize(
-    ("fault", "backend", "more", "pattern"),
+    ("fault", "backend", "more", "end", "said"),
     [
-        *(("is_killed", backend, (), "rank 1 was killed by SIGKILL ") for backend in BETWEEN_PROCESSES),
-        *(("fails_on_a_device", name, ("--devices", "2"), f"rank 1: {name} on cpu:") for name in BETWEEN_PROCESSES),
-        ("computes_nan", "torch", ("--devices", "2"), r"rank 1: the loss is nan on cpu:2 in epoch 1, step 3 "),
-        # The same code compares what ranks join with, and their data (`test_processes.py`), on every framework.
-        ("is_of_another_version", "torch", (), rf"{DISAGREE}.*parallel-core.*{re.escape(package_version())}.*0\.0\.9"),
-        ("has_other_options", "torch", (), rf"{DISAGREE}.*lr.*0\.2.*0\.3"),
-        *(("says_other_shapes", name, (), OTHER_SHAPES) for name in BETWEEN_PROCESSES),
+        *(("is_killed", name, (), KILLED, "") for name in BETWEEN_PROCESSES),
+        *(
+            ("fails_on_a_device", name, ("--devices", "2"), FAILED, f"rank 1 on {HOST}: {name} on cpu:")
+            for name in BETWEEN_PROCESSES
+        ),
+        (
+            "computes_nan",
+            "torch",
+            ("--devices", "2"),
+            FAILED,
+            "rank 1 .*: the loss is nan on cpu:2 in epoch 1, step 3 ",
+        ),
     ],
 )
 def test_a_fault_in_one_rank_ends_the_job(
-    fault: str, backend: str, more: Sequence[str], pattern: str, require: Callable[[str], None], tmp_path: Path
+    fault: str,
+    backend: str,
+    more: Sequence[str],
+    end: str,
+    said: str,
+    require: Callable[[str], None],
+    tmp_path: Path,
 ) -> None:
     require(backend)
     with start(fault, backend, tmp_path, *more) as job:
-        job.end().assert_failed(pattern)
+        job.end().assert_failed(end, said)
 
 
 @pytest.mark.parametrize(
-    ("fault", "pattern"),
+    ("fault", "backend", "said"),
     [
-        ("hangs", r"rank 1 made no progress for \d+ s after epoch 1, step 1"),
-        ("never_comes", r"rank 1 did not join within \d+ s$"),
+        # The same code compares what ranks join with, and their data (`test_rank.py`), on every framework.
+        ("is_of_another_version", "torch", rf"{DISAGREE}.*parallel-core.*{re.escape(package_version())}.*0\.0\.9"),
+        ("has_other_options", "torch", rf"{DISAGREE}.*lr.*0\.2.*0\.3"),
+        *(("says_other_shapes", name, OTHER_SHAPES) for name in BETWEEN_PROCESSES),
     ],
 )
-def test_a_rank_that_is_waited_for(fault: str, pattern: str, tmp_path: Path) -> None:
+def test_ranks_that_disagree_end_and_rank_0_says_why(
+    fault: str, backend: str, said: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
+    require(backend)
+    with start(fault, backend, tmp_path) as job:
+        job.end().assert_failed("rank [01] ended with status 1$", said)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("hangs", rf"rank 1 of 2 on {HOST} made no progress for {DEADLINE + 2} s: it has launched 2 exchanges"),
+        ("never_comes", f"rank 0 .*on {HOST}.* join"),
+    ],
+)
+def test_a_rank_that_is_waited_for(fault: str, said: str, tmp_path: Path) -> None:
     """The jobs of all frameworks run at once, because they wait for their deadline."""
     with ExitStack() as jobs:
         under_way = [
@@ -184,10 +209,9 @@ def test_a_rank_that_is_waited_for(fault: str, pattern: str, tmp_path: Path) -> 
             if not reason_against(framework)
         ]
         for ended in [job.end() for job in under_way]:
-            ended.assert_failed(pattern)
-            # The stacks of all ranks are shown; that of the culprit names the function in which it hangs.
-            _, _, stacks = ended.errors.partition("── stacks of rank 1 ──")
-            assert ("in hang_here" in stacks) is (fault == "hangs")
+            ended.assert_failed("rank [01] ended with status 1$", said)
+            # The stacks of rank 1 name the function in which it hangs.
+            assert bool(re.search(r"\[rank 1\] .* in hang_here", ended.errors)) is (fault == "hangs")
 
 
 @pytest.mark.parametrize("name", ["scheduler", "server 0"])
@@ -197,20 +221,21 @@ def test_mxnet_s_scheduler_or_server_that_is_killed(name: str, require: Callable
         job.wait_for_fault()
         (process,) = job.processes(DMLC_ROLE=name.split()[0])
         process.kill()
-        job.end().assert_failed(f"{name} was killed by SIGKILL ")
+        job.end().assert_failed(f"{name} was killed by SIGKILL;")
 
 
 @pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
 def test_a_port_that_is_taken_while_the_job_starts(
     backend: str, require: Callable[[str], None], tmp_path: Path
 ) -> None:
-    """A port that is taken before is in `test_run.py`."""
+    """A port that is taken before is in `test_launch.py`."""
     require(backend)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         options = ("--processes", "2", "--port", port)
         with start("finds_its_port_taken", backend, tmp_path, options=options) as job:
-            job.end().assert_failed(f"{'scheduler' if backend == 'mxnet' else 'rank 0'}.*{port}")
+            listening = "scheduler" if backend == "mxnet" else "rank 0"
+            job.end().assert_failed(f"{listening} ended with status 1$", f".*{port}")
 
 
 @pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
@@ -231,20 +256,22 @@ def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
 
 
 @pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
-def test_a_job_that_is_restarted_gives_the_losses_of_an_undisturbed_one(
+def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
     backend: str, require: Callable[[str], None], tmp_path: Path
 ) -> None:
-    """A rank reaches its memory limit; after that the next run works."""
+    """A rank reaches its memory limit; the next job goes on from the checkpoint."""
     require(backend)
-    keep = ("--checkpoint", str(tmp_path / "files"), "--checkpoint-steps", "2")
-    options = ("--processes", "2", "--restarts", "1")
-    with start("runs_out_of_memory", backend, tmp_path, *keep, at=4, options=options) as job:
+    keep = ("--checkpoint", str(tmp_path / "files"), "--checkpoint-steps", "2", "--resume")
+    with start("runs_out_of_memory", backend, tmp_path, *keep, at=4) as job:
+        # The framework's own words: std::bad_alloc, DefaultCPUAllocator: can't allocate memory.
+        job.end().assert_failed(FAILED, "rank 1 .*alloc")
+        assert [path.name for path in job.files.iterdir()] == ["checkpoint.npz"]
+    # No rank is disturbed twice.
+    with start("runs_out_of_memory", backend, tmp_path, *keep, at=4) as job:
         ended = job.end()
         losses = json.loads((job.files / "result.json").read_text())["series"]["loss"]
         assert sorted(path.name for path in job.files.iterdir()) == ["checkpoint.npz", "result.json"]
-    assert ended.status == 0
-    # The framework's own words: std::bad_alloc, DefaultCPUAllocator: can't allocate memory.
-    assert re.match(r"rank 1: .*alloc.*; restart 1 of 1, from the last checkpoint$", ended.verdict)
+    assert ended.status == 0, ended.errors
     assert len(losses) == STEPS
     np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
 

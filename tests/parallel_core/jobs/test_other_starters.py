@@ -211,6 +211,18 @@ def test_a_rank_that_hangs_or_dies_is_named_and_ends_the_others(
     assert errors.count("parallel-core: ") <= 2
 
 
+@pytest.mark.parametrize("starter", [torchrun, mpirun_here])
+def test_two_ranks_train_as_one_process_does(
+    starter: Callable[[], Sequence[str]], require: Callable[[str], None], root: Path, tmp_path: Path
+) -> None:
+    require("torch")
+    result = tmp_path / "result.json"
+    status, errors = ended(starter(), "only_tells", root, tmp_path, "--json", str(result))
+    assert status == 0, errors
+    backend = written_by(result, synthetic_losses(BATCH_SIZE, STEPS))
+    assert (backend["processes"], backend["transport"]) == (2, "gloo")
+
+
 def test_torchrun_starts_again_from_the_checkpoint(require: Callable[[str], None], root: Path, tmp_path: Path) -> None:
     require("torch")
     result = tmp_path / "result.json"
