@@ -64,7 +64,7 @@ class Limits:
     """The number of devices of all programs; None: 1 to 9."""
     deadline: float = 20
     """Seconds after which a program hangs."""
-    starting_seconds: float = 120
+    starting_seconds: float = 60
     """Seconds after which loading the backend for the first time hangs."""
     memory: int | None = None
     """Bytes by which the process of the backend may grow; None: any."""

@@ -43,7 +43,7 @@ class Task:
     work: Work
     devices: int = 1
     """The number of devices with which the backend is loaded first."""
-    starting_seconds: float = 120
+    starting_seconds: float = 60
     """How long loading may take: the first import of a framework may be slow."""
     memory: int | None = None
     """The bytes by which the process may grow when it loads and works; None: any."""
