@@ -11,8 +11,9 @@ What depends on the timing may need several runs to show itself. A seed and a nu
 """
 
 from backends.conformance.drawing import draw_program
+from backends.conformance.judging import Finding
 from backends.conformance.programs import Program
-from backends.conformance.running import Finding
-from backends.conformance.searching import Conformance, Found, Limits, Loader, search
+from backends.conformance.searching import Conformance, Found, Limits, search
+from backends.conformance.serving import Loader
 
 __all__ = ["Conformance", "Finding", "Found", "Limits", "Loader", "Program", "draw_program", "search"]

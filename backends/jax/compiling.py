@@ -23,6 +23,7 @@ from typing import Any, final
 import jax
 from jax import lax, monitoring
 
+from backends.arrays import tree_leaves
 from backends.devices import Device
 from backends.host import tell_compiling
 from backends.jax.arguments import INPUTS, Fixed, filled, spec_of
@@ -179,6 +180,14 @@ def _enqueue(device: Device, launched: Fixed, args: Sequence[Any]) -> Any:
     return _program(device, launched, specs).run(*inputs)
 
 
+def _check_returned(result: Any) -> None:
+    """Raise TypeError unless a launched function returned a value."""
+    for leaf in tree_leaves(result):
+        # To JAX, None and a dict are trees of arrays, as a tuple is.
+        if not jax.tree_util.all_leaves([leaf]):
+            raise TypeError(f"a value is an array, or a tuple of values, not {type(leaf).__name__}")
+
+
 @lru_cache(MOST_PROGRAMS)
 def _program(device: Device, launched: Fixed, specs: tuple[Hashable, ...]) -> "Program":
     # XLA compiles for each device anyway.
@@ -202,6 +211,7 @@ class Program:
             given = iter(inputs)
             with collecting_checks() as checks:
                 result = fn(*(filled(spec, given) for spec in specs))
+            _check_returned(result)
             return result, checks
 
         traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)

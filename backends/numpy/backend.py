@@ -107,6 +107,8 @@ def _load(x: np.ndarray) -> np.ndarray:
 def _as_result(x: Any) -> np.ndarray:
     # NumPy makes a number of what has no dimensions, and a view that must not be written to of what it repeats.
     array = np.asarray(x)
+    if array.dtype.kind not in NUMBERS:
+        raise TypeError(f"a value is an array of numbers, or a tuple of values, not {type(x).__name__}")
     return array if array.flags.writeable else array.copy()
 
 

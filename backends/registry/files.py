@@ -40,17 +40,27 @@ def __getattr__(name: str) -> Any:
     if name not in in_files():
         raise AttributeError(name)
     path = in_files()[name]
-    module = f"backend in {path}"
-    if module not in sys.modules:
-        spec = spec_from_file_location(module, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[module] = module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[module])
-        except Exception as error:
-            del sys.modules[module]
-            raise BackendError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
-    if not hasattr(sys.modules[module], name):
+    module_name = f"backend in {path}"
+    if module_name not in sys.modules:
+        _run_file(path, module_name)
+    module = sys.modules[module_name]
+    if not hasattr(module, name):
         raise BackendError(f"{path} has no class {name}")
-    return getattr(sys.modules[module], name)
+    return getattr(module, name)
+
+
+def _run_file(path: str, module_name: str) -> None:
+    """Import a file as a module of this name; it may import what lies beside it, as `python PATH.py` may."""
+    folder = str(Path(path).parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module_name]
+        raise BackendError(f"{path} cannot be run: {type(error).__name__}: {error}") from error

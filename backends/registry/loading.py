@@ -147,6 +147,8 @@ def load(
     keep_freed_memory()
     try:
         make: Callable[..., Backend] = resolve_name(offer_of(entry).backend)
+    except BackendError:
+        raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise BackendError(f"{entry.value}, the entry point of {name!r}, cannot be imported: {reason}") from error

@@ -15,7 +15,7 @@ from parallel_core.command_line import options
 from parallel_core.command_line.commands import Commands
 from parallel_core.labs.grading import ENGINE, FOLDER, LABS, drawn, graded
 from parallel_core.system import files
-from parallel_core.system.errors import RequestError
+from parallel_core.system.errors import DISTURBED, RequestError
 
 MARKS = {"passed": "✓", "failed": "✗", "not judged": "–"}
 
@@ -52,7 +52,10 @@ def start(name: str, folder: Path | None) -> None:
 @options.json_file
 @click.pass_context
 def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | None) -> None:
-    """Grade the engine in a folder, step by step: status 0 if all judged steps pass."""
+    """Grade the engine in a folder, step by step.
+
+    The exit status is 0 if all steps pass, 1 if one fails, and else 3 if one could not be judged.
+    """
     handout, file = folder / "README.md", folder / "engine.py"
     heading = handout.read_text(errors="replace").partition("\n")[0] if handout.is_file() else ""
     found = next((one for one in LABS.values() if heading == f"# {one.title}"), None)
@@ -73,4 +76,6 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     total = {name: sum(one[name] for one in judged) for name in ("points", "of")}
     click.echo(f"{total['points']} of {total['of']} points", err=True)
     files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
-    ctx.exit(0 if total["points"] == total["of"] else 1)
+    if total["points"] < total["of"]:
+        ctx.exit(1)
+    ctx.exit(0 if len(judged) == len(outcomes) else DISTURBED)

@@ -1,32 +1,47 @@
-"""What each lab asks, and how an engine is judged: step by step, in processes with limits of time and memory."""
+"""What each lab asks, and how an engine is judged: step by step, in processes with limits of time and memory.
 
-import asyncio
+The engine is never loaded here: its process says what it computed from inputs that this one drew, and what is expected
+stays here.
+"""
+
 import inspect
 import json
 import math
-import resource
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from backends.conformance import Limits, search
+from backends.conformance.judging import short
+from backends.conformance.serving import Task
+from backends.conformance.worker import HangError, Worker, WorkError
 from backends.errors import BackendError
 from backends.registry import load
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.labs import programs
-from parallel_core.measurement.fresh_process import measure_elsewhere
-from parallel_core.system.errors import MeasurementError, RequestError
+from parallel_core.labs.programs import SmallProgram
+from parallel_core.measurement.result import Result
+from parallel_core.system.errors import MeasurementError
 from parallel_core.system.machine import usable_cores
-from parallel_core.system.subprocesses import supervise
 
 FOLDER = Path(__file__).parent
 ENGINE = "MyEngine"
 PROGRAMS = 200
-MOST_BYTES, MOST_SECONDS = 4 * 2**30, 30.0
-"""What a process of a step may take."""
+MOST_BYTES = 4 * 2**30
+"""By how much the process of a step may grow."""
+MOST_STARTING_SECONDS = 10.0
+"""What an engine may take to start."""
+MOST_SECONDS = 30.0
+"""What a step may take then; an experiment, twice as long."""
+PROGRAM_SECONDS = 5.0
+"""For one random program."""
+BUDGET = 10.0
+"""Seconds for which an experiment measures."""
 
 
 class Lab(NamedTuple):
@@ -34,16 +49,16 @@ class Lab(NamedTuple):
 
     title: str
     devices: int
-    program: Callable[..., Any]
+    program: SmallProgram
     experiment: str
     least: float
     most: float
 
 
 LABS: Mapping[str, Lab] = {
-    "queue": Lab("Lab 1: a queue", 1, programs.increments, "async", 0, 0.5),
-    "two-queues": Lab("Lab 2: two queues", 2, programs.race, "parallel", 1.7, 2.2),
-    "hide-a-copy": Lab("Lab 3: hide a copy", 2, programs.overwrite, "overlap", 0.7, 1.2),
+    "queue": Lab("Lab 1: a queue", 1, programs.INCREMENTS, "async", 0, 0.5),
+    "two-queues": Lab("Lab 2: two queues", 2, programs.RACE, "parallel", 1.7, 2.2),
+    "hide-a-copy": Lab("Lab 3: hide a copy", 2, programs.OVERWRITE, "overlap", 0.7, 1.2),
 }
 
 
@@ -61,76 +76,151 @@ class Outcome:
 
 def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
     """Judge an engine, step by step, on inputs of a seed."""
-    # Whatever is started inherits it.
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-    steps: list[tuple[str, int, Callable[..., Any], str]] = [
-        (program.__doc__ or "", 10, partial(_program, program), inspect.getsource(program))
-        for program in (lab.program, programs.promptly)
-    ]
+    random = np.random.default_rng(seed)
+    yield judge_values(lab, engine, lab.program, random)
+    yield judge_values(lab, engine, programs.PROMPTLY, random)
+    yield judge_random_programs(lab, engine, seed)
+    yield judge_figure(lab, engine)
+
+
+def judge_values(lab: Lab, engine: str, program: SmallProgram, random: np.random.Generator) -> Outcome:
+    """Compare what a small program computes on an engine with what NumPy does."""
+    failed = partial(Outcome, program.what, 10, "failed", program=inspect.getsource(program.run))
+    vectors = random.integers(0, 100, (program.vectors, 3)).astype(np.float32)
+    try:
+        got = computed(lab, engine, program.run, *vectors)
+    except MeasurementError as error:
+        return failed(str(error), "an end without an error")
+    if isinstance(got, str) and got in programs.INSTEAD:
+        return failed(got, programs.INSTEAD[got])
+    expected = program.expected(*vectors)
+    if not _is_equal(got, expected):
+        return failed(short(got), short(expected))
+    return Outcome(program.what, 10, "passed")
+
+
+def judge_random_programs(lab: Lab, engine: str, seed: int) -> Outcome:
+    """Judge an engine by random programs, until one shows something wrong."""
+    what = f"Give NumPy's values and errors in {PROGRAMS} random programs."
+    limits = Limits(
+        seed=seed,
+        programs=PROGRAMS,
+        seconds=MOST_SECONDS,
+        devices=lab.devices,
+        deadline=PROGRAM_SECONDS,
+        starting_seconds=MOST_STARTING_SECONDS,
+        memory=MOST_BYTES,
+    )
+    try:
+        found = next(search(partial(load, engine, device_kind="cpu", threads_per_device=1), limits), None)
+    except BackendError as error:
+        return Outcome(what, 40, "failed", str(error), "an engine that can be loaded")
+    if found is None:
+        return Outcome(what, 40, "passed")
+    program = found.text(f"load('engine.py:{engine}', devices={{}})")
+    return Outcome(what, 40, "failed", found.finding.what, "what NumPy gives", program)
+
+
+def judge_figure(lab: Lab, engine: str) -> Outcome:
+    """Judge an engine by the figure of the lab's experiment, where the machine has the cores and the quiet for it."""
+    what = f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}."
+    not_judged = partial(Outcome, what, 40, "not judged")
     command = f"parallel-core run {lab.experiment} --backend engine.py:{engine}"
-    steps += [
-        (f"Give NumPy's values and errors in {PROGRAMS} random programs.", 40, _conformance, ""),
-        (f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}.", 40, _experiment, command),
-    ]
-    for what, points, judge, shown in steps:
-        try:
-            state, *found = judge(lab, engine, seed)
-        except (BackendError, MeasurementError, RequestError) as error:
-            state, found = "failed", [str(error), "an end without an error"]
-        # Random programs come with their own text.
-        yield Outcome(what, points, state, *([*found, shown][:3] if state == "failed" else found))
-
-
-def _program(program: Callable[..., Any], lab: Lab, engine: str, seed: int) -> Any:
-    got, expected = in_process(engine, lab.devices, program.__name__, seed)
-    return ("passed",) if got == expected else ("failed", str(got), str(expected))
-
-
-def _conformance(lab: Lab, engine: str, seed: int) -> Any:
-    limits = Limits(seed=seed, programs=PROGRAMS, seconds=MOST_SECONDS, devices=lab.devices, deadline=5)
-    for found in search(partial(load, engine, device_kind="cpu", threads_per_device=1), limits):
-        text = found.text(f"load('engine.py:{engine}', devices={{}})")
-        return "failed", found.finding.what, "what NumPy gives", text
-    return ("passed",)
-
-
-def _experiment(lab: Lab, engine: str, seed: int) -> Any:  # noqa: ARG001
+    failed = partial(Outcome, what, 40, "failed", program=command)
     if usable_cores() < lab.devices:
-        return "not judged", f"{lab.devices} devices need as many cores"
-    options = {"backend": engine, "devices": lab.devices, "budget": 10}
-    result, name = measure_elsewhere(lab.experiment, options, 2 * MOST_SECONDS), EXPERIMENTS[lab.experiment].main.name
-    value, is_busy = result.metrics.get(name) or 0.0, not result.is_undisturbed
+        return not_judged(f"{lab.devices} devices need as many cores")
+    try:
+        result = measured(lab, engine)
+    except MeasurementError as error:
+        return failed(str(error), "an end without an error")
+    name = EXPERIMENTS[lab.experiment].main.name
+    value = result.metrics.get(name) or 0.0
     got = "; ".join([f"{name} {value:.2f}", *result.problems])
-    # On a busy machine noise may make a right engine too slow, and a wrong one quick enough.
-    low, high = result.metric_intervals.get(name, (-math.inf, math.inf)) if is_busy else (value, value)
+    is_busy = not result.is_undisturbed
+    low, high = value, value
+    if is_busy:
+        # Noise may make a right engine too slow, and a wrong one quick enough.
+        low, high = result.metric_intervals.get(name, (-math.inf, math.inf))
     is_within = lab.least <= low and high <= lab.most
     # A time that cannot be true disturbs a result; the bounds of the lab leave room for it.
     is_wrong = bool(result.problems) and not result.is_merely_disturbed
     if is_busy and not is_wrong and (result.problems or not is_within):
-        return "not judged", "the machine was busy"
-    return ("passed", got) if is_within and not is_wrong else ("failed", got, f"{lab.least:g} to {lab.most:g}")
+        return not_judged("the machine was busy")
+    if is_wrong or not is_within:
+        return failed(got, f"{lab.least:g} to {lab.most:g}")
+    return Outcome(what, 40, "passed", got)
 
 
-def in_process(engine: str, devices: int, name: str, seed: int) -> Any:
-    """Return what a small program got and expected; raises MeasurementError if it fails or takes too long."""
-    command = [sys.executable, "-P", "-m", "parallel_core.labs.programs", engine, str(devices), name, str(seed)]
-    outcome = asyncio.run(supervise(command, MOST_SECONDS, set()))
-    if outcome.status:
-        raise MeasurementError(outcome.reason(MOST_SECONDS))
-    return json.loads(outcome.output)
+def computed(lab: Lab, engine: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function of `programs` returns on an engine; raises MeasurementError, as `_answer` does."""
+    return _answer(lab, engine, MOST_SECONDS, 1, function, *arguments)
+
+
+def measured(lab: Lab, engine: str) -> Result:
+    """Measure the lab's experiment on an engine; raises MeasurementError, as `_answer` does."""
+    text = _answer(lab, engine, 2 * MOST_SECONDS, None, programs.measurement, lab.experiment, BUDGET)
+    try:
+        return Result.from_json(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise MeasurementError("gave no result that can be read") from error
+
+
+def _answer(lab: Lab, engine: str, seconds: float, threads: int | None, *request: Any) -> Any:
+    """Return the answer to a request, in a process of an engine.
+
+    Raises MeasurementError if the engine cannot be loaded, raises, hangs or ends its process.
+    """
+    loader = partial(load, engine, device_kind="cpu", threads_per_device=threads)
+    task = Task(
+        loader,
+        programs.compute,
+        lab.devices,
+        starting_seconds=MOST_STARTING_SECONDS,
+        memory=MOST_BYTES,
+    )
+    try:
+        with closing(Worker(task)) as worker:
+            answers = list(worker.call(lab.devices, *request, seconds=seconds))
+    except HangError as error:
+        raise MeasurementError(f"gave no result within {seconds:g} s and was killed") from error
+    except (BackendError, WorkError) as error:
+        raise MeasurementError(str(error)) from error
+    if len(answers) != 1:
+        raise MeasurementError(f"gave {len(answers)} results, not one")
+    return answers[0]
 
 
 def drawn(lab: Lab, engine: str, width: int = 60) -> str:
     """Draw what each thread of an engine did in a small program: a line for each, a letter for each task's time."""
     try:
-        spans, _ = in_process(engine, lab.devices, "timeline", 0)
+        answer = computed(lab, engine, programs.timeline)
     except MeasurementError as error:
         return f"no timeline: {error}"
-    if not spans:
+    if not isinstance(answer, list) or not all(map(_is_span, answer)):
+        return "no timeline: the engine's spans are not those of tasks"
+    if not answer:
         return "no timeline: no task was computed"
-    first, last = min(start for _, _, start, _ in spans), max(end for *_, end in spans)
-    lines = {thread: [" "] * (width + 1) for _, thread, _, _ in spans}
-    for what, thread, *edges in spans:
-        left, right = (int(width * (edge - first) / (last - first)) for edge in edges)
-        lines[thread][left : right + 1] = what[0] * (right + 1 - left)
+    first = min(start for _, _, start, _ in answer)
+    seconds = max(end for _, _, _, end in answer) - first
+    lines: dict[str, list[str]] = {}
+    for what, thread, start, end in answer:
+        line = lines.setdefault(thread, [" "] * (width + 1))
+        left = int(width * (start - first) / seconds)
+        right = int(width * (end - first) / seconds)
+        line[left : right + 1] = what[0] * (right + 1 - left)
     return "\n".join(f"{thread[:12]:12} {''.join(line)}" for thread, line in lines.items())
+
+
+def _is_equal(got: Any, expected: Any) -> bool:
+    """Return whether all numbers are the same: the vectors' whole numbers have no errors of rounding."""
+    if isinstance(expected, tuple):
+        is_alike = isinstance(got, tuple) and len(got) == len(expected)
+        return is_alike and all(map(_is_equal, got, expected))
+    return isinstance(got, np.ndarray) and np.array_equal(got, expected)
+
+
+def _is_span(value: Any) -> bool:
+    match value:
+        case (str(what), str(), float(start), float(end)):
+            return bool(what) and math.isfinite(start) and start < end < math.inf
+    return False

@@ -1,15 +1,16 @@
-"""The small programs of the graded steps, each run in a separate process: `python -m parallel_core.labs.programs`."""
+"""What an engine is asked to do in the graded steps: programs in its process, and what NumPy gives in the grader's."""
 
 import json
-import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-import backends
 from backends import Backend
+from backends.conformance.serving import Answer, Loaded
+from parallel_core.experiments import EXPERIMENTS
 
 PATIENCE = 10.0
 """Seconds after which a small program says what it still waits for."""
@@ -21,66 +22,94 @@ def slowly(x: np.ndarray) -> np.ndarray:
     return x + 1
 
 
-def increments(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+def increments(backend: Backend, x: np.ndarray) -> Any:
     """Add 1 ten thousand times."""
-    x = random.integers(0, 100, 3).astype(np.float32)
     y = backend.asarray(x, backend.devices[0])
     for _ in range(10_000):
         y = backend.launch(backend.ops.add, y, 1)
-    return backend.to_numpy(y), x + 10_000
+    return backend.to_numpy(y)
 
 
-def race(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+def race(backend: Backend, x: np.ndarray) -> Any:
     """Use on one device what another one is still computing."""
     first, second = backend.devices
-    x = random.integers(0, 100, 3).astype(np.float32)
     slow = backend.launch(slowly, backend.asarray(x, first))
     y = backend.launch(backend.ops.multiply, backend.copy_to(slow, second), 2)
-    return backend.to_numpy(y), 2 * (x + 1)
+    return backend.to_numpy(y)
 
 
-def overwrite(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+def overwrite(backend: Backend, old: np.ndarray, new: np.ndarray) -> Any:
     """Copy to a buffer that an earlier task has yet to read."""
     first, second = backend.devices
-    old, new = random.integers(0, 100, (2, 3)).astype(np.float32)
     buffer = backend.asarray(old, second)
     slow = backend.launch(slowly, buffer)
     buffer = backend.copy_to(backend.asarray(new, first), second, out=buffer)
-    return (backend.to_numpy(slow), backend.to_numpy(buffer)), (old + 1, new)
+    return backend.to_numpy(slow), backend.to_numpy(buffer)
 
 
-def promptly(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
+def promptly(backend: Backend, x: np.ndarray) -> Any:
     """Compute before anybody waits, and wait for no more than was asked for."""
-    x, may_end = random.integers(0, 100, 3).astype(np.float32), threading.Event()
+    may_end = threading.Event()
     first = backend.launch(slowly, backend.asarray(x, backend.devices[0]))
     until = time.monotonic() + PATIENCE
     while not first.task.done.is_set():
         if time.monotonic() > until:
-            return "nothing computed before somebody waits", "a task that is done"
+            return "nothing computed before somebody waits"
         time.sleep(0.01)
     second = backend.launch(slowly, first)
     # It ends when nobody waits for the second one any more.
     held = backend.launch(lambda y: y + may_end.wait(PATIENCE), second)
     if held.task.done.is_set():
-        return "a launch that waits until its task is done", "a launch that returns at once"
+        return "a launch that waits until its task is done"
     backend.wait(second)
     if held.task.done.is_set():
-        return "a wait for one task that waits for a later one", "a wait that ends with its task"
+        return "a wait for one task that waits for a later one"
     may_end.set()
-    return [backend.to_numpy(y) for y in (first, second, held)], [x + 1, x + 2, x + 3]
+    return tuple(backend.to_numpy(y) for y in (first, second, held))
 
 
-def timeline(backend: Backend, random: np.random.Generator) -> tuple[Any, Any]:
-    """Multiply on every device, and copy from the first to the last."""
+class SmallProgram(NamedTuple):
+    """A function of a backend and some vectors, and what it returns by NumPy."""
+
+    run: Callable[..., Any]
+    expected: Callable[..., Any]
+    """A function of the same vectors."""
+    vectors: int = 1
+
+    @property
+    def what(self) -> str:
+        """What the engine is to do."""
+        return self.run.__doc__ or ""
+
+
+INCREMENTS = SmallProgram(increments, lambda x: x + 10_000)
+RACE = SmallProgram(race, lambda x: 2 * (x + 1))
+OVERWRITE = SmallProgram(overwrite, lambda old, new: (old + 1, new), vectors=2)
+PROMPTLY = SmallProgram(promptly, lambda x: (x + 1, x + 2, x + 3))
+INSTEAD: Mapping[str, str] = {
+    "nothing computed before somebody waits": "a task that is done",
+    "a launch that waits until its task is done": "a launch that returns at once",
+    "a wait for one task that waits for a later one": "a wait that ends with its task",
+}
+"""By what `promptly` returns in place of values: what is expected then."""
+
+
+def timeline(backend: Backend) -> Any:
+    """Multiply on every device, and copy from the first to the last; return what the engine computed, and when."""
+    random = np.random.default_rng(0)
     matrices = [backend.asarray(random.standard_normal((400, 400)), device) for device in backend.devices]
     for _ in range(3):
         matrices = [backend.launch(backend.ops.matmul, x, x) for x in matrices]
         backend.copy_to(matrices[0], backend.devices[-1])
     backend.waitall()
-    return list(getattr(backend, "spans", ())), None
+    return list(getattr(backend, "spans", ()))
 
 
-if __name__ == "__main__":
-    _, engine, devices, name, seed = sys.argv
-    backend = backends.load(engine, int(devices), "cpu", threads_per_device=1)
-    print(json.dumps(globals()[name](backend, np.random.default_rng(int(seed))), default=lambda x: x.tolist()))
+def measurement(backend: Backend, experiment: str, budget: float) -> Any:
+    """Run an experiment for some seconds, and return its result as JSON."""
+    return json.dumps(EXPERIMENTS[experiment].run(backend, budget=budget).as_json())
+
+
+def compute(loaded: Loaded, answer: Answer, devices: int, function: Callable[..., Any], *arguments: Any) -> None:
+    """Answer with what one of these functions returns on the engine."""
+    answer(function(loaded.on(devices), *arguments))

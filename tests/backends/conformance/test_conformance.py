@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from backends import Backend, BackendError, Ops
 from backends.conformance import Conformance, Found, Limits, Program, draw_program, search, searching
+from backends.conformance.judging import judge
 from backends.conformance.programs import Reference, Statement, reference_namespace
-from backends.conformance.running import run
+from backends.conformance.running import Event, run
 from backends.protocol import VERBS
 from tests.backends.conformance import defects
 from tests.backends.conformance.defects import Verb, load
+from tests.backends.conformance.in_this_process import fault_in
 from tests.backends.registry.test_loading import plug_in
 
 programs = st.randoms(use_true_random=False).map(draw_program)
@@ -122,7 +124,20 @@ def test_what_writes_over_what_it_reads_is_found() -> None:
 def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> None:
     off = load(1, to_numpy=lambda read, x: read(x) * np.float32(1 + error))
     read = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
-    assert (run(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None) == is_found
+    assert (fault_in(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None) == is_found
+
+
+@given(programs, st.data())
+def test_what_a_backend_says_about_a_program_must_be_complete(program: Program, data: st.DataObject) -> None:
+    backend = load(program.devices)
+    events: list[Event] = []
+    run(program, backend, events.append)
+    assert judge(program, backend.engine, events) is None
+    left_out = data.draw(st.integers(0, len(events) - 1))
+    fewer = [event for number, event in enumerate(events) if number != left_out]
+    assert judge(program, backend.engine, fewer) is not None
+    # A program that hangs says no more than this.
+    assert judge(program, backend.engine, events[:left_out], is_over=False) is None
 
 
 def test_a_failure_that_is_lost_is_found() -> None:

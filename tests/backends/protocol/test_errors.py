@@ -71,6 +71,19 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
         backend.waitall()
 
 
+@pytest.mark.parametrize("odd", [None, "text", {1}, {"x": 1.0}, object()])
+@pytest.mark.parametrize("is_in_tuple", [False, True])
+def test_a_launched_function_without_a_value_has_failed(backend: Backend, odd: object, is_in_tuple: bool) -> None:
+    def compute(x: Array) -> Array:
+        return (x, odd) if is_in_tuple else odd
+
+    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*\w+Error"):
+        backend.to_numpy(backend.launch(compute, full(backend, 1, 2, 2)))
+    for verb in VERBS:
+        with pytest.raises(ComputationError, match="refuses further work"):
+            getattr(backend, verb)()
+
+
 class UntoldError(Exception):
     """An exception that cannot say what it is: it raises, or returns, what it is made of."""
 

@@ -168,6 +168,21 @@ def test_a_path_that_a_variable_cannot_hold_is_refused(tmp_path: Path, monkeypat
         backends.names()
 
 
+def test_a_file_may_import_what_lies_beside_it_and_may_not_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(FILES, "")
+    (tmp_path / "beside_the_backend.py").write_text("from backends.numpy.backend import NumPyBackend\n")
+    path = tmp_path / "mine.py"
+    path.write_text("from beside_the_backend import NumPyBackend as Mine\n")
+    assert backends.load(named(f"{path}:Mine"), 2).name == "numpy"
+    path = tmp_path / "exits.py"
+    path.write_text("import sys\nsys.exit()\n")
+    with pytest.raises(BackendError, match="cannot be run: SystemExit"):
+        backends.load(named(f"{path}:Exits"), 2)
+
+
 def test_a_plug_in_written_against_the_protocol_runs_an_experiment(install: Install, program: RunProgram) -> None:
     install("mine = plug_in:MineBackend", PLUG_IN.read_text())
     assert len(backends.load("mine", 3).devices) == 3

@@ -2,21 +2,21 @@
 
 import json
 import os
-import resource
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from backends.host import core_numbers, on_cores
 from backends.registry.files import FILES, named
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.labs import grading
 from parallel_core.labs.grading import ENGINE, LABS, Outcome, drawn, graded
 from parallel_core.labs.programs import __file__ as programs
+from parallel_core.system.errors import DISTURBED
 from parallel_core.system.machine import MachineWatch
 from tests.conftest import RunProgram
-from tests.parallel_core.command_line.test_command_line import run
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
 SOLUTION = Path(__file__).parent / "solution.py"
@@ -29,9 +29,12 @@ LAZY = {
     "task.done.wait()": "self.work(self.queues[task.device])",
 }
 """Whoever waits computes."""
+LOSING = "self.done = getattr(self, 'done', 0) + 1; task.value = task.compute() - (self.done == 5000)"
+"""One of ten thousand increments is lost."""
 MISTAKES = [
     # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
     ("queue", {"            try:": "            task.done.set()\n            try:"}, 1, ""),
+    ("queue", {"task.value = task.compute()": LOSING}, 0, ""),
     ("queue", LAZY, 1, "nothing computed before"),
     ("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, "waits for a later one"),
     ("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
@@ -52,8 +55,6 @@ SLOW = ("nothing computed before", "waits for a later one")
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, FILES, "")
     monkeypatch.setattr(grading, "PROGRAMS", 60)
-    # It is for processes that are started, and would stay with the tests' own.
-    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
 
 
 def engine_in(folder: Path, changes: Mapping[str, str]) -> str:
@@ -99,21 +100,99 @@ def test_a_mistake_fails_at_its_step(
     assert outcome.state != "failed" or (message in outcome.got and outcome.expected and outcome.program)
 
 
+def test_a_right_engine_may_print_keep_its_thread_alive_and_import_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_engine.py").write_text("WORDS = 'submitted', '[1, 2]'\n")
+    changes = {
+        "from queue": "import sys\nfrom beside_the_engine import WORDS\nfrom queue",
+        ", daemon=True": "",
+        "    def submit(self, task: Task) -> None:": "    def submit(self, task: Task) -> None:\n        print(*WORDS)",
+        "    def wait_for_all(self) -> None:": "    def wait_for_all(self) -> None:\n        sys.stdout = None",
+    }
+    outcomes = judged("queue", engine_in(tmp_path, changes), 3)
+    assert [outcome.state for outcome in outcomes] == ["passed"] * 3
+
+
+IN_SUBMIT = "    def submit(self, task: Task) -> None:\n        "
+STARTING = "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()"
+WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
+    "exits": ({IN_SUBMIT: f"{IN_SUBMIT}raise SystemExit(0)\n        "}, "SystemExit"),
+    "ends its process": ({IN_SUBMIT: f"{IN_SUBMIT}os._exit(0)\n        "}, "exit status 0"),
+    "works where it should start": ({STARTING: "self.work(self.queues[place])"}, "`start` (engine.py, line"),
+    "never ends its import": ({"class MyEngine": "while True: pass\n\nclass MyEngine"}, "`<module>` (engine.py, line"),
+    "takes too much memory": ({"self.last: ": "self.all = bytearray(8 * 2**30)\n        self.last: "}, "MemoryError"),
+}
+"""What engines may do in place of giving wrong values, and what the grader says."""
+
+
+@pytest.mark.parametrize("what", WILD)
+def test_whatever_an_engine_does_is_a_failed_step_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, what: str, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(grading, "MOST_STARTING_SECONDS", 4.0)
+    changes, message = WILD[what]
+    engine = engine_in(tmp_path, {"from queue": "import os\nfrom queue", **changes})
+    first, _, third = judged("queue", engine, 3)
+    for outcome in (first, third):
+        assert (outcome.state, "\n" in outcome.got) == ("failed", False)
+        assert message in outcome.got
+    assert drawn(LABS["queue"], engine).startswith("no timeline")
+
+
+FORGED = """
+import json, os, sys
+import backends.conformance.judging, backends.conformance.running, backends.conformance.searching
+from backends.conformance import judging, running, searching
+from parallel_core.labs import grading, programs
+
+judging.judge = searching.judge = lambda *_, **__: None
+grading._is_equal = lambda *_: True
+running.run = lambda *_: None
+programs.compute = lambda loaded, answer, *_: answer([])
+for name in ("increments", "promptly"):
+    getattr(programs, name).__code__ = (lambda *_: (1, 1)).__code__
+
+
+class MyEngine:
+    engine, devices, ops = "async", (), None
+    spans = [("", 1, "x")]
+
+    def __init__(self, *_):
+        print(json.dumps([1, 1]))
+"""
+
+
+def test_an_engine_that_computes_nothing_and_replaces_the_judge_gets_no_points_for_values(tmp_path: Path) -> None:
+    (tmp_path / "engine.py").write_text(FORGED)
+    engine = named(f"{tmp_path / 'engine.py'}:{ENGINE}")
+    assert [outcome.state for outcome in judged("queue", engine, 3)] == ["failed"] * 3
+    assert drawn(LABS["queue"], engine).startswith("no timeline")
+
+
 def test_a_lab_is_started_once_and_its_grades_are_json(
     program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert [program("lab", "start", "queue").returncode for _ in range(2)] == [0, 2]
     assert program("lab", "check", ".").returncode == 2
-    # Neither a crash, in the first steps, nor a hunger for memory, in the others, ends the grader.
-    text = "import os, sys\nhungry = os._exit(3) if 'programs' in sys.argv[0] else bytearray(8 * 2**30)\n"
-    Path("queue/engine.py").write_text(text)
-    assert run("lab", "check", "queue", "--json", "grades.json").returncode == 1
+    Path("queue/engine.py").write_text("import os\nos._exit(3)\n")
+    assert program("lab", "check", "queue", "--json", "grades.json").returncode == 1
     grades = json.loads(Path("grades.json").read_text())
-    assert (grades["points"], grades["of"], {one["state"] for one in grades["steps"]}) == (0, 100, {"failed"})
-    first, *_, last = (one["got"] for one in grades["steps"])
-    assert "status 3" in first
-    assert "MemoryError" in last
+    assert (grades["points"], grades["of"], {step["state"] for step in grades["steps"]}) == (0, 100, {"failed"})
+    assert all("status 3" in step["got"] for step in grades["steps"])
+
+
+@pytest.mark.long
+def test_a_step_that_is_not_judged_leaves_no_verdict(
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert program("lab", "start", "two-queues").returncode == 0
+    Path("two-queues/engine.py").write_text(SOLUTION.read_text())
+    with on_cores({core_numbers()[0]}):
+        done = program("lab", "check", "two-queues", "--json", "grades.json")
+    grades = json.loads(Path("grades.json").read_text())
+    assert [step["state"] for step in grades["steps"]] == ["passed"] * 3 + ["not judged"]
+    assert (done.returncode, grades["points"], grades["of"]) == (DISTURBED, 60, 60)
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -171,13 +250,6 @@ def test_a_figure_is_judged_by_the_lab_s_bounds_where_cores_and_quiet_allow_it(
         disturbances=(problem,) if problem == "impossible" else (),
         machine_watch=MachineWatch(10.0, 2.0, 0.5 if busy else 0.0, None, None, None, None),
     )
-    for judge in ("_program", "_conformance"):
-        monkeypatch.setattr(grading, judge, lambda *_: ("passed",))
-    monkeypatch.setattr(grading, "measure_elsewhere", lambda *_: found)
+    monkeypatch.setattr(grading, "measured", lambda *_: found)
     monkeypatch.setattr(grading, "usable_cores", lambda: cores)
-    assert [one.state for one in graded(LABS[lab], "any", 1)] == ["passed"] * 3 + [state]
-
-
-def test_an_engine_that_computes_nothing_has_no_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grading, "in_process", lambda *_: ([], None))
-    assert drawn(LABS["queue"], "any").startswith("no timeline")
+    assert grading.judge_figure(LABS[lab], "any").state == state

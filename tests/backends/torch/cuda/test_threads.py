@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from backends import HOST, Backend, BackendError
 from backends.conformance.drawing import draw_program
-from backends.conformance.running import run
 from backends.devices import Device
 from backends.protocol import DelegatingBackend
+from tests.backends.conformance.in_this_process import fault_in
 
 PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
 
@@ -52,7 +52,7 @@ def test_random_programs_have_no_races_and_give_numpy_s_numbers(
     backend, cuda = on_made_up_gpus(names, seed, variants if "cpu" not in names else ())
     # Without a queue a tensor on a CPU does not know whether its device is HOST.
     used: Any = WithHost(backend) if with_host and backend.engine == "async" else backend
-    assert run(draw_program(Random(f"0/{number}"), len(used.devices)), used) is None
+    assert fault_in(draw_program(Random(f"0/{number}"), len(used.devices)), used) is None
     assert cuda.races == []
 
 

@@ -1,0 +1,69 @@
+"""Values on their way from a process that is not trusted: JSON, in which arrays are their bytes.
+
+Whoever reads them runs nothing, as a pickle would.
+"""
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+NUMBERS = "biufc"
+"""The kinds of dtypes whose bytes are the numbers themselves."""
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Unreadable:
+    """An object that is no value: only the name of its type is known."""
+
+    type_name: str
+
+    def __repr__(self) -> str:
+        return f"a {self.type_name}"
+
+
+def encoded(value: Any) -> Any:
+    """Return what JSON can hold in place of a value: an array, a tuple, a list, a number or a text."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, list):
+        return [encoded(item) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [encoded(item) for item in value]}
+    if isinstance(value, np.ndarray):
+        is_numeric = value.dtype.kind in NUMBERS
+        content = b64encode(value.tobytes()).decode() if is_numeric else ""
+        return {"dtype": value.dtype.str, "shape": list(value.shape), "content": content}
+    return {"type": type(value).__name__}
+
+
+def decoded(read: Any) -> Any:
+    """Return the value that was encoded; raises ValueError for what `encoded` never returns.
+
+    An array of other things than numbers has their dtype and shape, and no content.
+    """
+    match read:
+        case None | bool() | int() | float() | str():
+            return read
+        case list():
+            return [decoded(item) for item in read]
+        case {"tuple": list(items)}:
+            return tuple(decoded(item) for item in items)
+        case {"dtype": str(dtype), "shape": list(shape), "content": str(content)}:
+            return _array(dtype, shape, content)
+        case {"type": str(name)}:
+            return Unreadable(name)
+    raise ValueError("not an encoded value")
+
+
+def _array(dtype_name: str, shape: list[Any], content: str) -> np.ndarray:
+    try:
+        dtype = np.dtype(dtype_name)
+        if dtype.kind in NUMBERS:
+            return np.frombuffer(b64decode(content), dtype).reshape(shape)
+        # It takes no memory, whatever its shape is.
+        return np.broadcast_to(np.empty((), object), shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"not an encoded array: {error}") from error

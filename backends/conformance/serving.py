@@ -1,0 +1,167 @@
+"""The process of a worker: it loads a backend, and does with it what it is asked to.
+
+A backend may print, exit, raise or hang. What it prints goes into a pipe, answers go into another one, and a call that
+takes too long ends the process, whose threads' stacks are written to a file before.
+"""
+
+import faulthandler
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal, TextIO, final
+
+from backends.conformance.answers import encoded
+from backends.errors import BackendError, message_of
+from backends.protocol import Backend
+
+Loader = Callable[[int], Backend]
+"""Loads a backend with so many devices; it travels to another process, so it must be picklable."""
+Answer = Callable[[Any], None]
+"""Sends a value to the process that asked for it."""
+Work = Callable[..., object]
+"""What is done in each call: a function of `Loaded`, an `Answer`, and the arguments of the call; picklable, too."""
+
+
+Kind = Literal["begins", "value", "ends"]
+"""What a message is: that the process is there; an answer; that a call is over, with the reason if it failed."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the process of a worker is there for."""
+
+    load: Loader
+    work: Work
+    devices: int = 1
+    """The number of devices with which the backend is loaded first."""
+    starting_seconds: float = 60
+    """How long loading may take: the first import of a framework may be slow."""
+    memory: int | None = None
+    """The bytes by which the process may grow when it loads and works; None: any."""
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The process's ends of its pipes."""
+
+    requests: Connection
+    answers: Connection
+    output: Connection
+
+
+@final
+class Loaded:
+    """The backend of this process, which is loaded for one number of devices at a time."""
+
+    def __init__(self, load: Loader) -> None:
+        self._load = load
+        self._devices = 0
+        self._backend: Backend | None = None
+
+    def on(self, devices: int, anew: bool = False) -> Backend:
+        """Return the backend with so many devices; it is loaded if it has others, or if it must be a new one."""
+        if self._backend is None or self._devices != devices or anew:
+            # Let go of the old one first.
+            self._backend = None
+            self._backend = self._load(devices)
+            self._devices = devices
+        return self._backend
+
+
+def serve(channels: Channels, task: Task, stacks: Path) -> None:
+    """Load the backend, and then answer one call after the other, until the process is killed."""
+    # With all that the backend starts, it is a group of processes, which is killed as a whole.
+    os.setsid()
+    # An interrupt is for the process that shows it; it ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _redirect_output(channels.output)
+    if task.memory is not None:
+        _limit_growth(task.memory)
+    with stacks.open("w") as stacks_file:
+        faulthandler.enable(stacks_file)
+        server = _Server(channels.answers, stacks_file)
+        server.send("", "begins", None)
+        loaded = Loaded(task.load)
+        if not server.do("", task.starting_seconds, partial(loaded.on, task.devices)):
+            return
+        while True:
+            nonce, seconds, arguments = channels.requests.recv()
+            answer = partial(server.answer, nonce)
+            server.do(nonce, seconds, partial(task.work, loaded, answer, *arguments))
+
+
+@final
+class _Server:
+    def __init__(self, answers: Connection, stacks: TextIO) -> None:
+        self._answers, self._stacks = answers, stacks
+        # The threads of a program answer at the same time.
+        self._sending = threading.Lock()
+
+    def answer(self, nonce: str, value: Any) -> None:
+        """Send an answer to a call."""
+        self.send(nonce, "value", encoded(value))
+
+    def send(self, nonce: str, kind: Kind, content: Any) -> None:
+        """Send a message as one line."""
+        line = json.dumps([nonce, kind, content]).encode() + b"\n"
+        with self._sending, open(self._answers.fileno(), "wb", closefd=False) as file:
+            file.write(line)
+
+    def do(self, nonce: str, seconds: float, work: Callable[[], object]) -> bool:
+        """Do something within some seconds; tell the end, or what was raised, and return whether nothing was."""
+        self._stacks.seek(0)
+        self._stacks.truncate()
+        faulthandler.dump_traceback_later(seconds, exit=True, file=self._stacks)
+        reason = None
+        try:
+            work()
+        except BaseException as error:
+            kind = "" if isinstance(error, BackendError) else f"{type(error).__name__}: "
+            reason = f"{kind}{message_of(error)}"
+        faulthandler.cancel_dump_traceback_later()
+        self.send(nonce, "ends", reason)
+        return reason is None
+
+
+def _redirect_output(output: Connection) -> None:
+    """Let all that is printed go to a pipe, line by line: a process that is killed empties no buffer."""
+    for descriptor in (1, 2):
+        os.dup2(output.fileno(), descriptor)
+    output.close()
+    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)  # noqa: SIM115
+
+
+def _limit_growth(size: int) -> None:
+    """Limit the memory that this process may map in addition, shared memory included, and the size of a file.
+
+    Each process that it starts has the same limits.
+    """
+    mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limits = {
+        resource.RLIMIT_AS: mapped_pages * resource.getpagesize() + size,
+        # Also of a file in memory, in /dev/shm.
+        resource.RLIMIT_FSIZE: size,
+    }
+    for kind, limit in limits.items():
+        _, hard_limit = resource.getrlimit(kind)
+        if hard_limit != resource.RLIM_INFINITY:
+            limit = min(limit, hard_limit)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.killpg(0, signal.SIGKILL)

@@ -1,0 +1,125 @@
+"""What a backend may do to the process that it is loaded in, while it is loaded and while it works."""
+
+import os
+import re
+import signal
+import sys
+import threading
+from contextlib import suppress
+from mmap import mmap
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+from backends import Backend
+from backends.conformance.serving import Answer, Loaded
+from tests.backends.conformance.defects import load
+
+GIBIBYTE = 2**30
+
+
+def never_return(devices: int) -> Backend:  # noqa: ARG001
+    """Do the work of a thread where the thread should be started."""
+    while True:
+        threading.Event().wait(1)
+
+
+def never_let_go(devices: int) -> Backend:  # noqa: ARG001
+    """Hold the interpreter's lock for ever."""
+    re.match("(a*)*b", "a" * 60)
+    raise AssertionError
+
+
+def exit_while_loading(devices: int) -> Backend:  # noqa: ARG001
+    sys.exit("enough")
+
+
+def answer_while_loading(devices: int) -> Backend:
+    """Send what an honest process sends when it is done, to whoever listens."""
+    _write_everywhere(b'["", "value", 1]\n["", "ends", null]\n')
+    return load(devices)
+
+
+def do(loaded: Loaded, answer: Answer, what: str) -> None:
+    """Misbehave in some way, and answer whether the backend is loaded."""
+    globals()[what]()
+    answer(loaded.on(1).name)
+
+
+def nothing() -> None:
+    """Behave."""
+
+
+def hang() -> None:
+    threading.Event().wait()
+
+
+def exit_from_python() -> None:
+    sys.exit(0)
+
+
+def exit_at_once() -> None:
+    os._exit(0)
+
+
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def be_killed_by_a_signal_without_a_name() -> None:
+    os.kill(os.getpid(), signal.SIGRTMIN + 1)
+
+
+def write_garbage() -> None:
+    _write_everywhere(b"garbage\n")
+
+
+def write_half_a_line() -> None:
+    """Begin an answer, and leave the pipe open in a process that no group contains."""
+    _write_everywhere(b'["')
+    if os.fork() == 0:
+        os.setsid()
+        signal.alarm(20)
+    hang()
+
+
+def print_much() -> None:
+    for number in range(20_000):
+        print("line", number)
+
+
+def write_much_without_a_newline() -> None:
+    for _ in range(300):
+        os.write(2, b"x" * 10**6)
+
+
+def close_its_output() -> None:
+    sys.stdout.close()
+    sys.stderr = None  # type: ignore[assignment]
+
+
+def leave_a_thread() -> None:
+    threading.Thread(target=hang).start()
+
+
+def take_memory() -> None:
+    bytearray(2 * GIBIBYTE)
+
+
+def share_memory() -> None:
+    mmap(-1, 2 * GIBIBYTE)
+
+
+def share_a_file_in_memory() -> None:
+    SharedMemory(create=True, size=2 * GIBIBYTE)
+
+
+def _write_everywhere(content: bytes) -> None:
+    """Write to all pipes but the standard streams, and but the one that multiprocessing has for its bookkeeping."""
+    for path in Path("/proc/self/fd").iterdir():
+        descriptor = int(path.name)
+        if descriptor in (1, 2, resource_tracker.getfd()) or not path.is_fifo():
+            continue
+        # Some are pipes to read from.
+        with suppress(OSError):
+            os.write(descriptor, content)
