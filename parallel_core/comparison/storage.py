@@ -1,6 +1,5 @@
 """The folder that a comparison leaves: all results in one file, a page, suites for pyperf, traces."""
 
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -14,8 +13,6 @@ from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-RUNS = Path("runs")
-"""The folder, where the program is run, for what it names itself; git ignores it."""
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 
 TimelineOf: TypeAlias = Callable[[Cell], Timeline]
@@ -28,8 +25,11 @@ def make_folder(named: Path | None, with_traces: bool) -> Path:
 
     Raises RequestError if it holds a comparison or a report.
     """
-    folder = named or _new_folder()
-    files.make_folder(folder)
+    if named is None:
+        folder = files.make_dated_folder(files.RUNS, "comparison")
+    else:
+        folder = named
+        files.make_folder(folder)
     for name in (RESULT, REPORT):
         if (folder / name).exists():
             raise RequestError(f"{folder} holds {name} already: give another folder to --out")
@@ -37,22 +37,6 @@ def make_folder(named: Path | None, with_traces: bool) -> Path:
     if with_traces:
         files.make_folder(folder / TRACES)
     return folder
-
-
-def _new_folder() -> Path:
-    """Make a folder in `runs` named by the time, and by a number if another comparison began in the same second."""
-    name, number = f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}", 1
-    files.make_folder(RUNS)
-    while True:
-        folder = RUNS / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
-        else:
-            return folder
 
 
 def result_path(path: Path) -> Path:

@@ -4,12 +4,10 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache, reduce
 from itertools import chain
 from operator import getitem
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
@@ -183,14 +180,6 @@ def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path,
         suite.dump(io.StringIO())
     show_comparison(analysis, Console(file=io.StringIO()))
     show_difference(compare_with_old(whole(), found), Console(file=io.StringIO()))
-
-
-def test_a_new_folder_is_no_other_comparison_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    monkeypatch.setattr(storage, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda: noon)))
-    folders = [make_folder(None, with_traces=False).name for _ in range(3)]
-    assert folders == [f"comparison-20260131-120000{end}" for end in ("", "-2", "-3")]
 
 
 def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
