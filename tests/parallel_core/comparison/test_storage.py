@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, reduce
@@ -18,7 +20,7 @@ from rich.console import Console
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.storage import make_folder, read_comparison
+from parallel_core.comparison.storage import claimed_folder, read_comparison
 from parallel_core.report.pyperf_export import suites
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
@@ -184,9 +186,38 @@ def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path,
 
 def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "report.html").symlink_to("/nowhere/report.html")
-    with pytest.raises(RequestError, match=r"cannot write to .*/report\.html: No such file or directory"):
-        make_folder(tmp_path, with_traces=True)
+    claim = claimed_folder(tmp_path, with_traces=True)
+    with pytest.raises(RequestError, match=r"cannot write to .*/report\.html: No such file or directory"), claim:
+        pass
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
+
+
+CLAIMING = """
+import sys, time
+from pathlib import Path
+from parallel_core.comparison.storage import claimed_folder
+
+with claimed_folder(Path(sys.argv[1]), with_traces=False):
+    print("claimed", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_two_comparisons_never_write_to_one_folder_and_a_killed_one_frees_it(
+    program: RunProgram, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    command = [sys.executable, "-c", CLAIMING, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        done = program("compare", "building-blocks", "--backends", "numpy", "--out", str(folder))
+        other.kill()
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(folder) in done.stderr
+    assert list(folder.iterdir()) == []
+    with claimed_folder(folder, with_traces=True):
+        assert [inside.name for inside in folder.iterdir()] == ["traces"]
 
 
 def test_kept_comparisons_are_read(root: Path) -> None:
