@@ -9,7 +9,7 @@ from rich.table import Table
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
-from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.layout import busiest, count_rest, show_sentence, show_sentences, show_table, table_of
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
@@ -66,7 +66,7 @@ def _queues_table(case: CaseFigures) -> Table:
     if case.slowed_in_words:
         title += f", {case.slowed_in_words}"
     table = table_of(title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold")
-    for queue in case.queues:
+    for queue in busiest(case.queues, lambda queue: queue.busy_seconds):
         waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
         table.add_row(
             escape(f"{queue.device} {queue.queue}"),
@@ -76,6 +76,7 @@ def _queues_table(case: CaseFigures) -> Table:
             seconds(queue.gap_seconds) if queue.gaps else "–",
             seconds(queue.longest_gap_seconds) if queue.gaps else "–",
         )
+    count_rest(table, len(case.queues))
     return table
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.layout import busiest, count_rest, show_sentence, show_sentences, show_table, table_of
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
 from parallel_core.trace_analysis.steps import StepsFigures
@@ -44,7 +44,7 @@ def show_details(case: CaseFigures, console: Console) -> None:
 def _devices_table(case: CaseFigures) -> Table:
     headings = ("idle", "computes", "only other devices", "collectives", "hidden")
     table = table_of("from a device's first operation to its last", "device", *headings)
-    for one in case.devices:
+    for one in busiest(case.devices, lambda device: device.seconds - device.idle_seconds):
         hidden = one.hidden_collective_share
         parts = (one.idle_seconds, one.compute_seconds, one.non_compute_seconds)
         table.add_row(
@@ -53,13 +53,15 @@ def _devices_table(case: CaseFigures) -> Table:
             seconds(one.collective_seconds) if one.collective_seconds else "–",
             "–" if hidden is None else percent(hidden),
         )
+    count_rest(table, len(case.devices))
     return table
 
 
 def _waits_table(case: CaseFigures) -> Table:
     lengths = {(one.device, one.queue): one for one in case.queue_lengths}
+    busy = {(queue.device, queue.queue): queue.busy_seconds for queue in case.queues}
     table = table_of("idle between operations", "queue", "host", "kernel", "other queues", "length", "longest")
-    for one in case.idleness:
+    for one in busiest(case.idleness, lambda queue: busy[queue.device, queue.queue]):
         length = lengths.get((one.device, one.queue))
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
         table.add_row(
@@ -68,6 +70,7 @@ def _waits_table(case: CaseFigures) -> Table:
             "–" if length is None else figure(round(length.mean_length, 2)),
             "–" if length is None else f"{length.longest:,}",
         )
+    count_rest(table, len(case.idleness))
     return table
 
 
