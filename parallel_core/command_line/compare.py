@@ -118,8 +118,8 @@ def compare(
     files.write_json(json_path, comparison.as_json())
     console = options.console_beside(json_path)
     show_screen(analysis, console)
-    console.print(f"Report:  {page}", markup=False, soft_wrap=True)
-    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", markup=False, soft_wrap=True)
+    console.print(f"Report:  {page}", soft_wrap=True)
+    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", soft_wrap=True)
     refuse_unmeasured(analysis)
 
 

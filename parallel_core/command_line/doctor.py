@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
@@ -18,10 +17,10 @@ from parallel_core.terminal.console import ASIDE, BAD, DOUBTFUL, GOOD
 from parallel_core.terminal.layout import show_sentence
 
 MARKS = {
-    "fine": f"[{GOOD}]✓ fine[/]",
-    "absent": f"[{ASIDE}]– absent[/]",
-    "doubtful": f"[{DOUBTFUL}]! doubtful[/]",
-    "broken": f"[bold {BAD}]✗ broken[/]",
+    "fine": Text("✓ fine", GOOD),
+    "absent": Text("– absent", ASIDE),
+    "doubtful": Text("! doubtful", DOUBTFUL),
+    "broken": Text("✗ broken", f"bold {BAD}"),
 }
 BEFORE_TEXT = 38
 """Columns of a finding's mark and name."""
@@ -59,20 +58,20 @@ def show_examination(examination: Examination, console: Console, everything: boo
     """
     for number, (_, finding) in enumerate(examination.problems, 1):
         cause, command = map(str, finding.cause_and_command.values())
-        console.print(f"{number}. {MARKS[finding.state]}: {escape(finding.name)}")
+        console.print(Text.assemble(f"{number}. ", MARKS[finding.state], f": {finding.name}"))
         show_sentence(cause, console, bullet=" " * 3)
         # Never broken into lines: it is there to be pasted.
-        console.print(f"       {escape(command)}", style="bold", soft_wrap=True)
+        console.print(f"       {command}", style="bold", soft_wrap=True)
     for state in () if everything else ("fine", "absent"):
         named = [_named(name, findings, state) for name, findings in examination.sections.items()]
         if names := ", ".join(filter(None, named)):
-            show_sentence(f"{Text.from_markup(MARKS[state]).plain}: {names}", console)
+            show_sentence(f"{MARKS[state].plain}: {names}", console)
     for name, findings in examination.sections.items() if everything else ():
-        console.print(f"\n[bold]{escape(name)}[/]")
+        console.print(f"\n{name}", style="bold")
         for finding in findings:
             row = Table.grid(Column(width=10), Column(width=20), Column(), padding=(0, 2, 0, 0))
             beside = max(map(len, finding.text.split()), default=0) <= console.width - BEFORE_TEXT
-            row.add_row(MARKS[finding.state], escape(finding.name), escape(finding.text) if beside else "")
+            row.add_row(MARKS[finding.state], finding.name, finding.text if beside else "")
             console.print(Padding(row, (0, 0, 0, 2), expand=False))
             if not beside:
                 show_sentence(finding.text, console, bullet=" " * 6)

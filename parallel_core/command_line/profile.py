@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from parallel_core.command_line import options
 from parallel_core.own_program import running
@@ -74,7 +73,7 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         with _in_one_line(console):
             traces = _packed(processes, folder)
     if line := running.why_incomplete(processes, warm_up, steps):
-        console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
+        console.print(f"parallel-core: {line}", soft_wrap=True)
     found = None
     if traces:
         with _in_one_line(console):
@@ -104,7 +103,7 @@ def _in_one_line(console: Console) -> Iterator[None]:
     try:
         yield
     except (RequestError, OSError) as error:
-        console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
+        console.print(f"parallel-core: {error}", soft_wrap=True)
 
 
 def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]:
@@ -133,9 +132,9 @@ def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: 
         # Of several processes one stands for all.
         show_prices(next(iter(found.figures.values())).interference, console)
     show_sentences(found.notes, console, ASIDE, bullet="· ")
-    console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
+    console.print(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}", soft_wrap=True)
     write_picture_file(found.timeline, picture)
-    console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
+    console.print(f"Timeline: {picture}", soft_wrap=True)
 
 
 def _document(

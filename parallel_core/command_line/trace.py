@@ -102,7 +102,7 @@ def trace(
     show()
     for what, path in (("Timeline", picture), ("Page", page)):
         if path is not None:
-            console.print(f"{what}: {path}", markup=False, soft_wrap=True)
+            console.print(f"{what}: {path}", soft_wrap=True)
 
 
 def _show(one: RankTrace, console: Console) -> None:

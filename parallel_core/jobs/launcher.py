@@ -21,6 +21,7 @@ from parallel_core.jobs.job import ADDRESS, Job, News, Printed, Progress, Traine
 from parallel_core.jobs.processes import running
 from parallel_core.jobs.watch import Conclusion, Watch
 from parallel_core.system.errors import RequestError
+from parallel_core.system.formatting import visible
 from parallel_core.system.signals import until_stopped
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.progress import TrainingProgress, training_progress
@@ -70,17 +71,17 @@ class Display:
             case Progress(epoch=epoch, images=images) if self._bar and images:
                 self._bar.on_batch(epoch, images)
             case TrainedEpoch(line=line):
-                self._console.print(line, markup=False, soft_wrap=True)
+                self._console.print(line, soft_wrap=True)
 
     def say(self, line: str) -> None:
         """Show one line about the job."""
         self.close()
-        self._write(f"parallel-core: {' '.join(line.split())}\n".encode())
+        self._write(f"parallel-core: {visible(' '.join(line.split()))}\n".encode())
 
     def show_words(self, heading: str, words: str, max_lines: int) -> None:
         """Show the last lines that a process wrote, under a heading."""
         self.close()
-        self._write("\n".join([f"── {heading} ──", *words.rstrip().splitlines()[-max_lines:], ""]).encode())
+        self._write("\n".join([f"── {heading} ──", *visible(words).rstrip().splitlines()[-max_lines:], ""]).encode())
 
     def close(self) -> None:
         """Remove the progress bar."""

@@ -28,6 +28,7 @@ from parallel_core.jobs import job
 from parallel_core.jobs.job import Arrived, Failed, Progress
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
+from parallel_core.system.formatting import visible
 from parallel_core.training.loop import NotFiniteError
 
 PR_SET_PDEATHSIG = 1
@@ -157,7 +158,7 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
 
 
 def _say(who: str, what: str) -> None:
-    sys.stderr.write(f"parallel-core: {who} on {socket.gethostname()}{what}\n")
+    sys.stderr.write(f"parallel-core: {who} on {socket.gethostname()}{visible(what)}\n")
     sys.stderr.flush()
 
 

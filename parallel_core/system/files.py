@@ -13,6 +13,8 @@ from typing import BinaryIO
 from parallel_core.system.errors import RequestError
 
 STANDARD_OUTPUT = Path("-")
+CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+"""The control characters that JSON may hold as they are, and that a terminal would obey."""
 RUNS = Path("runs")
 """The folder, where the program is run, for what it names itself; git ignores it."""
 
@@ -113,7 +115,7 @@ def write_json(path: Path | None, document: object) -> None:
     """Write a value as JSON, if there is a path, whole or not at all; see `write_whole`."""
     if path is None:
         return
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(document, indent=1, ensure_ascii=False).translate(CONTROLS) + "\n"
     # A command line in it may hold bytes that are not text.
     write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
 

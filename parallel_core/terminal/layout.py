@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from parallel_core.system.formatting import visible
 from parallel_core.terminal.console import ASIDE
 
 Row = TypeVar("Row")
@@ -23,9 +24,9 @@ HOLDER = "\N{SYMBOL FOR SPACE}"
 
 
 def show_sentence(text: str, console: Console, style: str = "", bullet: str = "") -> None:
-    """Print text, which is no markup, in lines that end between words; lines after a bullet are set in."""
+    """Print text in lines that end between words; lines after a bullet are set in."""
     first, following = bullet, " " * len(bullet)
-    for paragraph in text.splitlines():
+    for paragraph in visible(text).splitlines():
         lines = wrap(
             HELD.sub(HOLDER, paragraph),
             console.width,
@@ -119,7 +120,7 @@ def _longest_word(text: str) -> int:
 
 
 def _text(cell: RenderableType) -> Text:
-    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
+    return cell if isinstance(cell, Text) else Text(visible(str(cell)))
 
 
 def _show_records(table: Table, console: Console) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
@@ -51,7 +51,7 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
     table = table_of("by the trace", "case", *headings)
     for case in figures:
         table.add_row(
-            escape(case.case),
+            case.case,
             seconds(case.seconds),
             _or_dash(case.dispatch_fraction),
             "–" if case.queues_at_once is None else figure(case.queues_at_once),
@@ -62,14 +62,14 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 
 
 def _queues_table(case: CaseFigures) -> Table:
-    title = f"“{escape(case.case)}”, {seconds(case.seconds)} by the trace"
+    title = f"“{case.case}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", {case.slowed_in_words}"
     table = table_of(title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold")
     for queue in busiest(case.queues, lambda queue: queue.busy_seconds):
         waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
         table.add_row(
-            escape(f"{queue.device} {queue.queue}"),
+            f"{queue.device} {queue.queue}",
             f"{queue.spans:,}",
             percent(queue.busy_share) + waits,
             f"{queue.gaps:,}",
@@ -165,8 +165,8 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
             for value in (one.by_trace, one.by_clock, one.noise)
         )
         same = "too noisy" if one.too_noisy else "agree"
-        verdict = same if one.agree else f"[{DOUBTFUL}]differ[/]"
-        table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
+        verdict = same if one.agree else Text("differ", DOUBTFUL)
+        table.add_row(one.case, one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
 
 

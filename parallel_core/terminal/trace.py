@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
@@ -48,7 +47,7 @@ def _devices_table(case: CaseFigures) -> Table:
         hidden = one.hidden_collective_share
         parts = (one.idle_seconds, one.compute_seconds, one.non_compute_seconds)
         table.add_row(
-            escape(one.device),
+            one.device,
             *(percent(part / one.seconds) if one.seconds else "–" for part in parts),
             seconds(one.collective_seconds) if one.collective_seconds else "–",
             "–" if hidden is None else percent(hidden),
@@ -65,7 +64,7 @@ def _waits_table(case: CaseFigures) -> Table:
         length = lengths.get((one.device, one.queue))
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
         table.add_row(
-            escape(f"{one.device} {one.queue}"),
+            f"{one.device} {one.queue}",
             *(seconds(each) if each else "–" for each in waited),
             "–" if length is None else figure(round(length.mean_length, 2)),
             "–" if length is None else f"{length.longest:,}",
@@ -78,7 +77,7 @@ def _operations_table(case: CaseFigures) -> Table:
     table = table_of("operations that take the most time", "operation", "number", "in all", "mean", "share")
     for one in case.operations[:MAX_ROWS]:
         times = seconds(one.seconds), seconds(one.mean_seconds)
-        table.add_row(escape(one.name), f"{one.operations:,}", *times, percent(one.share))
+        table.add_row(one.name, f"{one.operations:,}", *times, percent(one.share))
     return table
 
 
@@ -87,7 +86,7 @@ def _steps_table(found: StepsFigures) -> Table:
     for one in found.steps:
         exchanged = one.collective_seconds
         table.add_row(
-            escape(one.name),
+            one.name,
             seconds(one.seconds),
             f"{one.operations:,}",
             seconds(one.busy_seconds),

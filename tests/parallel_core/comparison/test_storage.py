@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import CellResults, Comparison
@@ -24,9 +23,11 @@ from parallel_core.comparison.storage import claimed_folder, read_comparison
 from parallel_core.report.pyperf_export import suites
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
+from parallel_core.terminal.console import terminal_console
 from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import changed, comparison, every_chart, failed, measured, parallel
 from tests.parallel_core.comparison.test_account import PARTS, made_of
+from tests.parallel_core.terminal.printed import controls
 from tests.tree import ROOT
 
 Place = tuple[str | int, ...]
@@ -141,7 +142,9 @@ ODD = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
-    st.sampled_from([10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "2026-13-41T99:99:99"]),
+    st.sampled_from(
+        [10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "[/]\x1b[2J", "2026-13-41T99:99:99"]
+    ),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=3),
     st.sampled_from([{}, [], [None], {"a": 1}]),
@@ -180,8 +183,10 @@ def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path,
     analysis = analyse(found)
     for suite in suites(found).values():
         suite.dump(io.StringIO())
-    show_comparison(analysis, Console(file=io.StringIO()))
-    show_difference(compare_with_old(whole(), found), Console(file=io.StringIO()))
+    screen = io.StringIO()
+    show_comparison(analysis, terminal_console(file=screen))
+    show_difference(compare_with_old(whole(), found), terminal_console(file=screen))
+    assert controls(screen.getvalue()) == set()
 
 
 def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:

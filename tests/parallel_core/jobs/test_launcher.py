@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rich.console import Console
 
 from parallel_core.jobs.job import News, Printed, Progress, TrainedEpoch, Training
 from parallel_core.jobs.launcher import Display, launch_job
 from parallel_core.system.errors import MeasurementError
+from parallel_core.terminal.console import terminal_console
 from tests.parallel_core.jobs.ranks import are_gone, job_of, wait_for_lines
 
 
@@ -179,7 +179,7 @@ class Screen:
         self.output, self._errors = io.BytesIO(), io.BytesIO()
         self._text = io.TextIOWrapper(self._errors, write_through=True)
         own = {"force_terminal": terminal, "force_interactive": terminal}
-        console = Console(file=self._text, highlight=False, width=100, **own)  # type: ignore[arg-type]
+        console = terminal_console(file=self._text, width=100, **own)
         self.display = Display(console, self.output, self._errors)
 
     def show(self, *shown: News | bytes) -> str:
@@ -228,7 +228,7 @@ def test_output_that_nobody_reads_any_more_does_not_end_the_job() -> None:
     os.close(reading)
     # Python writes what is left in a buffer when it ends.
     with os.fdopen(writing, "wb") as output:
-        display = Display(Console(), output, io.BytesIO())
+        display = Display(terminal_console(), output, io.BytesIO())
         for data in (b"a result", b"and more"):
             display.show(Printed(data, error=False))
     assert display.has_output
