@@ -14,6 +14,7 @@ from backends import BackendError, ComputationError
 from parallel_core.command_line import cli
 from parallel_core.jobs.rank import in_a_job, leave
 from parallel_core.system.errors import DISTURBED, DisturbedError, MeasurementError, RequestError
+from parallel_core.system.formatting import visible
 from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 
 
@@ -65,7 +66,7 @@ def message_and_status(error: Exception) -> tuple[str, int]:
 def print_error(message: str) -> None:
     """Print what is wrong on standard error, in one line; on a terminal it ends between words."""
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(message) + 80
-    lines = textwrap.wrap(f"parallel-core: {message}", width, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(f"parallel-core: {visible(message)}", width, break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(lines), err=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.mxnet.installation import WHEELS
-from parallel_core.comparison.storage import RUNS
+from parallel_core.system.files import RUNS
 
 
 def names(requirements: str) -> set[str]:

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -137,21 +138,42 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
     for one in slices:
         if one.name.startswith(LAUNCH):
             launches[_plain(one.name)].append(one)
-    lanes: list[tuple[TraceThread, int]] = []
+    lanes = _Lanes()
     found = []
     for one in gloo:
         # Gloo takes up in order what was launched; what was launched before the recording stands first.
         waiting = launches[_plain(one.name)]
         launch = waiting.popleft() if waiting and waiting[0].start <= one.start else None
-        # What is sent asynchronously may overlap on one thread.
-        free = (place for place, (thread, end) in enumerate(lanes) if thread == thread_of(one) and end <= one.start)
-        lane = next(free, len(lanes))
-        lanes[lane : lane + 1] = [(thread_of(one), one.end)]
+        lane = lanes.take(thread_of(one), one.start, one.end)
         queue = "gloo" if lane == 0 else f"gloo {lane + 1}"
         launched = launch.start if launch else None
         name = one.name.removeprefix(GLOO)
         found.append(Exchange(Span(name, "exchange", DEVICE, queue, one.start, one.end, launched, one.name), launch))
     return found
+
+
+class _Lanes:
+    """Numbers for exchanges that may overlap on a thread, sent asynchronously; each is a thread's."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.free: dict[TraceThread, list[int]] = defaultdict(list)
+        self.taken: dict[TraceThread, list[tuple[int, int]]] = defaultdict(list)
+        """By the times of their ends."""
+
+    def take(self, thread: TraceThread, start: int, end: int) -> int:
+        """Return a thread's first lane that is free at `start`, or a new one; starts never go back."""
+        free, taken = self.free[thread], self.taken[thread]
+        while taken and taken[0][0] <= start:
+            _, lane = heappop(taken)
+            heappush(free, lane)
+        if free:
+            lane = heappop(free)
+        else:
+            lane = self.count
+            self.count += 1
+        heappush(taken, (end, lane))
+        return lane
 
 
 def without_exchanges(work: Sequence[Slice], found: Sequence[Exchange]) -> Sequence[Slice]:
@@ -173,7 +195,8 @@ def _computing(work: Iterable[Slice], found: Iterable[Exchange]) -> Iterator[Sli
             continue
         own = cuts.get(thread_of(one), [])
         begin = one.start
-        for launched, start, end in own[bisect_left(own, (begin,)) :]:
+        for place in range(bisect_left(own, (begin,)), len(own)):
+            launched, start, end = own[place]
             if launched >= one.end:
                 break
             if one.name.endswith(KEEPING):

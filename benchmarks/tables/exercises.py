@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from backends.errors import unknown
 from backends.registry import title
 from benchmarks.experiments.exercises import NAME, SHOWN, TRACED, TRACED_ON, WIDTH
@@ -18,6 +16,7 @@ from parallel_core.measurement.fresh_process import run_arguments
 from parallel_core.measurement.result import Result
 from parallel_core.system.formatting import figure
 from parallel_core.system.machine import describe_machine
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import show, show_again
 
 
@@ -27,7 +26,7 @@ def first_run(folder: Path) -> str:
     left_out = {"series": {}, "environment": describe_machine()}
     first, other = (Result.from_json({**left_out, **run["results"][side]}) for side in ("torch", "torch sync"))
     stream = io.StringIO()
-    console = Console(file=stream, width=WIDTH, highlight=False, color_system=None)
+    console = terminal_console(file=stream, width=WIDTH, color_system=None)
     show(first, console)
     given = {"backend": "torch"}
     show_again(first, given, console)

@@ -20,7 +20,7 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.environments import python_with
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.storage import REPORT, RESULT, make_folder, read_comparison, result_path
+from parallel_core.comparison.storage import REPORT, RESULT, claimed_folder, read_comparison, result_path
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
@@ -107,7 +107,8 @@ def compare(
         plan = replace(plan, seconds=60 * minutes)
     kept = [*([] if out is None else [out / REPORT, out / RESULT]), *([] if like is None else [result_path(like)])]
     files.check_outputs(json_path, others=kept)
-    folder = make_folder(out, with_traces)
+    # Claimed until the command has ended.
+    folder = click.get_current_context().with_resource(claimed_folder(out, with_traces))
     if with_traces:
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, terminal_console(stderr=True))
@@ -117,8 +118,8 @@ def compare(
     files.write_json(json_path, comparison.as_json())
     console = options.console_beside(json_path)
     show_screen(analysis, console)
-    console.print(f"Report:  {page}", markup=False, soft_wrap=True)
-    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", markup=False, soft_wrap=True)
+    console.print(f"Report:  {page}", soft_wrap=True)
+    console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", soft_wrap=True)
     refuse_unmeasured(analysis)
 
 

@@ -5,6 +5,7 @@ from typing import Any, cast, get_args
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 import backends
 from backends import Backend, BackendError, Device, Engine
@@ -92,18 +93,18 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
     written = ", ".join(f"{key}={value!r}" for key, value in {"devices": "{}", **arguments}.items())
     loading = f"load({name!r}, {written})".replace("'{}'", "{}")
     done, elapsed, found = 0, 0.0, 0
-    with console.status(where) as status:
+    with console.status(Text(where)) as status:
 
         def show(programs: int, seconds: float) -> None:
             nonlocal done, elapsed
             done, elapsed = programs, seconds
-            status.update(f"{where}: {_rate(done, elapsed)}")
+            status.update(Text(f"{where}: {_rate(done, elapsed)}"))
 
         for one in search(partial(_load, name, arguments), limits, show):
             found += 1
-            console.print(f"{where} {one.finding.what}", style="bold", markup=False, soft_wrap=True)
+            console.print(f"{where} {one.finding.what}", style="bold", soft_wrap=True)
             console.print(f"in program {one.number} of seed {limits.seed}, shortened:\n")
-            click.echo(one.text(loading))
+            console.print(one.text(loading), soft_wrap=True)
             if found == findings:
                 break
     verdict = f"{found} found that {'is' if found == 1 else 'are'} not" if found else "all equal to NumPy's"

@@ -16,6 +16,7 @@ from parallel_core.command_line.commands import Commands
 from parallel_core.labs.grading import ENGINE, FOLDER, LABS, drawn, graded
 from parallel_core.system import files
 from parallel_core.system.errors import DISTURBED, RequestError
+from parallel_core.terminal.console import terminal_console
 
 MARKS = {"passed": "✓", "failed": "✗", "not judged": "–"}
 
@@ -64,17 +65,18 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     files.check_outputs(json_path, others=[file, handout])
     engine = named(f"{file}:{ENGINE}")
     outcomes: list[dict[str, Any]] = []
+    console = terminal_console(stderr=True)
     for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
         points = outcome.of if outcome.state == "passed" else 0
-        click.echo(f"{MARKS[outcome.state]} {points:3}/{outcome.of}  {outcome.what} {outcome.got}", err=True)
+        console.print(f"{MARKS[outcome.state]} {points:3}/{outcome.of}  {outcome.what} {outcome.got}", soft_wrap=True)
         if outcome.state == "failed" and all(one["state"] != "failed" for one in outcomes):
             program = indent(outcome.program, "    ")
-            click.echo(f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}", err=True)
-            click.echo(f"  Its threads in a small program, over time:\n\n{drawn(found, engine)}\n", err=True)
+            console.print(f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}", soft_wrap=True)
+            console.print(f"  Its threads in a small program, over time:\n\n{drawn(found, engine)}\n", soft_wrap=True)
         outcomes.append({**asdict(outcome), "points": points})
     judged = [one for one in outcomes if one["state"] != "not judged"]
     total = {name: sum(one[name] for one in judged) for name in ("points", "of")}
-    click.echo(f"{total['points']} of {total['of']} points", err=True)
+    console.print(f"{total['points']} of {total['of']} points")
     files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
     if total["points"] < total["of"]:
         ctx.exit(1)

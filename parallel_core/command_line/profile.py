@@ -3,16 +3,14 @@
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from parallel_core.command_line import options
-from parallel_core.comparison.storage import RUNS
 from parallel_core.own_program import running
 from parallel_core.own_program.answer import Analysis, analyse
 from parallel_core.own_program.running import Recorded
@@ -37,9 +35,9 @@ ENDING = ".json.gz"
 @options.option(
     "--output",
     type=options.PATH,
-    default=RUNS / "profile",
+    default=files.RUNS,
     metavar="FOLDER",
-    help="For a trace of each process, which ui.perfetto.dev opens, and a picture of them, timeline.svg.",
+    help="Where to make a folder for a trace of each process, which ui.perfetto.dev opens, and a picture.",
 )
 @options.path("--json", "json_path", "The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
@@ -59,15 +57,13 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
-    picture = output / "timeline.svg"
-    files.check_outputs(json_path, others=[picture, *map(Path, command)])
-    if json_path and json_path.name.endswith(ENDING) and json_path.resolve().parent == output.resolve():
-        raise RequestError(f"{json_path} may be a trace: give --json another file")
+    files.check_outputs(json_path, others=map(Path, command))
     console = terminal_console(stderr=True)
-    files.make_folder(output)
-    files.check_writable(picture)
-    # Beside the traces: they may be larger than the system's temporary folder.
-    with tempfile.TemporaryDirectory(prefix=".recording-", dir=output, ignore_cleanup_errors=True) as scratch:
+    with (
+        _recording_folder(output) as folder,
+        # Beside the traces: they may be larger than the system's temporary folder.
+        tempfile.TemporaryDirectory(prefix=".recording-", dir=folder, ignore_cleanup_errors=True) as scratch,
+    ):
         before = sample_machine()
         status = running.run_program(running.interpreted(command), Path(scratch), warm_up, steps)
         load = watched(before, sample_machine())
@@ -75,9 +71,9 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         console.print()
         traces: dict[Path, Recorded] = {}
         with _in_one_line(console):
-            traces = _packed(processes, output)
+            traces = _packed(processes, folder)
     if line := running.why_incomplete(processes, warm_up, steps):
-        console.print(f"parallel-core: {line}", markup=False, soft_wrap=True)
+        console.print(f"parallel-core: {line}", soft_wrap=True)
     found = None
     if traces:
         with _in_one_line(console):
@@ -86,8 +82,19 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
         files.write_json(json_path, _document(command, status, processes, traces, load, found))
     if found is not None:
         with _in_one_line(console):
-            _show(found, traces, load, picture, console)
+            _show(found, traces, load, folder / "timeline.svg", console)
     return running.end_as(status)
+
+
+@contextmanager
+def _recording_folder(parent: Path) -> Iterator[Path]:
+    """Make a folder for this recording, and remove it again if nothing was put into it."""
+    folder = files.make_dated_folder(parent, "profile")
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @contextmanager
@@ -96,10 +103,10 @@ def _in_one_line(console: Console) -> Iterator[None]:
     try:
         yield
     except (RequestError, OSError) as error:
-        console.print(f"parallel-core: {error}", markup=False, soft_wrap=True)
+        console.print(f"parallel-core: {error}", soft_wrap=True)
 
 
-def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]:
+def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]:
     """Move the processes' traces to the folder, under the names of their ranks."""
     with_trace = [one for one in processes if one.trace is not None]
     ranks = [one.rank for one in with_trace]
@@ -110,7 +117,7 @@ def _packed(processes: Sequence[Recorded], output: Path) -> dict[Path, Recorded]
     packed = {}
     for one, name in zip(with_trace, names, strict=True):
         assert one.trace is not None
-        path = output / f"{name}{ENDING}"
+        path = folder / f"{name}{ENDING}"
         pack_trace(one.trace, path, one.steps_recorded)
         packed[path] = one
     return packed
@@ -125,9 +132,9 @@ def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: 
         # Of several processes one stands for all.
         show_prices(next(iter(found.figures.values())).interference, console)
     show_sentences(found.notes, console, ASIDE, bullet="· ")
-    console.print(escape(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}"), soft_wrap=True)
+    console.print(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}", soft_wrap=True)
     write_picture_file(found.timeline, picture)
-    console.print(escape(f"Timeline: {picture}"), soft_wrap=True)
+    console.print(f"Timeline: {picture}", soft_wrap=True)
 
 
 def _document(

@@ -30,7 +30,7 @@ def report(saved: Path) -> None:
     console = terminal_console()
     show_comparison(analysis, console)
     show_screen(analysis, console)
-    console.print(f"Report:  {page}", markup=False, soft_wrap=True)
+    console.print(f"Report:  {page}", soft_wrap=True)
 
 
 @click.command()

@@ -93,7 +93,7 @@ def trace(
     files.write_json(json_path, document)
     show()
     if picture is not None:
-        console.print(f"Timeline: {picture}", markup=False, soft_wrap=True)
+        console.print(f"Timeline: {picture}", soft_wrap=True)
 
 
 def _show(one: RankTrace, console: Console) -> None:

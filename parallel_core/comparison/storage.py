@@ -1,7 +1,9 @@
 """The folder that a comparison leaves: all results in one file, a page, suites for pyperf, traces."""
 
-import datetime
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,8 +16,6 @@ from parallel_core.system import files
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.trace_files import read_timeline
 
-RUNS = Path("runs")
-"""The folder, where the program is run, for what it names itself; git ignores it."""
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 
 TimelineOf: TypeAlias = Callable[[Cell], Timeline]
@@ -23,36 +23,44 @@ TimelineOf: TypeAlias = Callable[[Cell], Timeline]
 if there is none."""
 
 
-def make_folder(named: Path | None, with_traces: bool) -> Path:
-    """Make the folder of a new comparison, in `runs` if none is named, and in it one for traces; return it.
+@contextmanager
+def claimed_folder(named: Path | None, with_traces: bool) -> Iterator[Path]:
+    """Make the folder of a new comparison, in `runs` if none is named, and in it one for traces.
 
-    Raises RequestError if it holds a comparison or a report.
+    Within the `with` block no other comparison gets the folder. Raises RequestError if another one has it, and if it
+    holds a comparison or a report.
     """
-    folder = named or _new_folder()
-    files.make_folder(folder)
-    for name in (RESULT, REPORT):
-        if (folder / name).exists():
-            raise RequestError(f"{folder} holds {name} already: give another folder to --out")
-        files.check_writable(folder / name)
-    if with_traces:
-        files.make_folder(folder / TRACES)
-    return folder
+    if named is None:
+        folder = files.make_dated_folder(files.RUNS, "comparison")
+    else:
+        folder = named
+        files.make_folder(folder)
+    with _claimed(folder):
+        for name in (RESULT, REPORT):
+            if (folder / name).exists():
+                raise RequestError(f"{folder} holds {name} already: give another folder to --out")
+            files.check_writable(folder / name)
+        if with_traces:
+            files.make_folder(folder / TRACES)
+        yield folder
 
 
-def _new_folder() -> Path:
-    """Make a folder in `runs` named by the time, and by a number if another comparison began in the same second."""
-    name, number = f"comparison-{datetime.datetime.now():%Y%m%d-%H%M%S}", 1
-    files.make_folder(RUNS)
-    while True:
-        folder = RUNS / (name if number == 1 else f"{name}-{number}")
+@contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Lock a folder; the system unlocks it when this process ends, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
         try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
-        else:
-            return folder
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"another comparison writes to {folder}: give another folder to --out"
+            raise RequestError(message) from error
+        except OSError:
+            # Some network file systems lock no folders.
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def result_path(path: Path) -> Path:

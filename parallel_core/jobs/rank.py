@@ -26,6 +26,7 @@ from parallel_core.experiments import EXPERIMENTS
 from parallel_core.jobs.job import SERVER_COMMAND, SERVING_ENVIRONMENT, environment_with
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED, RequestError
+from parallel_core.system.formatting import visible
 from parallel_core.training.loop import NotFiniteError
 
 ENGINE_GRACE_SECONDS = 2.0
@@ -136,7 +137,7 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
 
 
 def _say(who: str, what: str) -> None:
-    print(f"parallel-core: {who} on {socket.gethostname()}{what}", file=sys.stderr, flush=True)
+    print(f"parallel-core: {who} on {socket.gethostname()}{visible(what)}", file=sys.stderr, flush=True)
 
 
 def _is_consequence(error: BaseException | None) -> bool:

@@ -1,6 +1,7 @@
 """Result files: written whole or not at all, and checked to be writable before the run."""
 
 import contextlib
+import datetime
 import json
 import os
 import sys
@@ -12,6 +13,10 @@ from typing import BinaryIO
 from parallel_core.system.errors import RequestError
 
 STANDARD_OUTPUT = Path("-")
+CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+"""The control characters that JSON may hold as they are, and that a terminal would obey."""
+RUNS = Path("runs")
+"""The folder, where the program is run, for what it names itself; git ignores it."""
 
 
 def check_outputs(*outputs: Path | None, others: Iterable[Path] = ()) -> None:
@@ -49,6 +54,26 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
+def make_dated_folder(parent: Path, kind: str) -> Path:
+    """Make a new folder for what a run of this kind writes, and return it; raises RequestError.
+
+    Its name is the kind and the time, and a number if another of the kind began in the same second.
+    """
+    make_folder(parent)
+    name = f"{kind}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    folder, number = parent / name, 1
+    while True:
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+            folder = parent / f"{name}-{number}"
+        except OSError as error:
+            raise RequestError(f"cannot make the folder {folder}: {error.strerror}") from error
+        else:
+            return folder
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -90,7 +115,7 @@ def write_json(path: Path | None, document: object) -> None:
     """Write a value as JSON, if there is a path, whole or not at all; see `write_whole`."""
     if path is None:
         return
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(document, indent=1, ensure_ascii=False).translate(CONTROLS) + "\n"
     # A command line in it may hold bytes that are not text.
     write_whole(path, lambda stream: stream.write(text.encode(errors="replace")))
 

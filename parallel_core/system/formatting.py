@@ -8,9 +8,20 @@ from typing import Any, Literal
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
 DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
+CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
+CONTROLS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+"""By control character, the symbol that shows it."""
 SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
 RANGE_FACTOR = 4
 """The factor from one size of a range to the next."""
+
+
+def visible(text: str) -> str:
+    """Return a text with symbols in place of control characters, which a terminal would obey: `␛[2J`.
+
+    What is printed may come from a foreign file, or from a framework's error. Lines still end, and tabs are kept.
+    """
+    return text.translate(CONTROLS)
 
 
 def figure(value: float) -> str:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from humanize import naturaldelta
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from backends.registry.loading import title
 from parallel_core.comparison.account import PARTS
@@ -48,11 +48,10 @@ def show_screen(analysis: Analysis, console: Console) -> None:
     if screen.differences:
         table = _plain_table("", "", "why")
         for compared, rows in screen.differences.items():
-            table.add_row(f"[bold]{compared}[/]", "", "")
+            table.add_row(Text(compared, "bold"), "", "")
             for one in rows:
-                words, colour = one.in_words, VERDICT_COLOURS.get(one.verdict)
-                what = f"{one.cell.experiment}: {one.case}"
-                table.add_row(what, f"[{colour}]{words}[/]" if colour else words, one.reasons_in_words)
+                words = Text(one.in_words, VERDICT_COLOURS.get(one.verdict, ""))
+                table.add_row(f"{one.cell.experiment}: {one.case}", words, one.reasons_in_words)
         show_table(table, console)
     show_sentence(" ".join(screen.notes), console, ASIDE)
 
@@ -108,7 +107,7 @@ def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> T
     for cell in experiment.cells:
         runs = str(len(cell.results.valid))
         if cell.time is None:
-            table.add_row(cell.cell.side, f"[{BAD}]{cell.state}[/]", "", *("" for _ in parts), runs)
+            table.add_row(cell.cell.side, Text(cell.state, BAD), "", *("" for _ in parts), runs)
             continue
         table.add_row(
             cell.cell.side,
@@ -133,9 +132,8 @@ def show_difference(difference: Difference, console: Console) -> None:
     if changed:
         table = Table("cell", "case", Column("new / old time", no_wrap=True), "verdict", "why")
         for change in changed:
-            names = escape(str(change.cell)), escape(change.case)
-            verdict = f"[{VERDICT_COLOURS[change.verdict]}]{change.verdict}[/]"
-            table.add_row(*names, with_bounds(change.ratio), verdict, change.reasons_in_words)
+            ratio, verdict = with_bounds(change.ratio), Text(change.verdict, VERDICT_COLOURS[change.verdict])
+            table.add_row(str(change.cell), change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
     for one in difference.meanings:
         was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Column, Table
+from rich.text import Text
 
 from backends.devices import DeviceKind
 from backends.registry.variants import Variant, all_variants, found_on, in_words
@@ -23,17 +23,17 @@ WIDE = 80
 
 def show_catalogue(experiments: Iterable[Experiment], backends: Sequence[str], console: Console) -> None:
     """Print a line for each experiment, by chapter, with the exercises that it answers; and the backends."""
-    console.print(f"parallel-core run NAME --backend NAME [{ASIDE}](--explain says more)[/]")
+    console.print(Text.assemble("parallel-core run NAME --backend NAME ", ("(--explain says more)", ASIDE)))
     every = [*experiments]
     name, longest = (max(map(len, texts)) for texts in zip(*((one.name, one.summary) for one in every), strict=True))
     for chapter, own in groupby(every, key=lambda experiment: experiment.chapter):
-        console.print(f"[bold]{chapter}[/]")
+        console.print(chapter, style="bold")
         table = Table.grid(Column(width=name), Column(), padding=(0, 2, 0, 0))
         for one in own:
             padded = f"{one.summary:{longest}} " if console.width >= WIDE else one.summary
-            table.add_row(one.name, f"{padded} [{ASIDE}]{_exercises(one)}[/]")
+            table.add_row(one.name, Text.assemble(f"{padded} ", (_exercises(one), ASIDE)))
         console.print(Padding(table, (0, 0, 0, 2)))
-    console.print(f"[bold]Backends[/]: {escape(', '.join(backends))}")
+    console.print(Text.assemble(("Backends", "bold"), f": {', '.join(backends)}"))
 
 
 def _exercises(experiment: Experiment) -> str:
@@ -71,23 +71,24 @@ class Chosen:
 
 def show_explanation(explanation: Explanation, console: Console) -> None:
     """Print the question, and each part under its heading."""
-    console.print(escape(explanation.question), style="bold")
+    console.print(explanation.question, style="bold")
     for heading, paragraphs in explanation.parts:
-        console.print(f"\n[bold]{heading}[/]")
+        console.print(f"\n{heading}", style="bold")
         for paragraph in paragraphs:
-            console.print(Padding(escape(paragraph), (0, 0, 0, 2)))
+            console.print(Padding(paragraph, (0, 0, 0, 2)))
 
 
 def show_variants(console: Console, chosen: Chosen) -> None:
     """Print the variants that apply, each with who has it and what it does, and count the rest."""
     reasons = {variant.name: chosen.why_not(variant) for variant in all_variants()}
     shown = [variant for variant in all_variants() if reasons[variant.name] is None]
-    console.print("\n[bold]Variants[/] (--variant NAME)" if shown else "\n[bold]Variants[/]: none applies here")
+    console.print(Text.assemble(("\nVariants", "bold"), " (--variant NAME)" if shown else ": none applies here"))
     for variant in shown:
         default = ", the default" if variant.default else ""
         default += "" if variant.not_on_sync else "; on both engines"
-        console.print(Padding(f"[bold]{variant.name}[/] ({listed(in_words(variant.name))}{default})", (0, 0, 0, 2)))
-        console.print(Padding(escape(variant.meaning), (0, 0, 0, 4)))
+        described = f" ({listed(in_words(variant.name))}{default})"
+        console.print(Padding(Text.assemble((variant.name, "bold"), described), (0, 0, 0, 2)))
+        console.print(Padding(variant.meaning, (0, 0, 0, 4)))
     counted = Counter(reason for reason in reasons.values() if reason is not None)
     if counted:
         console.print(f"Elsewhere: {', '.join(f'{count} more {reason}' for reason, count in counted.items())}.")

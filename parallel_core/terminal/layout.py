@@ -1,8 +1,9 @@
 """Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut off."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
+from typing import TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -10,18 +11,22 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from parallel_core.system.formatting import visible
 from parallel_core.terminal.console import ASIDE
 
+Row = TypeVar("Row")
 UNLIMITED = 100_000
+MAX_ROWS = 20
+"""The number of queues or devices that a table lists; the JSON has all."""
 HELD = re.compile(r"(?<=\d) (?=[^\W\d]|[×%=])|(?<=[%)]) (?=×)|(?<=[±×−]) (?=[\d−-])| (?=[…=])|(?<=[…=]) ")
 """The spaces at which no line ends: after a number, after its sign, within bounds, and around an equals sign."""
 HOLDER = "\N{SYMBOL FOR SPACE}"
 
 
 def show_sentence(text: str, console: Console, style: str = "", bullet: str = "") -> None:
-    """Print text, which is no markup, in lines that end between words; lines after a bullet are set in."""
+    """Print text in lines that end between words; lines after a bullet are set in."""
     first, following = bullet, " " * len(bullet)
-    for paragraph in text.splitlines():
+    for paragraph in visible(text).splitlines():
         lines = wrap(
             HELD.sub(HOLDER, paragraph),
             console.width,
@@ -46,6 +51,20 @@ def table_of(title: str, first: str, *numbers: str, style: str = ASIDE) -> Table
     """Return a table for `show_table` of what the first heading names, with numbers under the rest."""
     columns = (Column(heading, justify="right") for heading in numbers)
     return Table(Column(first), *columns, title=title or None, title_style=style)
+
+
+def busiest(rows: Sequence[Row], work: Callable[[Row], float]) -> list[Row]:
+    """Return a table's rows, in their order: those that worked most if they are too many."""
+    if len(rows) <= MAX_ROWS:
+        return list(rows)
+    by_work = sorted(range(len(rows)), key=lambda place: -work(rows[place]))
+    return [rows[place] for place in sorted(by_work[:MAX_ROWS])]
+
+
+def count_rest(table: Table, rows: int) -> None:
+    """Add a row that counts those left out, if a table shows fewer than all `rows`: `(+980)`."""
+    if rows > table.row_count:
+        table.add_row(f"(+{rows - table.row_count:,})")
 
 
 def show_table(table: Table, console: Console) -> None:
@@ -101,7 +120,7 @@ def _longest_word(text: str) -> int:
 
 
 def _text(cell: RenderableType) -> Text:
-    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
+    return cell if isinstance(cell, Text) else Text(visible(str(cell)))
 
 
 def _show_records(table: Table, console: Console) -> None:

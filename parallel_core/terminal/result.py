@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -94,7 +93,7 @@ def _timings(result: Result) -> Table:
     table = table_of("", "case", "control returned after", "done after", "spread")
     for case in result.cases:
         spread = f"± {percent(case.spread)}" if len(case.seconds) > 1 else "once"
-        table.add_row(escape(case.name), seconds(case.dispatch_median), seconds(case.median), spread)
+        table.add_row(case.name, seconds(case.dispatch_median), seconds(case.median), spread)
     return table
 
 
@@ -112,8 +111,8 @@ def _numbers(result: Result) -> Table:
 def _curves(result: Result, curves: Curves) -> Table:
     """Return the table of a result's curves."""
     values_by_label = labelled(result.series, curves.quantity)
-    labels = (escape(label or curves.y_title) for label in values_by_label)
-    table = table_of(curves.y_title, escape(curves.x_title), *labels)
+    labels = (label or curves.y_title for label in values_by_label)
+    table = table_of(curves.y_title, curves.x_title, *labels)
     table.columns[0].justify = "right"
     for place, value in enumerate(result.series[curves.over]):
         table.add_row(
@@ -131,7 +130,7 @@ def bandwidths(result: Result) -> Table:
     speeds = labelled(result.series, "algbw_gb_per_s")
     bound, shares = next((words, some) for name, words in BOUNDS.items() if (some := labelled(result.series, name)))
     title = f"GB/s of each device's vector, and the share of {bound} speed"
-    table = table_of(title, "size", *map(escape, speeds))
+    table = table_of(title, "size", *speeds)
     table.columns[0].justify = "right"
     for row, size in enumerate(result.series["bytes"]):
         fastest = max(shares, key=lambda name: speeds[name][row])

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
-from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.layout import busiest, count_rest, show_sentence, show_sentences, show_table, table_of
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
@@ -51,7 +51,7 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
     table = table_of("by the trace", "case", *headings)
     for case in figures:
         table.add_row(
-            escape(case.case),
+            case.case,
             seconds(case.seconds),
             _or_dash(case.dispatch_fraction),
             "–" if case.queues_at_once is None else figure(case.queues_at_once),
@@ -62,20 +62,21 @@ def _cases_table(figures: Sequence[CaseFigures]) -> Table:
 
 
 def _queues_table(case: CaseFigures) -> Table:
-    title = f"“{escape(case.case)}”, {seconds(case.seconds)} by the trace"
+    title = f"“{case.case}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", {case.slowed_in_words}"
     table = table_of(title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold")
-    for queue in case.queues:
+    for queue in busiest(case.queues, lambda queue: queue.busy_seconds):
         waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
         table.add_row(
-            escape(f"{queue.device} {queue.queue}"),
+            f"{queue.device} {queue.queue}",
             f"{queue.spans:,}",
             percent(queue.busy_share) + waits,
             f"{queue.gaps:,}",
             seconds(queue.gap_seconds) if queue.gaps else "–",
             seconds(queue.longest_gap_seconds) if queue.gaps else "–",
         )
+    count_rest(table, len(case.queues))
     return table
 
 
@@ -164,8 +165,8 @@ def _agreements_table(agreements: Sequence[Agreement]) -> Table:
             for value in (one.by_trace, one.by_clock, one.noise)
         )
         same = "too noisy" if one.too_noisy else "agree"
-        verdict = same if one.agree else f"[{DOUBTFUL}]differ[/]"
-        table.add_row(escape(one.case), one.quantity, by_trace, by_clock, f"± {noise}", verdict)
+        verdict = same if one.agree else Text("differ", DOUBTFUL)
+        table.add_row(one.case, one.quantity, by_trace, by_clock, f"± {noise}", verdict)
     return table
 
 

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.layout import busiest, count_rest, show_sentence, show_sentences, show_table, table_of
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
 from parallel_core.trace_analysis.steps import StepsFigures
@@ -44,30 +43,33 @@ def show_details(case: CaseFigures, console: Console) -> None:
 def _devices_table(case: CaseFigures) -> Table:
     headings = ("idle", "computes", "only other devices", "collectives", "hidden")
     table = table_of("from a device's first operation to its last", "device", *headings)
-    for one in case.devices:
+    for one in busiest(case.devices, lambda device: device.seconds - device.idle_seconds):
         hidden = one.hidden_collective_share
         parts = (one.idle_seconds, one.compute_seconds, one.non_compute_seconds)
         table.add_row(
-            escape(one.device),
+            one.device,
             *(percent(part / one.seconds) if one.seconds else "–" for part in parts),
             seconds(one.collective_seconds) if one.collective_seconds else "–",
             "–" if hidden is None else percent(hidden),
         )
+    count_rest(table, len(case.devices))
     return table
 
 
 def _waits_table(case: CaseFigures) -> Table:
     lengths = {(one.device, one.queue): one for one in case.queue_lengths}
+    busy = {(queue.device, queue.queue): queue.busy_seconds for queue in case.queues}
     table = table_of("idle between operations", "queue", "host", "kernel", "other queues", "length", "longest")
-    for one in case.idleness:
+    for one in busiest(case.idleness, lambda queue: busy[queue.device, queue.queue]):
         length = lengths.get((one.device, one.queue))
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
         table.add_row(
-            escape(f"{one.device} {one.queue}"),
+            f"{one.device} {one.queue}",
             *(seconds(each) if each else "–" for each in waited),
             "–" if length is None else figure(round(length.mean_length, 2)),
             "–" if length is None else f"{length.longest:,}",
         )
+    count_rest(table, len(case.idleness))
     return table
 
 
@@ -75,7 +77,7 @@ def _operations_table(case: CaseFigures) -> Table:
     table = table_of("operations that take the most time", "operation", "number", "in all", "mean", "share")
     for one in case.operations[:MAX_ROWS]:
         times = seconds(one.seconds), seconds(one.mean_seconds)
-        table.add_row(escape(one.name), f"{one.operations:,}", *times, percent(one.share))
+        table.add_row(one.name, f"{one.operations:,}", *times, percent(one.share))
     return table
 
 
@@ -84,7 +86,7 @@ def _steps_table(found: StepsFigures) -> Table:
     for one in found.steps:
         exchanged = one.collective_seconds
         table.add_row(
-            escape(one.name),
+            one.name,
             seconds(one.seconds),
             f"{one.operations:,}",
             seconds(one.busy_seconds),

@@ -16,6 +16,7 @@ PROFILER_STEP = "ProfilerStep#"
 """How torch.profiler annotates steps, and what `profile` records."""
 MAX_SLOWDOWN = 1.3
 """From this ratio to the time without the profiler on, a picture is the profiler's: nothing is divided by it."""
+NO_INTERVALS = np.zeros((0, 2), np.int64)
 UNITS = (1000, 100, 10)
 """Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write whole microseconds."""
 
@@ -84,8 +85,11 @@ class CaseSpans:
     @property
     def device_of(self) -> np.ndarray:
         """The device of each span, by the place of the device's first queue."""
-        devices = [device for device, _ in self.spans.queues]
-        return np.array([devices.index(device) for device in devices], np.intp)[self.spans.queue_of]
+        first_queues: dict[str, int] = {}
+        for place, (device, _) in enumerate(self.spans.queues):
+            first_queues.setdefault(device, place)
+        numbers = [first_queues[device] for device, _ in self.spans.queues]
+        return np.array(numbers, np.intp)[self.spans.queue_of]
 
     def of_kind(self, *kinds: SpanKind) -> np.ndarray:
         """Return the mask of the spans of some kinds."""
@@ -181,7 +185,7 @@ def _names_wait(name: str) -> bool:
 
 
 def groups_of(keys: np.ndarray) -> list[np.ndarray]:
-    """Return the places of equal keys, an array for each key."""
+    """Return the places of equal keys, in order, an array for each key, the smallest first."""
     order = np.argsort(keys, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
 

@@ -213,11 +213,13 @@ def _on_host(calls: HostCalls, pieces: _Pieces) -> Iterator[np.ndarray]:
     own, waits = pieces.only(HOST), pieces.only(WAIT)
     found = [(waits.starts, waits.ends, waits.places, calls.queue_of[waits.places])]
     limits = np.iinfo(np.int64)
-    for thread in np.unique(own.places).tolist():
-        begins, running = innermost(calls, thread)
+    calls_of = {int(calls.queue_of[places[0]]): places for places in groups_of(calls.queue_of)}
+    for pieces_of_thread in groups_of(own.places):
+        thread = int(own.places[pieces_of_thread[0]])
+        begins, running = innermost(calls, calls_of[thread])
         # Before a thread's first call nothing runs.
         edges, running = np.concatenate(([limits.min], begins, [limits.max])), np.append(NONE, running)
-        starts, ends = (column[own.places == thread] for column in (own.starts, own.ends))
+        starts, ends = own.starts[pieces_of_thread], own.ends[pieces_of_thread]
         first = np.searchsorted(begins, starts, side="right")
         counts = np.searchsorted(begins, ends) + 1 - first
         piece_of = np.repeat(np.arange(len(starts)), counts)

@@ -119,13 +119,15 @@ class QueueLength:
 
 def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
     """Compute the figures of every device of a case, by name; the host is none."""
-    devices = [device for device, _ in case.spans.queues]
+    operations, device_of = np.flatnonzero(case.operations), case.device_of
     masks = kernels(case)
-    return tuple(
-        _figures(device, len(own), work_of(case, own, *masks))
-        for device in sorted({*devices} - {HOST_DEVICE}, key=lambda device: queue_order(device, ""))
-        if len(own := np.flatnonzero(case.operations & (case.device_of == devices.index(device))))
-    )
+    found = []
+    for group in groups_of(device_of[operations]):
+        own = operations[group]
+        device, _ = case.spans.queues[device_of[own[0]]]
+        if device != HOST_DEVICE:
+            found.append(_figures(device, len(own), work_of(case, own, *masks)))
+    return tuple(sorted(found, key=lambda figures: queue_order(figures.device, "")))
 
 
 def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +173,7 @@ def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
     return tuple(
         _length(device, queue, case.spans.launched[linked], case.spans.starts[linked])
         for device, queue, own in _by_name(case)
-        if np.any(linked := own & known)
+        if len(linked := own[known[own]])
     )
 
 
@@ -190,11 +192,11 @@ def _figures(device: str, operations: int, work: Work) -> DeviceFigures:
 
 
 def _by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Give the devices' queues by name, and which spans are theirs."""
-    queues = case.spans.queues
-    for device, queue in sorted(queues, key=lambda queue: queue_order(*queue)):
+    """Give the devices' queues by name, and the places of their spans."""
+    places = dict(zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True))
+    for device, queue in sorted(places, key=lambda queue: queue_order(*queue)):
         if device != HOST_DEVICE:
-            yield device, queue, case.spans.queue_of == queues.index((device, queue))
+            yield device, queue, places[device, queue]
 
 
 def _idleness(case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_delay: int) -> QueueIdleness:

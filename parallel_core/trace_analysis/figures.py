@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, KINDS, ROLES, SpanKind, Timeline, in_seconds, queue_order
+from backends.profiling.timeline import HOST_DEVICE, KINDS, ROLES, Queue, SpanKind, Timeline, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import (
     MAX_SLOWDOWN,
+    NO_INTERVALS,
     CaseSpans,
     calls_of,
     cases_of,
     clip,
     gaps,
+    groups_of,
     intersection,
     total_length,
     union,
@@ -189,9 +191,11 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
 
 def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
     rows = []
-    for place, (device, queue) in enumerate(case.spans.queues):
-        own = case.spans.queue_of == place
-        working, waiting = case.covered(own & ~case.waits), _waits_in_calls(case, device, queue)
+    waits_of_threads = _waits_in_calls(case)
+    of_queues = zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True)
+    for (device, queue), own in of_queues:
+        working = case.covered(own[~case.waits[own]])
+        waiting = waits_of_threads.get((device, queue), NO_INTERVALS)
         covered = union(case.intervals(own), waiting)
         free = gaps(covered, covered[0, 0], covered[-1, 1]) if len(covered) else covered
         idle = free[:, 1] - free[:, 0]
@@ -200,7 +204,7 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
             QueueFigures(
                 device=device,
                 queue=queue,
-                spans=int(own.sum()),
+                spans=len(own),
                 busy_seconds=in_seconds(busy),
                 busy_share=busy / case.nanoseconds if case.nanoseconds else 0.0,
                 waiting_seconds=in_seconds(total_length(covered) - busy),
@@ -212,13 +216,19 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
     return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
 
 
-def _waits_in_calls(case: CaseSpans, device: str, queue: str) -> np.ndarray:
-    """Return when one of the host's threads waited in calls of the runtime, in operators as well as between them."""
+def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:
+    """Return by the host's threads when they waited in the runtime's calls, in operators or not."""
     calls = case.host_calls
-    if calls is None or device != HOST_DEVICE or queue not in calls.queues:
-        return np.zeros((0, 2), np.int64)
-    waits = (calls.roles >= ROLES.index("wait for a device")) & (calls.queue_of == calls.queues.index(queue))
-    return clip(union(np.stack((calls.starts[waits], calls.ends[waits]), axis=1)), case.start, case.end)
+    if calls is None:
+        return {}
+    waits = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
+    found = {}
+    for group in groups_of(calls.queue_of[waits]):
+        own = waits[group]
+        waited = union(np.stack((calls.starts[own], calls.ends[own]), axis=1))
+        thread = calls.queues[calls.queue_of[own[0]]]
+        found[HOST_DEVICE, thread] = clip(waited, case.start, case.end)
+    return found
 
 
 def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
@@ -231,8 +241,8 @@ def _kind_figures(case: CaseSpans) -> tuple[KindFigures, ...]:
 
 
 def _at_once(case: CaseSpans, group_of: np.ndarray) -> float | None:
-    operations = case.operations
-    groups = [case.covered(operations & (group_of == group)) for group in np.unique(group_of)]
+    operations = np.flatnonzero(case.operations)
+    groups = [case.covered(operations[own]) for own in groups_of(group_of[operations])]
     working = total_length(union(*groups)) if groups else 0
     return sum(map(total_length, groups)) / working if working else None
 

@@ -14,17 +14,22 @@ a synchronous engine.
 """
 
 import re
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from backends.profiling.timeline import ROLES, HostCalls
-from parallel_core.trace_analysis.case_spans import CaseSpans, union
-from parallel_core.trace_analysis.waited_for import NONE, Operations, last_ended
+from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, union
+from parallel_core.trace_analysis.waited_for import NONE, Operations, Queue, last_ended
 
 CLOCKS_DIFFER = 10_000
 """Nanoseconds by which an operation may seem to end after the wait for it: two clocks are never quite alike."""
 AUTOGRAD = re.compile(r"autograd::engine::.*|(?:torch::autograd::)?\w+Backward\d*")
+ANY_DEVICE = ""
+"""Stands for the device of a wait of which nothing is known."""
 SYNCHRONOUS = 0.9
 """If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
 MAX_PASSES = 10
@@ -82,27 +87,104 @@ def _in_order(*found: HostWaits) -> HostWaits:
 
 
 def _waits(calls: HostCalls, operations: Operations) -> tuple[np.ndarray, np.ndarray]:
+    """Return the calls that waited for an operation, and the operations."""
     waits = np.flatnonzero(calls.roles >= ROLES.index("wait for a device"))
-    begins, ends = calls.starts[waits], calls.ends[waits]
-    known = [calls.known_waits.get(place) for place in waits.tolist()]
-    until = begins.copy()
-    for number, one in enumerate(known):
-        if one is not None and one.recorded is not None:
-            until[number] = one.recorded
-    best, best_end, preferred = np.full(len(waits), NONE), begins.copy(), _launched_on_last(calls, operations, waits)
-    for number, queue in enumerate(operations.queues):
-        possible = np.array(
-            [one is None or (one.device == queue.name[0] and one.queue in (None, queue.name[1])) for one in known], bool
-        )
-        last = queue.last_before(until)
-        end = np.where(last >= 0, operations.ends[last], begins)
-        waited = possible & (last >= 0) & (begins < end) & (end <= ends + CLOCKS_DIFFER)
-        waited &= operations.starts[last] < ends
-        # Its own thread's queue outdoes all other queues.
-        better = waited & ((preferred == number) | (end > best_end))
-        best[better], best_end[better] = last[better], end[better]
-        best_end[better & (preferred == number)] = np.iinfo(np.int64).max
+    until = calls.starts[waits].copy()
+    numbers = {queue.name: number for number, queue in enumerate(operations.queues)}
+    preferred = _launched_on_last(calls, operations, waits)
+    others: dict[str, list[int]] = defaultdict(list)
+    """By device, the waits that may be for any of its queues."""
+    for wait, place in enumerate(waits.tolist()):
+        known = calls.known_waits.get(place)
+        if known is None:
+            others[ANY_DEVICE].append(wait)
+            continue
+        if known.recorded is not None:
+            until[wait] = known.recorded
+        if known.queue is not None:
+            preferred[wait] = numbers.get((known.device, known.queue), NONE)
+            continue
+        others[known.device].append(wait)
+        if operations.queues[preferred[wait]].name[0] != known.device:
+            preferred[wait] = NONE
+    asked = _Waits(until, calls.starts[waits], calls.ends[waits])
+    best = np.full(len(waits), NONE)
+    # The queue that is known, or that the thread launched on last, outdoes all others.
+    for own in groups_of(preferred):
+        if preferred[own[0]] != NONE:
+            last = operations.queues[preferred[own[0]]].last_before(until[own])
+            waited = asked.of(own).may_be_for(operations, last)
+            best[own[waited]] = last[waited]
+    for device, some in others.items():
+        still = np.array([wait for wait in some if best[wait] == NONE], np.intp)
+        queues = [queue for queue in operations.queues if device in (ANY_DEVICE, queue.name[0])]
+        best[still] = _ended_last(operations, queues, asked.of(still))
     return waits[best >= 0], best[best >= 0]
+
+
+class _Waits(NamedTuple):
+    """Calls that wait for what was launched until some time; times are in nanoseconds."""
+
+    until: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+    def of(self, numbers: np.ndarray) -> "_Waits":
+        """Return those of some numbers."""
+        return _Waits(*(column[numbers] for column in self))
+
+    def may_be_for(self, operations: Operations, awaited: np.ndarray) -> np.ndarray:
+        """Return which waits may be for an operation each, or NONE: it ended during the wait."""
+        ends = operations.ends[awaited]
+        ended = (self.begins < ends) & (ends <= self.ends + CLOCKS_DIFFER)
+        return (awaited >= 0) & ended & (operations.starts[awaited] < self.ends)
+
+
+def _ended_last(operations: Operations, queues: Sequence[Queue], waits: _Waits) -> np.ndarray:
+    """Return for each wait which of the queues' last operations ended last, or NONE.
+
+    A queue's last operation is the one of those launched until then that ends last. Of ends at one
+    time, the first queue's counts. O(n log n).
+    """
+    order = np.argsort(waits.until, kind="stable")
+    found = np.full(len(order), NONE)
+    starts, begins, ends = operations.starts, waits.begins.tolist(), waits.ends.tolist()
+    # A queue's last operation by the time of its end, sorted; the first queue stands last.
+    by_end: list[tuple[int, int, int]] = []
+    entries: dict[int, tuple[int, int, int]] = {}
+    changes = _last_operations(queues, waits.until[order])
+    change = next(changes, None)
+    for turn, wait in enumerate(order.tolist()):
+        while change is not None and change[0] == turn:
+            _, number, operation = change
+            if number in entries:
+                del by_end[bisect_left(by_end, entries[number])]
+            entries[number] = (int(operations.ends[operation]), -number, operation)
+            insort(by_end, entries[number])
+            change = next(changes, None)
+        place = bisect_right(by_end, (ends[wait] + CLOCKS_DIFFER, 1))
+        while place > 0 and by_end[place - 1][0] > begins[wait]:
+            place -= 1
+            operation = by_end[place][2]
+            if starts[operation] < ends[wait]:
+                found[wait] = operation
+                break
+    return found
+
+
+def _last_operations(queues: Sequence[Queue], times: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Give at which of some times, in order, which queue has another last operation, and which."""
+    turns, numbers, lasts = [], [], []
+    for number, queue in enumerate(queues):
+        turn = np.searchsorted(times, queue.launched)
+        counts = (turn < len(times)) & np.append(turn[1:] > turn[:-1], True)
+        turns.append(turn[counts])
+        numbers.append(np.full(int(counts.sum()), number))
+        lasts.append(queue.last[counts])
+    if queues:
+        order = np.argsort(np.concatenate(turns), kind="stable")
+        columns = (np.concatenate(column)[order] for column in (turns, numbers, lasts))
+        yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _launched_on_last(calls: HostCalls, operations: Operations, waits: np.ndarray) -> np.ndarray:
@@ -114,13 +196,15 @@ def _launched_on_last(calls: HostCalls, operations: Operations, waits: np.ndarra
     threads = calls.queue_of[operations.calls[launches]]
     order = np.lexsort((operations.launched[launches], threads))
     launches, threads = launches[order], threads[order]
+    launches_of = {int(threads[own[0]]): launches[own] for own in groups_of(threads)}
     found = np.full(len(waits), NONE)
-    of_queue = calls.roles[waits] != ROLES.index("wait for a device")
-    for thread in np.unique(threads):
-        own = launches[threads == thread]
-        asking = np.flatnonzero(of_queue & (calls.queue_of[waits] == thread))
-        reached = np.searchsorted(operations.launched[own], calls.starts[waits[asking]]) - 1
-        found[asking] = np.where(reached >= 0, queue_of[own[reached]], NONE)
+    of_queue = np.flatnonzero(calls.roles[waits] != ROLES.index("wait for a device"))
+    for group in groups_of(calls.queue_of[waits[of_queue]]):
+        asking = of_queue[group]
+        own = launches_of.get(int(calls.queue_of[waits[asking[0]]]))
+        if own is not None:
+            reached = np.searchsorted(operations.launched[own], calls.starts[waits[asking]]) - 1
+            found[asking] = np.where(reached >= 0, queue_of[own[reached]], NONE)
     return found
 
 
@@ -139,7 +223,7 @@ def _between_threads(calls: HostCalls) -> tuple[np.ndarray, np.ndarray, np.ndarr
     autograd = set(np.unique(calls.queue_of[operators & of_autograd[calls.name_of]]).tolist())
     others = set(np.unique(calls.queue_of[operators]).tolist()) - autograd
     found = [np.zeros((0, 3), np.int64)]
-    busy = {thread: _busy(calls, thread) for thread in autograd | others} if autograd and others else {}
+    busy = _busy(calls) if autograd and others else {}
     for side, opposite in ((autograd, others), (others, autograd)) if busy else ():
         thread_of = np.concatenate([np.full(len(busy[one]), one) for one in opposite])
         ended = np.concatenate([busy[one][:, 1] for one in opposite])
@@ -155,14 +239,23 @@ def _between_threads(calls: HostCalls) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return here, times, there
 
 
-def _busy(calls: HostCalls, thread: int) -> np.ndarray:
-    own = (calls.queue_of == thread) & (calls.roles != ROLES.index("annotation"))
-    return union(np.stack((calls.starts[own], calls.ends[own]), axis=1))
+def _busy(calls: HostCalls) -> Mapping[int, np.ndarray]:
+    """Return by threads when they were in a call."""
+    places = np.flatnonzero(calls.roles != ROLES.index("annotation"))
+    busy = {}
+    for group in groups_of(calls.queue_of[places]):
+        own = places[group]
+        times = np.stack((calls.starts[own], calls.ends[own]), axis=1)
+        busy[int(calls.queue_of[own[0]])] = union(times)
+    return busy
 
 
-def innermost(calls: HostCalls, thread: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return from when on which call of a thread is the innermost one: its place, or NONE. O(n log n)."""
-    places = np.flatnonzero((calls.queue_of == thread) & (calls.ends > calls.starts))
+def innermost(calls: HostCalls, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return from when on which call of a thread is the innermost one: its place, or NONE.
+
+    `places` are those of all calls of the thread. O(n log n).
+    """
+    places = places[calls.ends[places] > calls.starts[places]]
     places = places[np.lexsort((-calls.ends[places], calls.starts[places]))]
     begins, ends = calls.starts[places], calls.ends[places]
     for _ in range(MAX_PASSES):
@@ -185,9 +278,8 @@ def _nesting(begins: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return how many calls each one lies in, and the place of the innermost of them, or -1."""
     depths = np.arange(len(begins)) - np.searchsorted(np.sort(ends), begins, side="right")
     outer = np.full(len(begins), -1)
-    above = np.flatnonzero(depths == 0)
-    for depth in range(1, int(depths.max(initial=0)) + 1):
-        level = np.flatnonzero(depths == depth)
+    above, *levels = groups_of(depths) or [np.zeros(0, np.intp)]
+    for level in levels:
         before = np.searchsorted(above, level) - 1
         holds = (before >= 0) & (ends[above[before]] > begins[level])
         outer[level[holds]] = above[before[holds]]

@@ -9,13 +9,13 @@ operations. So is one with too few operations on either side.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from backends.profiling.timeline import KINDS
 from parallel_core.measurement.confidence_intervals import exponential, stretched
-from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, CaseSpans
+from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN, NO_INTERVALS, CaseSpans, groups_of
 
 FEWEST = 5
 """So many operations on each side are needed to say something."""
@@ -26,6 +26,8 @@ ALIKE = 2.0
 MOST = 1000
 """Of more operations as many are drawn, evenly over the time."""
 RESAMPLES = 1000
+SEVERAL = -1
+"""Stands for the number of a queue where none runs, or several do."""
 
 Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
 NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
@@ -70,33 +72,76 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
 
 
 def _sides(case: CaseSpans) -> Iterator[tuple[Beside, tuple[str, str], Sides]]:
-    spans, lengths = case.spans, case.lengths
-    computing = case.of_kind("compute") & (lengths > 0)
-    masks = (case.operations, *(case.of_kind(kind) for kind in KINDS[:3]))
-    shares = np.zeros((len(NEIGHBOURS), len(lengths)))
-    for place in np.unique(spans.queue_of[computing]):
-        own = computing & (spans.queue_of == place)
-        others = spans.queue_of != place
-        for row, mask in enumerate(masks):
-            shares[row, own] = _covered(case.covered(mask & others), *case.intervals(own).T) / lengths[own]
-    alone = shares[0] <= ALONE
-    named = spans.name_of.astype(np.int64) * len(spans.queues) + spans.queue_of
-    for key in np.unique(named[computing]).tolist():
-        own = computing & (named == key)
-        name, device = spans.names[key // len(spans.queues)], spans.queues[key % len(spans.queues)][0]
-        for row, beside in enumerate(NEIGHBOURS):
-            apart = np.ones(len(own), bool) if row == 0 else np.all(np.delete(shares[1:], row - 1, 0) <= ALONE, axis=0)
-            yield beside, (name, device), (lengths[own & alone], lengths[own & (shares[row] >= BESIDE) & apart])
+    computing = np.flatnonzero(case.of_kind("compute") & (case.lengths > 0))
+    names, queues, lengths = case.spans.name_of[computing], case.spans.queue_of[computing], case.lengths[computing]
+    apart, beside = {}, {}
+    for neighbour in NEIGHBOURS:
+        mask = case.operations if neighbour == "anything" else case.of_kind(neighbour)
+        share = time_beside(case, np.flatnonzero(mask), computing) / lengths
+        apart[neighbour], beside[neighbour] = share <= ALONE, share >= BESIDE
+    for kind, other in permutations(NEIGHBOURS[1:], 2):
+        beside[kind] &= apart[other]
+    for own in groups_of(names.astype(np.int64) * len(case.spans.queues) + queues):
+        name, (device, _) = case.spans.names[names[own[0]]], case.spans.queues[queues[own[0]]]
+        alone = lengths[own[apart["anything"][own]]]
+        for neighbour in NEIGHBOURS:
+            yield neighbour, (name, device), (alone, lengths[own[beside[neighbour][own]]])
 
 
-def _covered(times: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return how much of the time from each start to its end an interval set covers."""
-    if len(times) == 0:
-        return np.zeros(len(starts))
-    reached = np.concatenate(([0], np.cumsum(times[:, 1] - times[:, 0])))
-    # Between two edges the covered time stands still, or grows as time does.
-    covered = np.stack((reached[:-1], reached[1:]), axis=1).ravel()
-    return np.interp(ends, times.ravel(), covered) - np.interp(starts, times.ravel(), covered)
+def time_beside(case: CaseSpans, operations: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Return how many nanoseconds of each span asked for operations of other queues ran in.
+
+    Both are places. Other queues ran while any queue did, less the time in which only the span's
+    own did. O(n log n).
+    """
+    begins, is_running, only = _stretches(case, operations)
+    stretches = len(begins)
+    if stretches == 0:
+        return np.zeros(len(asked), np.int64)
+    lasted = np.diff(begins, append=begins[-1])
+    ran = _before(lasted * is_running)
+    # The stretches with a single queue, queue by queue: a key for each queue and stretch.
+    single = np.flatnonzero(only != SEVERAL)
+    keys = only[single].astype(np.int64) * stretches + single
+    order = np.argsort(keys)
+    keys, ran_alone = keys[order], _before(lasted[single[order]])
+    # Of a million operations these would fill the memory while times are looked up.
+    del lasted, single, order
+    queue_of = case.spans.queue_of[asked].astype(np.int64)
+
+    def others_until(times: np.ndarray) -> np.ndarray:
+        stretch = np.maximum(np.searchsorted(begins, times, side="right") - 1, 0)
+        within = np.maximum(times - begins[stretch], 0)
+        others = ran[stretch] + within * is_running[stretch]
+        others -= ran_alone[np.searchsorted(keys, queue_of * stretches + stretch)]
+        return others - within * (only[stretch] == queue_of)
+
+    return others_until(case.spans.ends[asked]) - others_until(case.spans.starts[asked])
+
+
+def _stretches(case: CaseSpans, operations: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Divide the time by the queues that run some operations.
+
+    Return when each stretch begins, whether any queue runs in it, and which one does: SEVERAL if
+    none does, or several do.
+    """
+    queue_of = case.spans.queue_of[operations]
+    covered = [case.covered(operations[own]) for own in groups_of(queue_of)]
+    queues = np.repeat(np.unique(queue_of), [len(times) for times in covered])
+    edges = np.concatenate(covered or [NO_INTERVALS]).T.ravel()
+    del covered
+    order = np.argsort(edges, kind="stable")
+    steps = np.repeat(np.array([1, -1], np.int8), len(queues))[order]
+    running = np.cumsum(steps, dtype=np.int32)
+    # The sum of the running queues' numbers is the number of a single one.
+    sums = np.cumsum(np.tile(queues, 2)[order] * steps, dtype=np.int64)
+    only = np.where(running == 1, sums, SEVERAL).astype(np.int32)
+    return edges[order], running > 0, only
+
+
+def _before(lengths: np.ndarray) -> np.ndarray:
+    """Return the sum of the lengths before each place, and of all of them."""
+    return np.concatenate(([0], np.cumsum(lengths)))
 
 
 def _joined(by_name: Mapping[tuple[str, str], Sequence[Sides]]) -> dict[tuple[str, str], Sides]:

@@ -3,6 +3,7 @@
 import gzip
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -91,8 +92,8 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
         if not inside:
             raise RequestError(f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}")
         files += inside
-    for file in files:
-        if files.count(file) > 1:
+    for file, count in Counter(files).items():
+        if count > 1:
             raise RequestError(f"{file} is named twice: name each rank's file once")
     return files
 

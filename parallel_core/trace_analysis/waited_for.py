@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.profiling.timeline import ROLES, UNKNOWN, HostCalls
-from parallel_core.trace_analysis.case_spans import CaseSpans
+from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
 
 NONE = -1
 
@@ -60,10 +60,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     places = np.flatnonzero(case.operations & (case.lengths > 0))
     spans, launched = case.spans.select(places), case.since[places]
     starts, ends, queue_of = spans.starts, spans.ends, spans.queue_of
-    queues = tuple(
-        _queue(spans.queues[queue], np.flatnonzero(queue_of == queue), spans.launched, ends)
-        for queue in np.unique(queue_of)
-    )
+    queues = tuple(_queue(spans.queues[queue_of[own[0]]], own, spans.launched, ends) for own in groups_of(queue_of))
     launched_by = np.where(case.linked[places], _launched_by(calls, launched), NONE)
     previous = _previous(queue_of)
     previous[starts[previous] == starts] = NONE
@@ -81,9 +78,7 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     called = np.minimum(np.append(calls.ends, UNKNOWN)[launched_by], starts)
     held = np.where(before >= 0, since, called)
     may_wait |= (before == NONE) & (launched_by == NONE)
-    device_of = case.device_of[places]
-    for device in np.unique(device_of):
-        own = np.flatnonzero(device_of == device)
+    for own in groups_of(case.device_of[places]):
         waiting = own[may_wait[own]]
         last = last_ended(starts[own], ends[own], starts[waiting])
         awaited = own[last]

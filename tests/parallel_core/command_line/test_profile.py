@@ -12,7 +12,9 @@ import pytest
 
 from backends.process_groups.addresses import free_port
 from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.conftest import RunProgram
 from tests.parallel_core.own_program.recorded_programs import EXAMPLES
+from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
 
 Words = tuple[str, ...]
 Require = Callable[[str], None]
@@ -29,6 +31,11 @@ def profile(folder: Path, *arguments: str | Path) -> "subprocess.CompletedProces
 def document(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "all.json").read_text())
     return found
+
+
+def recordings(folder: Path) -> list[Path]:
+    """Return the folders of the recordings, the oldest first."""
+    return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
 @pytest.fixture
@@ -53,9 +60,10 @@ def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Pa
     assert found["load"]["cores"] > 0
     (process,) = found["processes"]
     assert (process["framework"], process["marker"], process["steps_recorded"]) == (framework, "optimizer", 5)
-    assert read_timeline(folder / "trace.json.gz").spans
-    assert "<svg" in (folder / "timeline.svg").read_text()
-    assert sorted(path.name for path in folder.iterdir()) == ["all.json", "timeline.svg", "trace.json.gz"]
+    (recording,) = recordings(folder)
+    assert read_timeline(recording / "trace.json.gz").spans
+    assert "<svg" in (recording / "timeline.svg").read_text()
+    assert {path.name for path in recording.iterdir()} == {"timeline.svg", "trace.json.gz"}
     alone = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
     assert done.stdout == alone.stdout
 
@@ -68,8 +76,8 @@ folder = Path(json.loads(os.environ["PARALLEL_CORE_PROFILE"])["folder"])
 (folder / "1.report").write_text("{")
 (folder / "2.json").write_text("{}")
 (folder / "2.report").write_text(json.dumps({"pid": 2, "framework": "torch", "trace": "2.json"}))
-for name in ("all.json", "trace.json.gz"):
-    (folder.parent / name).mkdir()
+for path in (folder.parents[1] / "all.json", folder.parent / "trace.json.gz"):
+    path.mkdir()
 raise SystemExit(7)
 """
 
@@ -79,6 +87,45 @@ def test_the_program_s_status_counts_whatever_cannot_be_written(folder: Path) ->
     assert done.returncode == 7
     assert done.stderr.count("parallel-core: ") == 3, "of the steps, the trace and the figures"
     assert "Traceback" not in done.stderr
+
+
+OF_SOME_RANKS = """
+import gzip, json, os, sys
+from pathlib import Path
+
+folder = Path(json.loads(os.environ["PARALLEL_CORE_PROFILE"])["folder"])
+for rank, trace in enumerate(sys.argv[1:]):
+    (folder / f"{rank}.json").write_bytes(gzip.decompress(Path(trace).read_bytes()))
+    report = {"pid": rank, "framework": "torch", "rank": rank, "steps_recorded": 2}
+    (folder / f"{rank}.report").write_text(json.dumps({**report, "trace": f"{rank}.json"}))
+"""
+
+
+def test_each_recording_holds_only_its_own_ranks_and_the_user_s_files_stay(
+    folder: Path, tmp_path: Path, program: RunProgram
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(OF_SOME_RANKS)
+    users = {folder / name: name for name in ("timeline.svg", "rank0.json.gz", "rank7.json.gz")}
+    for path, content in users.items():
+        path.write_text(content)
+    two_ranks = [PROCESSES / "rank-0.json.gz", PROCESSES / "rank-1.json.gz"]
+    for traces in (two_ranks, two_ranks[:1]):
+        done = profile(folder, "--warm-up", "1", "--steps", "2", "--", script, *traces)
+        assert done.returncode == 0, done.stderr
+    named = [
+        {path.name for path in recording.iterdir() if path.name != "timeline.svg"} for recording in recordings(folder)
+    ]
+    assert named == [{"rank0.json.gz", "rank1.json.gz"}, {"rank0.json.gz"}]
+    assert {path: path.read_text() for path in users} == users
+    earlier, later = recordings(folder)
+    assert len(json.loads(program("trace", str(earlier), "--json", "-").stdout)["ranks"]) == 2
+    assert "ranks" not in json.loads(program("trace", str(later), "--json", "-").stdout)
+
+
+def test_a_recording_of_nothing_leaves_no_folder(folder: Path) -> None:
+    assert profile(folder, "--", "true").returncode == 0
+    assert recordings(folder) == []
 
 
 UNMARKED = """
@@ -105,7 +152,8 @@ def test_marked_steps_of_a_program_that_ends_are_kept(folder: Path, tmp_path: Pa
     assert "parallel-core: 4 steps of 5 recorded, then the program ended" in done.stderr
     (process,) = document(folder)["processes"]
     assert (process["marker"], process["steps_seen"], process["steps_recorded"]) == ("profiled_step", 6, 4)
-    timeline = read_timeline(folder / "trace.json.gz")
+    (recording,) = recordings(folder)
+    timeline = read_timeline(recording / "trace.json.gz")
     assert sum("ProfilerStep#" in one.name for one in timeline.annotations) == 4, "the last one has not ended"
 
 
@@ -138,8 +186,9 @@ def test_a_program_that_profiles_itself_has_both_traces(folder: Path, tmp_path: 
     assert (done.returncode, done.stdout) == (0, "steps of its own 2\n"), done.stderr
     (process,) = document(folder)["processes"]
     assert (process["marker"], process["steps_recorded"]) == ("profiler", 3)
-    steps = [one.name for one in read_timeline(folder / "trace.json.gz").annotations if "ProfilerStep#" in one.name]
-    assert len(steps) == 3
+    (recording,) = recordings(folder)
+    annotations = read_timeline(recording / "trace.json.gz").annotations
+    assert sum("ProfilerStep#" in one.name for one in annotations) == 3
 
 
 MXNET_WITH_OWN_PROFILER = f"""
@@ -197,4 +246,5 @@ def test_whether_gradients_are_exchanged_under_the_backward_pass(
     for process in ranks:
         figures = process["figures"]
         assert (figures["exchanges"], figures["early_exchanges"]) == (5 * buckets, 5 * early)
-    assert {path.name for path in folder.iterdir()} == {"all.json", "rank0.json.gz", "rank1.json.gz", "timeline.svg"}
+    (recording,) = recordings(folder)
+    assert {path.name for path in recording.iterdir()} == {"rank0.json.gz", "rank1.json.gz", "timeline.svg"}

@@ -13,7 +13,6 @@ from unittest.mock import Mock
 import pyperf
 import pytest
 from pyperf._cli import format_checks
-from rich.console import Console
 
 from parallel_core.comparison.analysis import NO_PAIR, NOTHING_MEASURED, ONE_FRAMEWORK, CellAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
@@ -25,6 +24,7 @@ from parallel_core.measurement import confidence_intervals
 from parallel_core.measurement.result import Answer
 from parallel_core.report import write_report
 from parallel_core.terminal.comparison import show_comparison
+from parallel_core.terminal.console import terminal_console
 from tests.parallel_core.comparison.made_up import (
     ONE,
     TOGETHER,
@@ -119,7 +119,7 @@ def test_cells_that_have_it_are_compared_by_the_usual_case_or_the_largest_of_its
     expected = [("measured", 1.0) if case in own else ("failed", None) for own in names]
     assert [(cell.state, cell.time and cell.time.estimate) for cell in found.cells] == expected
     assert [one.case for one in found.between_frameworks] == [case] * (expected.count(("measured", 1.0)) - 1)
-    show_comparison(analysed, Console(file=StringIO()))
+    show_comparison(analysed, terminal_console(file=StringIO()))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(confidence_intervals, name, Mock(side_effect=AssertionError("drawn after the analysis")))
     with pytest.raises(AssertionError, match="drawn after the analysis"):
         analyse(every_chart())
-    show_comparison(analysed, Console(file=StringIO()))
+    show_comparison(analysed, terminal_console(file=StringIO()))
     assert "chart-cost-model" in write_report(analysed, tmp_path).read_text()
 
 

@@ -2,32 +2,32 @@
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache, reduce
 from itertools import chain
 from operator import getitem
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rich.console import Console
 
-from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
-from parallel_core.comparison.storage import make_folder, read_comparison
+from parallel_core.comparison.storage import claimed_folder, read_comparison
 from parallel_core.report.pyperf_export import suites
 from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
+from parallel_core.terminal.console import terminal_console
 from tests.conftest import RunProgram
 from tests.parallel_core.comparison.made_up import changed, comparison, every_chart, failed, measured, parallel
 from tests.parallel_core.comparison.test_account import PARTS, made_of
+from tests.parallel_core.terminal.printed import controls
 from tests.tree import ROOT
 
 Place = tuple[str | int, ...]
@@ -142,7 +142,9 @@ ODD = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
-    st.sampled_from([10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "2026-13-41T99:99:99"]),
+    st.sampled_from(
+        [10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "[/]\x1b[2J", "2026-13-41T99:99:99"]
+    ),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=3),
     st.sampled_from([{}, [], [None], {"a": 1}]),
@@ -181,23 +183,46 @@ def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path,
     analysis = analyse(found)
     for suite in suites(found).values():
         suite.dump(io.StringIO())
-    show_comparison(analysis, Console(file=io.StringIO()))
-    show_difference(compare_with_old(whole(), found), Console(file=io.StringIO()))
-
-
-def test_a_new_folder_is_no_other_comparison_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    monkeypatch.setattr(storage, "datetime", SimpleNamespace(datetime=SimpleNamespace(now=lambda: noon)))
-    folders = [make_folder(None, with_traces=False).name for _ in range(3)]
-    assert folders == [f"comparison-20260131-120000{end}" for end in ("", "-2", "-3")]
+    screen = io.StringIO()
+    show_comparison(analysis, terminal_console(file=screen))
+    show_difference(compare_with_old(whole(), found), terminal_console(file=screen))
+    assert controls(screen.getvalue()) == set()
 
 
 def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "report.html").symlink_to("/nowhere/report.html")
-    with pytest.raises(RequestError, match=r"cannot write to .*/report\.html: No such file or directory"):
-        make_folder(tmp_path, with_traces=True)
+    claim = claimed_folder(tmp_path, with_traces=True)
+    with pytest.raises(RequestError, match=r"cannot write to .*/report\.html: No such file or directory"), claim:
+        pass
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
+
+
+CLAIMING = """
+import sys, time
+from pathlib import Path
+from parallel_core.comparison.storage import claimed_folder
+
+with claimed_folder(Path(sys.argv[1]), with_traces=False):
+    print("claimed", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_two_comparisons_never_write_to_one_folder_and_a_killed_one_frees_it(
+    program: RunProgram, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    command = [sys.executable, "-c", CLAIMING, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        done = program("compare", "building-blocks", "--backends", "numpy", "--out", str(folder))
+        other.kill()
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(folder) in done.stderr
+    assert list(folder.iterdir()) == []
+    with claimed_folder(folder, with_traces=True):
+        assert [inside.name for inside in folder.iterdir()] == ["traces"]
 
 
 def test_kept_comparisons_are_read(root: Path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 import backends
 import parallel_core
@@ -32,6 +31,7 @@ from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.automatic_parallelism import overlap
 from parallel_core.experiments.explanation import HEADINGS, explanation
 from parallel_core.experiments.runner.declaration import OF_COPIES
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import Chosen, show_catalogue
 from parallel_core.terminal.result import show_again
 from tests.parallel_core.comparison.made_up import PLAN
@@ -110,7 +110,7 @@ def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
 
 @pytest.mark.parametrize("width", [80, 60])
 def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
-    console = Console(width=width, file=StringIO())
+    console = terminal_console(width=width, file=StringIO())
     show_catalogue(EXPERIMENTS.values(), ("numpy",), console)
     assert isinstance(console.file, StringIO)
     printed = console.file.getvalue()

@@ -13,7 +13,7 @@ from backends.profiling import Span, Timeline
 from parallel_core.comparison import storage
 from parallel_core.comparison.analysis import ExperimentAnalysis, analyse
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.storage import make_folder, saved_timelines, trace_path
+from parallel_core.comparison.storage import claimed_folder, saved_timelines, trace_path
 from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
 from parallel_core.measurement.confidence_intervals import Interval, with_seconds
 from parallel_core.report import charts, write_report
@@ -209,7 +209,8 @@ def test_a_trace_without_anything_to_draw_says_why(spans: Sequence[Span], notes:
 
 def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert saved_timelines(tmp_path) is None
-    make_folder(tmp_path, with_traces=True)
+    with claimed_folder(tmp_path, with_traces=True):
+        pass
     read: list[Path] = []
     monkeypatch.setattr(storage, "read_timeline", lambda path: read.append(path) or TIMELINES["torch async"])
     trace = trace_path(tmp_path, Cell("overlap", "torch", "async"))

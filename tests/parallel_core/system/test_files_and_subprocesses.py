@@ -5,11 +5,14 @@ import errno
 import os
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import BinaryIO
 
 import pytest
 
+from parallel_core.system import files
 from parallel_core.system.files import check_outputs, check_writable, remove_unfinished, write_whole
 from parallel_core.system.subprocesses import Outcome, supervise
 from tests.parallel_core.jobs.ranks import are_gone
@@ -59,6 +62,16 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -
         (tmp_path / name).touch()
     remove_unfinished(tmp_path / "kept.npz")
     assert sorted(one.name for one in tmp_path.iterdir()) == [".other.npz.abcdefgh", "kept.npz", "kept.npz.1"]
+
+
+def test_a_new_folder_is_no_other_run_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    clock = SimpleNamespace(datetime=SimpleNamespace(now=lambda: noon))
+    monkeypatch.setattr(files, "datetime", clock)
+    folders = [files.make_dated_folder(tmp_path / "runs", "comparison") for _ in range(3)]
+    ends = ("", "-2", "-3")
+    assert folders == [tmp_path / f"runs/comparison-20260131-120000{end}" for end in ends]
+    assert all(folder.is_dir() for folder in folders)
 
 
 def run(code: str, cores: set[int] | None = None) -> Outcome:

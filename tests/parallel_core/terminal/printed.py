@@ -1,18 +1,24 @@
 """Print to a string instead of a terminal."""
 
+import unicodedata
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
+from parallel_core.terminal.console import terminal_console
 
 
 def printed(show: Callable[..., None], *arguments: Any, width: int = 100, **named: Any) -> str:
     """Call a function that prints to its `console`, and return what it printed."""
     stream = StringIO()
-    show(*arguments, console=Console(file=stream, width=width, highlight=False), **named)
+    show(*arguments, console=terminal_console(file=stream, width=width), **named)
     return stream.getvalue()
 
 
 def in_words(text: str) -> str:
     return " ".join(text.split())
+
+
+def controls(text: str) -> set[str]:
+    """Return the control characters of a text, other than the ends of its lines."""
+    return {character for character in text if unicodedata.category(character) == "Cc"} - {"\n"}

@@ -112,7 +112,7 @@ def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int)
     def show_it(console: Console) -> None:
         table = Table("name", Column("first heading", justify="right"), "second")
         for row in rows:
-            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+            table.add_row(*row)
         show_table(table, console)
 
     shown = words(printed(show_it, width))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
@@ -18,6 +17,7 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Answer
 from parallel_core.terminal import progress
 from parallel_core.terminal.comparison import show_comparison, show_screen
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import show
 from tests.parallel_core.comparison.made_up import (
     ONE,
@@ -103,7 +103,7 @@ def test_the_answer_comes_last_and_says_nothing_twice() -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bool) -> None:
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
+    console = terminal_console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
     with progress.training_progress(console, epochs=2, images=8) as shown:
         for name in ("training 1 of 2", "training 2 of 2"):
             shown.on_training(name)
@@ -115,7 +115,7 @@ def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bo
 def test_long_work_is_shown(monkeypatch: pytest.MonkeyPatch, terminal: bool, from_second: float, seen: bool) -> None:
     monkeypatch.setattr(progress, "SHOWN_FROM", from_second)
     stream = io.StringIO()
-    console = Console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
+    console = terminal_console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
     before = {*threading.enumerate()}
     with progress.measurement_progress(console, "overlap"):
         tell("run and copy together", 0.25)

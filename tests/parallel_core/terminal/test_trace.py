@@ -19,7 +19,15 @@ from parallel_core.trace_analysis.ranks import summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace
 from tests.backends.profiling.events import ns
 from tests.parallel_core.terminal.printed import in_words, printed
-from tests.parallel_core.trace_analysis.synthetic import FIRST, JOINT, held, overlap_result, overlap_timeline, queue_of
+from tests.parallel_core.trace_analysis.synthetic import (
+    FIRST,
+    JOINT,
+    held,
+    made_case,
+    overlap_result,
+    overlap_timeline,
+    queue_of,
+)
 from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
 MS = 1_000_000
@@ -150,6 +158,21 @@ def test_queues_operations_steps_and_both_shares_of_hidden_communication_are_tol
     assert "ProfilerStep#6 is unlike the other steps:" in text
     assert re.search(r"nccl\S+ 15 46.8 ms 3.12 ms 69 %", text)
     assert "what bounds it: 100 % the host" in text
+
+
+def test_of_many_queues_the_busiest_are_shown_in_their_order_and_the_rest_is_counted() -> None:
+    # Each has two operations, with a gap between them.
+    busy = [device for device in range(1000) if device % 50 == 7]
+    spans = [
+        Span("work", "compute", f"gpu:{device}", "stream 7", start, start + (50 if device in busy else 1), start - 10)
+        for start in (10, 100)
+        for device in range(1000)
+    ]
+    text = in_full(figures_of(made_case(*spans)))
+    shown_devices = [int(number) for number in re.findall(r"^ ?gpu:(\d+) ", text, re.MULTILINE)]
+    # In tables of queues, of devices, and of what queues waited for.
+    assert shown_devices == busy * 3
+    assert text.count("(+980)") == 3
 
 
 def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_the_json(ddp: CaseFigures) -> None:

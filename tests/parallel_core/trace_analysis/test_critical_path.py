@@ -5,6 +5,7 @@ And the innermost call at each time: against looking at all calls.
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -271,7 +272,7 @@ def _fill(draw: st.DrawFn, program: Program, thread: str, start: int, end: int) 
 def test_the_innermost_call_is_the_shortest_that_runs(program: Program) -> None:
     calls = program.host_calls
     for thread, name in enumerate(calls.queues):
-        begins, found = innermost(calls, thread)
+        begins, found = innermost(calls, np.flatnonzero(calls.queue_of == thread))
         for time in range(40):
             place = int(begins.searchsorted(time, side="right")) - 1
             call = int(found[place]) if place >= 0 else NONE
@@ -287,7 +288,6 @@ def test_the_innermost_call_is_the_shortest_that_runs(program: Program) -> None:
 def test_a_call_that_ends_after_the_one_it_began_in_is_cut() -> None:
     # Profilers round starts and durations each for itself.
     calls = Program().call(0, 10, "outer").call(5, 12, "inner").call(6, 8, "innermost").call(11, 15, "next").host_calls
-    named = [
-        (int(begin), calls.names[call] if call >= 0 else None) for begin, call in zip(*innermost(calls, 0), strict=True)
-    ]
+    begins, places = innermost(calls, np.arange(len(calls.starts)))
+    named = [(int(begin), calls.names[call] if call >= 0 else None) for begin, call in zip(begins, places, strict=True)]
     assert named == [(0, "outer"), (5, "inner"), (6, "innermost"), (8, "inner"), (10, None), (11, "next"), (15, None)]

@@ -14,7 +14,6 @@ from time import monotonic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 import backends
 from backends import Array
@@ -28,6 +27,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.between_proce
     other_end,
     stream_between,
 )
+from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import bandwidths
 from tests.backends.process_groups.threads import together
 
@@ -64,7 +64,7 @@ def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...
     assert results[0].bands.keys() == {"share_of_stream_bound"}
     assert results[0].answer is not None
     assert results[0].answer.would_change.startswith(("A faster network", "More rounds"))
-    console = Console(width=100, file=io.StringIO(), record=True)
+    console = terminal_console(width=100, file=io.StringIO(), record=True)
     console.print(bandwidths(results[0]))
     shown = console.export_text()
     assert "the share of the TCP stream's speed" in " ".join(shown.split())
