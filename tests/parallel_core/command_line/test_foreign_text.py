@@ -38,7 +38,7 @@ def trace(tmp_path: Path) -> Path:
             event("user_annotation", f"phase {FOREIGN} {number}", start, 90),
             event("cpu_op", f"operator {FOREIGN}", start, 50),
             event("cuda_runtime", f"call {FOREIGN}", start, 5, args=called),
-            event("kernel", f"kernel {FOREIGN}", start + 10, 60, args={**of_kernel, **called}),
+            event("kernel", f"k {FOREIGN}", start + 10, 60, args={**of_kernel, **called}),
         ]
     properties = [{"id": f"0{FOREIGN}", "name": f"H100 {FOREIGN}"}]
     document = {"schemaVersion": 1, "traceEvents": events, "deviceProperties": properties}
@@ -59,7 +59,7 @@ def test_a_trace_s_names(program: RunProgram, trace: Path) -> None:
     printed = program("trace", str(trace), "--json", "-").stdout
     assert controls(printed) == set()
     operations = json.loads(printed)["cases"][0]["operations"]
-    assert [one["name"] for one in operations] == [f"kernel {FOREIGN}"]
+    assert [one["name"] for one in operations] == [f"k {FOREIGN}"]
 
 
 def test_a_comparison_s_names_and_reasons(program: RunProgram, tmp_path: Path) -> None:
