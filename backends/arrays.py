@@ -5,7 +5,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 BLOCK_BYTES = 2**19
-"""Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by a quarter."""
+"""Several arrays of this size fit in a core's cache of 1 MiB; a quarter or twice of it is slower by
+a quarter.
+"""
 SHAPES: Mapping[str, tuple[str, ...]] = {
     "matmul": ("mk", "kn"),
     "conv2d": ("nchw", "ocij", "o"),
@@ -14,11 +16,15 @@ SHAPES: Mapping[str, tuple[str, ...]] = {
     "count_correct": ("nk", "n"),
     "split": ("n",),
 }
-"""What ops take: a letter stands for one length. Frameworks would broadcast, or take more dimensions."""
+"""What ops take: a letter stands for one length. Frameworks would broadcast, or take more
+dimensions.
+"""
 
 
 def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Apply `fn` to every array of a value, beside the arrays at the same place in `others`; tuples stay tuples."""
+    """Apply `fn` to every array of a value, beside the arrays at the same place in `others`; tuples
+    stay tuples.
+    """
     is_tuple = isinstance(value, tuple | list)
     for other in others:
         # An array is iterable too: its rows would be taken for items.
@@ -63,26 +69,36 @@ def check_shapes(op: str, *arrays: Any) -> None:
     shapes = [tuple(x.shape) for x in arrays]
     for letters, shape in zip(SHAPES[op], shapes, strict=True):
         named = zip(letters, shape, strict=False)
-        if len(letters) != len(shape) or any(lengths.setdefault(letter, n) != n for letter, n in named):
+        if len(letters) != len(shape) or any(
+            lengths.setdefault(letter, n) != n for letter, n in named
+        ):
             taken = " and ".join(f"({', '.join(names)})" for names in SHAPES[op])
-            raise ValueError(f"{op} takes arrays of shapes {taken}, not {' and '.join(map(str, shapes))}")
+            raise ValueError(
+                f"{op} takes arrays of shapes {taken}, not {' and '.join(map(str, shapes))}"
+            )
 
 
 def check_lengths(x: Any, lengths: Sequence[int]) -> None:
     """Raise ValueError if a vector cannot be divided into vectors of these lengths."""
     check_shapes("split", x)
     if sum(lengths) != len(x) or min(lengths, default=0) < 0:
-        raise ValueError(f"a vector of {len(x)} is not divided into lengths of {', '.join(map(str, lengths))}")
+        raise ValueError(
+            f"a vector of {len(x)} is not divided into lengths of {', '.join(map(str, lengths))}"
+        )
 
 
 def check_vectors(vectors: Sequence[Any]) -> None:
-    """Raise ValueError if arrays cannot be laid end to end: they are no vectors, or not of one dtype."""
+    """Raise ValueError if arrays cannot be laid end to end: they are no vectors, or not of one
+    dtype.
+    """
     if {(x.ndim, x.dtype) for x in vectors} != {(1, vectors[0].dtype)}:
         raise ValueError("concatenate takes vectors of one dtype, one at least")
 
 
 def check_terms(terms: Sequence[Any]) -> None:
-    """Raise ValueError if arrays cannot be summed: they differ in shape or dtype, or are of bool."""
+    """Raise ValueError if arrays cannot be summed: they differ in shape or dtype, or are of
+    bool.
+    """
     check_equal(terms)
     if "bool" in str(terms[0].dtype):
         raise ValueError("allreduce has no sum of bool: load the arrays as uint8 or int32")
@@ -91,7 +107,8 @@ def check_terms(terms: Sequence[Any]) -> None:
 def sum_shard(vectors: Sequence[Any], shard: int, shards: int) -> None:
     """Replace one of `shards` shards of every vector by the vectors' sum there.
 
-    The vectors, one per device, are views of arrays in one memory: of NumPy or PyTorch, equal in length and dtype.
+    The vectors, one per device, are views of arrays in one memory: of NumPy or PyTorch, equal in
+    length and dtype.
     """
     first, *others = vectors
     own = row_ranges(len(first), shards)[shard]

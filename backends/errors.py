@@ -5,15 +5,21 @@ from difflib import get_close_matches
 
 
 class BackendError(Exception):
-    """The request cannot be met: unknown or missing framework, impossible devices, settings that came too late."""
+    """The request cannot be met: unknown or missing framework, impossible devices, settings that
+    came too late.
+    """
 
 
 class ComputationError(BackendError):
-    """A launched computation failed; the backend refuses further work, since later results would be garbage."""
+    """A launched computation failed; the backend refuses further work, since later results would be
+    garbage.
+    """
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's message, or what `__str__` raised instead: the failure itself must not be lost by that."""
+    """Return an exception's message, or what `__str__` raised instead: the failure itself must not
+    be lost by that.
+    """
     try:
         return str(error)
     except BaseException as unreadable:
@@ -21,7 +27,11 @@ def message_of(error: BaseException) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Say that no `what` has this name, and which one may be meant; if none is like it, name them all."""
+    """Say that no `what` has this name, and which one may be meant; if none is like it, name them
+    all.
+    """
     names = [*known]
     alike = get_close_matches(name, names, 1, 0.7)
-    return f"unknown {what} {name!r}" + (f": did you mean {alike[0]}?" if alike else f" (known: {', '.join(names)})")
+    return f"unknown {what} {name!r}" + (
+        f": did you mean {alike[0]}?" if alike else f" (known: {', '.join(names)})"
+    )

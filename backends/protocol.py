@@ -1,34 +1,42 @@
 """The seam between experiments and frameworks: the verbs of the book's chapters, and nothing else.
 
-A verb enters this protocol only if every backend implements it, two experiments call it, and it cannot be composed
-from other verbs. Data dependencies are visible as values (`gradients = backend.allreduce(gradients)`), so a schedule
-can be read off an experiment's text.
+A verb enters this protocol only if every backend implements it, two experiments call it, and it
+cannot be composed from other verbs. Data dependencies are visible as values (`gradients =
+backend.allreduce(gradients)`), so a schedule can be read off an experiment's text.
 
-An `Array` is opaque: a framework's array, a tuple of values, or a future of either. Experiments pass it from verb to
-verb, and may index it (`step[0]`, `step[-1][1]`) if it is a tuple, before it is ready too.
+An `Array` is opaque: a framework's array, a tuple of values, or a future of either. Experiments
+pass it from verb to verb, and may index it (`step[0]`, `step[-1][1]`) if it is a tuple, before it
+is ready too.
 
-What follows holds for every verb and op, and `parallel-core conformance` checks a backend against it.
+What follows holds for every verb and op, and `parallel-core conformance` checks a backend against
+it.
 
-- Memory: a result has separate memory, which can be written to. `split`, `flatten`, and launched functions that
-  return arguments or parts of them may give views instead, which share memory with their argument.
-- Consuming: `allreduce`, `copy_to` with `out`, `sgd` and `sgd_while_finite` consume values, for their memory may hold
-  the result. What was launched before, in the order of the program, reads the old contents, by whatever name it knows
-  them: a view, an item, a tuple. Afterwards a consumed value, and what may share memory with it, must not be passed to
-  a verb; other parts (`split(x)[1]` if `split(x)[0]` was consumed) stay usable. What a call consumes must not overlap
-  itself, (x, x) say, or another of its arguments. If it does, the call or its computation fails, or the result is as if
-  the memories were different.
-- Errors: BackendError, in one line, for a request that is seen to be wrong at the call; the backend goes on. A
-  computation that fails, whatever it raises, is a ComputationError: at the call, at the next wait for what is computed
-  from it, or at the latest at `waitall`. It names the backend, and the device that failed if the framework knows it,
-  and from then on every verb raises ComputationError. There is never garbage without an error, another exception, or a
-  hang. Only KeyboardInterrupt during a verb passes through; the backend then works on or refuses.
-- Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and float16, int8 and the like if
-  the framework has them; BackendError if not. Ops compute in float32 and in float64, and operands of one op have one
-  dtype, which the result has too; numbers beside them change nothing.
-- Shapes: verbs take 0 to 4 dimensions, also without elements. Of the ops, `flatten`, `split`, `concatenate`, `to_host`,
-  `zeros_like` and the `rest` of `value_and_grad` may be without elements. Results are arrays, of shape () too.
+- Memory: a result has separate memory, which can be written to. `split`, `flatten`, and launched
+  functions that return arguments or parts of them may give views instead, which share memory with
+  their argument.
+- Consuming: `allreduce`, `copy_to` with `out`, `sgd` and `sgd_while_finite` consume values, for
+  their memory may hold the result. What was launched before, in the order of the program, reads the
+  old contents, by whatever name it knows them: a view, an item, a tuple. Afterwards a consumed
+  value, and what may share memory with it, must not be passed to a verb; other parts (`split(x)[1]`
+  if `split(x)[0]` was consumed) stay usable. What a call consumes must not overlap itself, (x, x)
+  say, or another of its arguments. If it does, the call or its computation fails, or the result is
+  as if the memories were different.
+- Errors: BackendError, in one line, for a request that is seen to be wrong at the call; the backend
+  goes on. A computation that fails, whatever it raises, is a ComputationError: at the call, at the
+  next wait for what is computed from it, or at the latest at `waitall`. It names the backend, and
+  the device that failed if the framework knows it, and from then on every verb raises
+  ComputationError. There is never garbage without an error, another exception, or a hang. Only
+  KeyboardInterrupt during a verb passes through; the backend then works on or refuses.
+- Dtypes: float32, float64, int32, int64, uint8 and bool are kept by every verb, and float16, int8
+  and the like if the framework has them; BackendError if not. Ops compute in float32 and in
+  float64, and operands of one op have one dtype, which the result has too; numbers beside them
+  change nothing.
+- Shapes: verbs take 0 to 4 dimensions, also without elements. Of the ops, `flatten`, `split`,
+  `concatenate`, `to_host`, `zeros_like` and the `rest` of `value_and_grad` may be without elements.
+  Results are arrays, of shape () too.
 - Threads: several threads may call verbs at the same time, on values that share no memory.
-- Processes: in a child that was forked after it was loaded, every verb raises BackendError; only those of NumPy work.
+- Processes: in a child that was forked after it was loaded, every verb raises BackendError; only
+  those of NumPy work.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -52,10 +60,11 @@ FrameworkSettings = Mapping[str, str | None]
 
 
 class Ops(Hashable, Protocol):
-    """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling happens in them.
+    """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling
+    happens in them.
 
-    Those from `matmul` to `cross_entropy` can be differentiated. Where a number is asked for, Python's and
-    NumPy's will do. Shapes that do not fit are errors.
+    Those from `matmul` to `cross_entropy` can be differentiated. Where a number is asked for,
+    Python's and NumPy's will do. Shapes that do not fit are errors.
     """
 
     def matmul(self, a: Array, b: Array) -> Array:
@@ -68,34 +77,46 @@ class Ops(Hashable, Protocol):
         """Multiply element by element with broadcasting."""
 
     def power(self, x: Array, exponent: float) -> Array:
-        """Raise each element to a power; if the exponent is not whole, elements must be positive."""
+        """Raise each element to a power; if the exponent is not whole, elements must be
+        positive.
+        """
 
     def relu(self, x: Array) -> Array:
         """Clip at zero from below; the derivative at zero is zero."""
 
     def total(self, x: Array, axis: int | None = None) -> Array:
-        """Sum all elements to an array of no dimensions, or those along one axis, which is dropped."""
+        """Sum all elements to an array of no dimensions, or those along one axis, which is
+        dropped.
+        """
 
     def flatten(self, x: Array) -> Array:
-        """Reshape (n, …) to (n, product of the rest), for n = 0 too, and (n,) to (n, 1). It may share memory with x."""
+        """Reshape (n, …) to (n, product of the rest), for n = 0 too, and (n,) to (n, 1). It may
+        share memory with x.
+        """
 
     def conv2d(self, x: Array, weight: Array, bias: Array) -> Array:
-        """Correlate images (n, c, h, w) with filters (o, c, kh, kw) and add a bias (o,): no padding, stride 1."""
+        """Correlate images (n, c, h, w) with filters (o, c, kh, kw) and add a bias (o,): no
+        padding, stride 1.
+        """
 
     def avg_pool2d(self, x: Array, size: int) -> Array:
-        """Average over windows of `size` × `size` with stride `size`; rows and columns left over are dropped."""
+        """Average over windows of `size` × `size` with stride `size`; rows and columns left over
+        are dropped.
+        """
 
     def cross_entropy(self, scores: Array, labels: Array) -> Array:
-        """Sum over the rows (not average) of -log softmax(scores (n, k)) at labels (n,), to an array of no dimensions.
+        """Sum over the rows (not average) of -log softmax(scores (n, k)) at labels (n,), to an
+        array of no dimensions.
 
         Labels are of any integer dtype. One outside of 0 … k - 1 is an error, also a negative one.
         """
 
     def count_correct(self, scores: Array, labels: Array) -> Array:
-        """Count the rows of scores (n, k) whose largest entry, the first of equal ones, is at the label (n,).
+        """Count the rows of scores (n, k) whose largest entry, the first of equal ones, is at the
+        label (n,).
 
-        Labels are of any integer dtype; one outside of 0 … k - 1 counts as wrong. The result has no dimensions, and a
-        dtype that holds the number exactly.
+        Labels are of any integer dtype; one outside of 0 … k - 1 counts as wrong. The result has no
+        dimensions, and a dtype that holds the number exactly.
         """
 
     def split(self, x: Array, lengths: Sequence[int]) -> Array:
@@ -108,7 +129,8 @@ class Ops(Hashable, Protocol):
         """Lay vectors end to end, in new memory, on the device of the first."""
 
     def to_host(self, x: Array) -> Array:
-        """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of communicating.
+        """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of
+        communicating.
 
         From a GPU, wait for it by `waitall`, or use `copy_to`, which can be waited for by itself.
         """
@@ -117,44 +139,54 @@ class Ops(Hashable, Protocol):
         """Make zeros of the same shape, dtype and device, for an array or a tuple."""
 
     def value_and_grad(self, fn: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
-        """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the parameters).
+        """Make the function (parameters, *rest) -> (fn(parameters, *rest), its gradients by the
+        parameters).
 
-        `parameters` is a tuple of floating-point arrays, one at least, and `rest` are arrays. `fn` computes with
-        only ops (it may read `.shape`), and returns one number, an array of no dimensions that depends on a parameter.
-        Value and gradients share memory with nothing, not with each other either; a gradient has its parameter's shape
-        and dtype.
+        `parameters` is a tuple of floating-point arrays, one at least, and `rest` are arrays. `fn`
+        computes with only ops (it may read `.shape`), and returns one number, an array of no
+        dimensions that depends on a parameter. Value and gradients share memory with nothing, not
+        with each other either; a gradient has its parameter's shape and dtype.
 
-        The gradient by a parameter that is not used is zero. An array may be passed as several parameters, which are
-        distinguished, and among `rest`, where it is a constant. If one of `rest` has no elements, value and gradients
-        are zero: frameworks refuse to convolve nothing. Launched by itself, its gradients may be used one by one, as
-        they become ready; those of the last parameters come first.
+        The gradient by a parameter that is not used is zero. An array may be passed as several
+        parameters, which are distinguished, and among `rest`, where it is a constant. If one of
+        `rest` has no elements, value and gradients are zero: frameworks refuse to convolve nothing.
+        Launched by itself, its gradients may be used one by one, as they become ready; those of the
+        last parameters come first.
         """
 
     def as_unit(self, fn: Callable[..., Array]) -> Callable[..., Array]:
-        """Make the function that computes what `fn` does as one unit, with nothing queued between its operations.
+        """Make the function that computes what `fn` does as one unit, with nothing queued between
+        its operations.
 
-        `fn` takes arrays and tuples of arrays, all on one device, and computes with only ops, of its arguments and of
-        numbers that do not change. A launch of what is returned gives the same values, and takes what the operations
-        take by themselves: a measure of kernels, without their scheduling. The first launch for arguments of some
-        shapes, dtypes and device may take longer, and may call `fn` more than once; later ones need not call it.
+        `fn` takes arrays and tuples of arrays, all on one device, and computes with only ops, of
+        its arguments and of numbers that do not change. A launch of what is returned gives the same
+        values, and takes what the operations take by themselves: a measure of kernels, without
+        their scheduling. The first launch for arguments of some shapes, dtypes and device may take
+        longer, and may call `fn` more than once; later ones need not call it.
 
-        What is no plain composition is launched as `fn` itself would be, and may be queued operation by operation: a
-        function that differentiates or updates (a training step), copies to the host, concatenates, or uses arrays
-        that are not its arguments, as a `cross_entropy` may.
+        What is no plain composition is launched as `fn` itself would be, and may be queued
+        operation by operation: a function that differentiates or updates (a training step), copies
+        to the host, concatenates, or uses arrays that are not its arguments, as a `cross_entropy`
+        may.
         """
 
     def sgd(self, parameters: Array, gradients: Array, rate: float) -> Array:
         """Return parameters - rate · gradients, for tuples of arrays. The parameters are consumed.
 
-        Each gradient has its parameter's shape, () too, and dtype; another parameter may have another dtype.
+        Each gradient has its parameter's shape, () too, and dtype; another parameter may have
+        another dtype.
         """
 
-    def sgd_while_finite(self, parameters: Array, gradients: Array, rate: float, guard: Array) -> tuple[Array, Array]:
-        """Return (parameters - rate · gradients, guard) as `sgd` does, or unchanged if a gradient is not finite.
+    def sgd_while_finite(
+        self, parameters: Array, gradients: Array, rate: float, guard: Array
+    ) -> tuple[Array, Array]:
+        """Return (parameters - rate · gradients, guard) as `sgd` does, or unchanged if a gradient
+        is not finite.
 
-        `guard`, float32 (1,) whatever the parameters' dtypes, is 1 at first. It is NaN from the first step on in which
-        the sum of the gradients' squares is NaN or infinite, and while it is NaN no parameter changes. The device
-        decides this, so nothing waits for it. Parameters and gradients are consumed, the guard is not.
+        `guard`, float32 (1,) whatever the parameters' dtypes, is 1 at first. It is NaN from the
+        first step on in which the sum of the gradients' squares is NaN or infinite, and while it is
+        NaN no parameter changes. The device decides this, so nothing waits for it. Parameters and
+        gradients are consumed, the guard is not.
         """
 
 
@@ -171,78 +203,103 @@ class Backend(Protocol):
     threads_per_device: int
     """Threads within one operator; if several workers serve a device, each has as many."""
     workers_per_device: int
-    """Workers that serve a device's queue of computations: with 2, two independent ones run at the same time."""
+    """Workers that serve a device's queue of computations: with 2, two independent ones run at the
+    same time.
+    """
     cores: Sequence[set[int]]
-    """The cores that each device's work keeps to; empty for GPUs, and if the system does not say."""
+    """The cores that each device's work keeps to; empty for GPUs, and if the system does not
+    say.
+    """
     settings: FrameworkSettings
-    """The environment variables that this backend set, or unset, for its framework to read, and the framework's own
-    switches, which have a dot in their names."""
+    """The environment variables that this backend set, or unset, for its framework to read, and the
+    framework's own switches, which have a dot in their names.
+    """
     variants: tuple[str, ...]
     """The variants of how it schedules that differ from the defaults, by name."""
     ops: Ops
 
     @property
     def scheduler(self) -> str:
-        """What queues the work, in a sentence that a reader of results can use; it may say what was done by now."""
+        """What queues the work, in a sentence that a reader of results can use; it may say what was
+        done by now.
+        """
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is asynchronous.
+        """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is
+        asynchronous.
 
-        Without an array among `args`, however deep in tuples, it raises BackendError; it may raise it also if an array
-        lies in another memory than the first one. What else is among them, such as numbers and functions, is passed on
-        as it is; a list must not change before `fn` is computed. `fn` returns an array or a tuple, nested too; it calls
-        no verbs, and writes to its arguments by `ops.sgd` and `ops.sgd_while_finite` only. New arrays in it must come
-        from its arguments (`ops.zeros_like`), which say the device. What it raises is the computation's failure, also
-        StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an index that its tuple does not have.
+        Without an array among `args`, however deep in tuples, it raises BackendError; it may raise
+        it also if an array lies in another memory than the first one. What else is among them, such
+        as numbers and functions, is passed on as it is; a list must not change before `fn` is
+        computed. `fn` returns an array or a tuple, nested too; it calls no verbs, and writes to its
+        arguments by `ops.sgd` and `ops.sgd_while_finite` only. New arrays in it must come from its
+        arguments (`ops.zeros_like`), which say the device. What it raises is the computation's
+        failure, also StopIteration, SystemExit and GeneratorExit; so is, before it is ready, an
+        index that its tuple does not have.
         """
 
     def wait(self, x: Array) -> Array:
-        """Block until `x` is computed, and no longer; return it. Raises ComputationError if computing it failed."""
+        """Block until `x` is computed, and no longer; return it. Raises ComputationError if
+        computing it failed.
+        """
 
     def waitall(self) -> None:
-        """Block until all that was launched on any device is done. Raises ComputationError if any of it failed."""
+        """Block until all that was launched on any device is done. Raises ComputationError if any
+        of it failed.
+        """
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend on it.
+        """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend
+        on it.
 
-        Arrays of `x` may lie on several devices, and with GPUs the device may be HOST. `out`, a value on that device,
-        is consumed: the copy is written to its memory, if the framework writes to values. Its arrays must have the
-        shapes and dtypes of `x`; there is no broadcasting and no casting, and anything else is an error. Without `out`
-        the copy gets new memory, even if `x` is on that device already.
+        Arrays of `x` may lie on several devices, and with GPUs the device may be HOST. `out`, a
+        value on that device, is consumed: the copy is written to its memory, if the framework
+        writes to values. Its arrays must have the shapes and dtypes of `x`; there is no
+        broadcasting and no casting, and anything else is an error. Without `out` the copy gets new
+        memory, even if `x` is on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may be empty.
+        """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may
+        be empty.
 
         Each shard is a copy, as by `asarray`.
         """
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        """Sum one value per device; return the sum on every device, in the order given. A tuple is one exchange.
+        """Sum one value per device; return the sum on every device, in the order given. A tuple is
+        one exchange.
 
-        The values are consumed. Unequal shapes or dtypes are an error, and so are sums of bool. No value at all, and
-        two on one device, raise BackendError; if arrays do not know their device, more values than devices do.
+        The values are consumed. Unequal shapes or dtypes are an error, and so are sums of bool. No
+        value at all, and two on one device, raise BackendError; if arrays do not know their device,
+        more values than devices do.
         """
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         """Copy a NumPy array, or a tuple of them, nested too, to a device; the dtype is kept.
 
-        The array may lie in any order (`x.T`, `x[::-1]`) and be read-only. A dtype that the framework does not have
-        raises BackendError.
+        The array may lie in any order (`x.T`, `x[::-1]`) and be read-only. A dtype that the
+        framework does not have raises BackendError.
         """
 
     def to_numpy(self, x: Array) -> Any:
-        """Wait for `x` and return it as NumPy, a tuple for a tuple: arrays of its dtype, in separate memory."""
+        """Wait for `x` and return it as NumPy, a tuple for a tuple: arrays of its dtype, in
+        separate memory.
+        """
 
 
-VERBS = tuple(name for name, value in vars(Backend).items() if isfunction(value) and not name.startswith("_"))
+VERBS = tuple(
+    name for name, value in vars(Backend).items() if isfunction(value) and not name.startswith("_")
+)
 """The protocol's verbs, in its order."""
 
 
 class DelegatingBackend:
-    """A backend around another one, `inner`, which has all that a class derived from this does not define. Abstract.
+    """A backend around another one, `inner`, which has all that a class derived from this does not
+    define. Abstract.
 
-    Nothing is called in between: its `launch`, say, is the inner backend's own, or what stands in its place by then.
+    Nothing is called in between: its `launch`, say, is the inner backend's own, or what stands in
+    its place by then.
     """
 
     def __init__(self, inner: Backend) -> None:
@@ -276,7 +333,8 @@ class Setup:
 
 
 class BaseBackend:
-    """What the backends of this package share: how rows are divided, and that a backend works until its first failure.
+    """What the backends of this package share: how rows are divided, and that a backend works until
+    its first failure.
 
     Abstract. Backends of other packages need not inherit from it.
     """
@@ -286,12 +344,17 @@ class BaseBackend:
     threads_per_device: int
     asarray: Callable[..., Array]
     works_after_fork = False
-    """Whether a forked child may use it: a fork copies the calling thread, and not those that serve queues."""
+    """Whether a forked child may use it: a fork copies the calling thread, and not those that serve
+    queues.
+    """
 
     def __init__(self, setup: Setup, scheduler: str, cores: Sequence[set[int]]) -> None:
         self.version: str = setup.framework.__version__
         self.ops, self.engine, self.devices = setup.ops, setup.engine, setup.devices
-        self.threads_per_device, self.workers_per_device = setup.threads_per_device, setup.workers_per_device
+        self.threads_per_device, self.workers_per_device = (
+            setup.threads_per_device,
+            setup.workers_per_device,
+        )
         self.variants, self.settings, self.cores = setup.variants, setup.settings, cores
         self._scheduler = "; ".join(filter(None, (scheduler, setup.note)))
 
@@ -301,43 +364,68 @@ class BaseBackend:
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
         if not devices or not isinstance(x, np.ndarray) or not x.ndim:
-            raise BackendError(f"{self.name}'s split_and_load needs an array with rows, and a device at least")
+            raise BackendError(
+                f"{self.name}'s split_and_load needs an array with rows, and a device at least"
+            )
         ranges = row_ranges(len(x), len(devices))
-        return tuple(self.asarray(x[rows], device) for rows, device in zip(ranges, devices, strict=True))
+        return tuple(
+            self.asarray(x[rows], device) for rows, device in zip(ranges, devices, strict=True)
+        )
 
     def _check_host_arrays(self, x: Any) -> None:
-        """Raise BackendError for what `asarray` does not take; other frameworks would convert it, each in its way."""
+        """Raise BackendError for what `asarray` does not take; other frameworks would convert it,
+        each in its way.
+        """
         for leaf in tree_leaves(x):
             if not isinstance(leaf, np.ndarray | np.generic):
-                raise BackendError(f"{self.name} loads arrays of NumPy, and tuples of them, not {type(leaf).__name__}")
+                raise BackendError(
+                    f"{self.name} loads arrays of NumPy, and tuples of them, not "
+                    f"{type(leaf).__name__}"
+                )
 
     def _check_values(self, xs: Any, array: Any) -> None:
-        """Raise BackendError unless these are values made of arrays of a type: rows of an array are none."""
+        """Raise BackendError unless these are values made of arrays of a type: rows of an array are
+        none.
+        """
         if not isinstance(xs, Sequence):
-            raise BackendError(f"{self.name} sums a list or tuple of values, one per device, not {type(xs).__name__}")
+            raise BackendError(
+                f"{self.name} sums a list or tuple of values, one per device, not "
+                f"{type(xs).__name__}"
+            )
         for leaf in tree_leaves(tuple(xs)):
             if not isinstance(leaf, array):
-                raise BackendError(f"{self.name} sums its arrays, and tuples of them, not {type(leaf).__name__}")
+                raise BackendError(
+                    f"{self.name} sums its arrays, and tuples of them, not {type(leaf).__name__}"
+                )
 
-    def _devices_of(self, xs: Any, array: Any, device_of: Callable[[Array], Device]) -> list[Device]:
-        """Return the devices of values that are to be summed; raises BackendError unless each is on one of its own."""
+    def _devices_of(
+        self, xs: Any, array: Any, device_of: Callable[[Array], Device]
+    ) -> list[Device]:
+        """Return the devices of values that are to be summed; raises BackendError unless each is on
+        one of its own.
+        """
         self._check_values(xs, array)
         devices = [device_of(x) for x in xs]
         if len(set(devices)) != max(1, len(devices)):
             raise BackendError(
-                f"{self.name} sums one value per device, not of {', '.join(map(str, devices)) or 'none'}"
+                f"{self.name} sums one value per device, not of "
+                f"{', '.join(map(str, devices)) or 'none'}"
             )
         return devices
 
     def _fail(self, error: BaseException, place: str = "") -> NoReturn:
-        """Raise ComputationError, now and from every verb that is called later: results would be garbage."""
+        """Raise ComputationError, now and from every verb that is called later: results would be
+        garbage.
+        """
         raised = error
         # What a group of processes raises says already what went wrong.
         if not isinstance(error, ComputationError):
             at = f"{self.name} {place}".rstrip()
             raised = ComputationError(f"{at}: {type(error).__name__}: {self._reason(error)}")
             raised.__cause__ = error
-        message = f"{self.name} refuses further work after a failure ({raised}): load the backend again"
+        message = (
+            f"{self.name} refuses further work after a failure ({raised}): load the backend again"
+        )
         self._refuse_from_now_on(ComputationError, message)
         raise raised
 
@@ -346,7 +434,8 @@ class BaseBackend:
         if not self.works_after_fork:
             self._refuse_from_now_on(
                 BackendError,
-                f"{self.name} was loaded before this process was forked, and its threads stayed behind: start "
+                f"{self.name} was loaded before this process was forked, and its threads stayed "
+                "behind: start "
                 f"processes by multiprocessing's 'spawn' method, or load the backend in the child",
             )
 

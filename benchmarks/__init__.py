@@ -1,1 +1,3 @@
-"""Speed against plain framework code and against peers: one script a question, `make bench` for all of them."""
+"""Speed against plain framework code and against peers: one script a question, `make bench` for all
+of them.
+"""

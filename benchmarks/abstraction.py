@@ -1,15 +1,18 @@
-"""What our verbs cost: each experiment's work through them, against the same work written directly in the framework.
+"""What our verbs cost: each experiment's work through them, against the same work written directly
+in the framework.
 
     python -m benchmarks.abstraction
 
-Our synchronous PyTorch is compared with plain eager PyTorch, our MXNet with plain MXNet, which queues work by itself,
-and our asynchronous PyTorch with the standard library's way to the same asynchrony: an executor of one thread a
-device. Eager PyTorch, which queues nothing, is shown beside it, with a target for tiny operations alone.
+Our synchronous PyTorch is compared with plain eager PyTorch, our MXNet with plain MXNet, which
+queues work by itself, and our asynchronous PyTorch with the standard library's way to the same
+asynchrony: an executor of one thread a device. Eager PyTorch, which queues nothing, is shown beside
+it, with a target for tiny operations alone.
 
-A tiny operation (x + 1) in a queue of Python's threads costs what Python does for it on both threads, one after the
-other, because the GIL lets one of them run at a time. The least queue that there can be, which makes an object and a
-lock, passes them on and calls, is timed in the same way. Ours also finds the device, counts readers (a later copy may
-overwrite what they read), passes on errors and compares memory.
+A tiny operation (x + 1) in a queue of Python's threads costs what Python does for it on both
+threads, one after the other, because the GIL lets one of them run at a time. The least queue that
+there can be, which makes an object and a lock, passes them on and calls, is timed in the same way.
+Ours also finds the device, counts readers (a later copy may overwrite what they read), passes on
+errors and compares memory.
 """
 
 from itertools import product
@@ -35,7 +38,9 @@ QUEUES = {
 
 @benchmark("abstraction", rounds=3)
 def main(rounds: int, quick: bool) -> Report:
-    """Hold the time of each experiment's work against plain framework code, in turn in the same processes."""
+    """Hold the time of each experiment's work against plain framework code, in turn in the same
+    processes.
+    """
     amounts = {
         "increments": 1000 if quick else 10_000,
         "batches": 2 if quick else 20,
@@ -43,7 +48,8 @@ def main(rounds: int, quick: bool) -> Report:
         "epochs": 1 if quick else 2,
     }
     variants = [
-        Variant(" ".join(cell), worker("abstraction", backend=cell[0], engine=cell[1], **amounts)) for cell in SIDES
+        Variant(" ".join(cell), worker("abstraction", backend=cell[0], engine=cell[1], **amounts))
+        for cell in SIDES
     ]
     processes = take_turns(variants, rounds)
     findings = []
@@ -52,12 +58,18 @@ def main(rounds: int, quick: bool) -> Report:
         for (side, name), work in product(others.items(), WORKS):
             target: Target | None = INCREMENTS_TARGET if work == "increments" else TARGET
             if cell == ("torch", "async") and side == "plain":
-                # Plain PyTorch does something else; what queueing costs is seen where operations are tiny.
+                # Plain PyTorch does something else; what queueing costs is seen where operations
+                # are tiny.
                 target = QUEUE_TARGET if work == "increments" else None
             ratio = paired(measured, f"{work}, ours", f"{work}, {side}")
-            findings.append(Finding(f"{' '.join(cell)}: {work}, ours / {name}", ratio, target=target))
+            findings.append(
+                Finding(f"{' '.join(cell)}: {work}, ours / {name}", ratio, target=target)
+            )
     findings += [
-        Finding(f"{name} / plain eager PyTorch", paired(processes["torch async"], case, "increments, plain"))
+        Finding(
+            f"{name} / plain eager PyTorch",
+            paired(processes["torch async"], case, "increments, plain"),
+        )
         for name, case in QUEUES.items()
     ]
     return Report("No cost for the abstraction", findings, processes, parameters=amounts)

@@ -1,11 +1,13 @@
-"""Our allreduce against the book's loop, MXNet's key-value store and torch.distributed over gloo, on two devices.
+"""Our allreduce against the book's loop, MXNet's key-value store and torch.distributed over gloo,
+on two devices.
 
     python -m benchmarks.allreduce
 
-algbw is bytes of one device's vector / time. A logical CPU device is a core; the copy-bound limit is the time in which
-both devices copy a vector at once: two vectors read and two written is the least that an allreduce must do. Taken
-literally, the book's loop in PyTorch transfers nothing on a CPU, where `.to` returns the same tensor; it is timed with
-transfers that copy, too, as between two devices.
+algbw is bytes of one device's vector / time. A logical CPU device is a core; the copy-bound limit
+is the time in which both devices copy a vector at once: two vectors read and two written is the
+least that an allreduce must do. Taken literally, the book's loop in PyTorch transfers nothing on a
+CPU, where `.to` returns the same tensor; it is timed with transfers that copy, too, as between two
+devices.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +48,18 @@ def main(rounds: int, quick: bool) -> Report:
 
 
 def peers(sizes: Mapping[str, int]) -> Iterator[tuple[Variant, Mapping[str, str]]]:
-    """Iterate over what is run, and what is timed in it: our word, and the case, whose name the size follows."""
-    own = partial(parallel_core, "run", "allreduce", "--algorithm", ",".join(ALGORITHMS), "--sizes", ",".join(sizes))
+    """Iterate over what is run, and what is timed in it: our word, and the case, whose name the
+    size follows.
+    """
+    own = partial(
+        parallel_core,
+        "run",
+        "allreduce",
+        "--algorithm",
+        ",".join(ALGORITHMS),
+        "--sizes",
+        ",".join(sizes),
+    )
     peer = partial(worker, "allreduce", sizes=list(sizes.values()))
     for name in ("mxnet", "torch"):
         cases = {f"{name}, ours, {case}": case for case in (*ALGORITHMS, "plain copy")}
@@ -78,13 +90,20 @@ def targets(seconds: Seconds, largest: str) -> list[Finding]:
         return Finding(f"4KiB: {mine} − {theirs}", scaled(difference, 1e6), "μs", target)
 
     def share_of_copy(mine: str, target: Target | None = None) -> Finding:
-        share = by_round(truediv, seconds[mine.replace("native", "plain copy")][largest], seconds[mine][largest])
-        return Finding(f"{largest}: {mine}: share of the copy-bound limit", scaled(share, 100), "%", target)
+        share = by_round(
+            truediv, seconds[mine.replace("native", "plain copy")][largest], seconds[mine][largest]
+        )
+        return Finding(
+            f"{largest}: {mine}: share of the copy-bound limit", scaled(share, 100), "%", target
+        )
 
     torch, mxnet, book = "torch, ours, native", "mxnet, ours, native", "torch, the book's loop"
     return [
         times_faster(torch, f"{book}, transfers that copy", Target("at least", 8)),
-        *(times_faster(torch, f"{book}{end}") for end in (", transfers that copy, 2 threads", "", ", 2 threads")),
+        *(
+            times_faster(torch, f"{book}{end}")
+            for end in (", transfers that copy, 2 threads", "", ", 2 threads")
+        ),
         times_faster(book, f"{book}, transfers that copy"),
         times_faster(torch, "torch, gloo, 2 processes"),
         share_of_copy(torch, Target("at least", 70)),
@@ -100,7 +119,9 @@ def targets(seconds: Seconds, largest: str) -> list[Finding]:
 
 
 def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
-    """List algbw of everything at every size, and the times of the smallest, which are mostly those of the call."""
+    """List algbw of everything at every size, and the times of the smallest, which are mostly those
+    of the call.
+    """
     small = next(iter(sizes))
     return [
         *(
@@ -108,7 +129,11 @@ def bandwidths(seconds: Seconds, sizes: Mapping[str, int]) -> list[Finding]:
             for name, taken in seconds.items()
         ),
         *(
-            Finding(f"algbw, {size}: {name}", by_round(partial(algorithm_bandwidth, length), taken[size]), "GB/s")
+            Finding(
+                f"algbw, {size}: {name}",
+                by_round(partial(algorithm_bandwidth, length), taken[size]),
+                "GB/s",
+            )
             for size, length in sizes.items()
             for name, taken in seconds.items()
         ),

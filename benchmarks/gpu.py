@@ -1,10 +1,12 @@
-"""All that ten minutes on a machine with one GPU and no network can show, the most valuable first, in `runs/gpu`.
+"""All that ten minutes on a machine with one GPU and no network can show, the most valuable first,
+in `runs/gpu`.
 
     make gpu                                              # python3 has PyTorch there
-    make gpu PYTHON=.venv/bin/python OPTIONS=--rehearse   # CPU devices stand in, and figures mean nothing
+    make gpu PYTHON=.venv/bin/python OPTIONS=--rehearse   # on CPUs: figures mean nothing
 
-Each step is a process with a limit, and what it printed is kept at once, whatever becomes of it. A second call runs
-what has no complete result: first what was never tried. Packages that are missing come from `wheels/`.
+Each step is a process with a limit, and what it printed is kept at once, whatever becomes of it. A
+second call runs what has no complete result: first what was never tried. Packages that are missing
+come from `wheels/`.
 """
 
 import asyncio
@@ -29,22 +31,32 @@ from parallel_core.system.subprocesses import Outcome, supervise
 ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, HUNG, NOT_RUN = "done", "failed", "hung", "not run"
 AMOUNTS = {
-    "gpu": "one=gpu:0 two=gpu:0/0,gpu:0/1 mixed=cpu:1,gpu:0 overlap=gpu:0 programs=300 budget=15 batch=256 steps=40",
-    "cpu": "one=cpu:1 two=cpu:1,cpu:2 mixed=cpu:2,cpu:1 overlap=cpu:1,cpu:2 programs=3 budget=1 batch=32 steps=2",
+    "gpu": "one=gpu:0 two=gpu:0/0,gpu:0/1 mixed=cpu:1,gpu:0 overlap=gpu:0 programs=300 budget=15 "
+    "batch=256 steps=40",
+    "cpu": "one=cpu:1 two=cpu:1,cpu:2 mixed=cpu:2,cpu:1 overlap=cpu:1,cpu:2 programs=3 budget=1 "
+    "batch=32 steps=2",
 }
 """By the kind of device: devices, and how much work there is for them."""
-HOLD = "-m parallel_core conformance --backend torch --programs $programs --minutes 1 --findings 5 --devices "
+HOLD = (
+    "-m parallel_core conformance --backend torch --programs $programs --minutes 1 --findings 5 "
+    "--devices "
+)
 TEST = "-m pytest -q -rfE -p no:cacheprovider tests/backends/protocol/"
 TIME = '-m benchmarks.workers gpu \'{"kind": "$kind", "devices": "%s", "what": "%s"}\''
 RUN = "-m parallel_core run %s --backend torch --json - --budget $budget --devices "
-TRAIN = "-m parallel_core run data-parallel --backend torch --json - --batch-size $batch --limit $steps --devices "
+TRAIN = (
+    "-m parallel_core run data-parallel --backend torch --json - --batch-size $batch --limit "
+    "$steps --devices "
+)
 PROGRAMS, TESTS = " programs, ", " in "
 COUNTED = {PROGRAMS: ("programs", "found"), TESTS: ("passed", "failed", "error")}
 """What a step prints that prints no JSON, and what its last line counts."""
 
 
 class Step(NamedTuple):
-    """Arguments of Python, with names of an amount after `$`, seconds at most, and what a whole output has but JSON."""
+    """Arguments of Python, with names of an amount after `$`, seconds at most, and what a whole
+    output has but JSON.
+    """
 
     name: str
     command: str
@@ -53,7 +65,9 @@ class Step(NamedTuple):
     needs_gpu: bool = False
 
 
-DEVICE = Step("device", "-c 'import torch; print(torch.cuda.get_device_name(0), torch.__version__)'", 60, " ")
+DEVICE = Step(
+    "device", "-c 'import torch; print(torch.cuda.get_device_name(0), torch.__version__)'", 60, " "
+)
 STEPS = (
     Step("versions", "-m pip list --format json", 20),
     Step("doctor", "-m parallel_core doctor --json -", 90),
@@ -74,14 +88,28 @@ STEPS = (
     Step("tests-sync", TEST + "test_gpu_order.py --engine sync", 60, TESTS, needs_gpu=True),
 )
 AT_MOST = {"found": 0, "failed": 0, "error": 0}
-AT_LEAST = {"passed": 1, "overlap_efficiency": 0.9, "small_units_speedup": 1.5, "to_device": 0.95, "to_host": 0.95}
-SHOWN = {"programs", "book_overlap_efficiency", "small_speedup", "saved_fraction", "images_per_second"}
+AT_LEAST = {
+    "passed": 1,
+    "overlap_efficiency": 0.9,
+    "small_units_speedup": 1.5,
+    "to_device": 0.95,
+    "to_host": 0.95,
+}
+SHOWN = {
+    "programs",
+    "book_overlap_efficiency",
+    "small_speedup",
+    "saved_fraction",
+    "images_per_second",
+}
 SHOWN |= {"plain_small_units_speedup"}
 """The figures that are held against targets, and those that are shown beside them."""
 
 
 def kept(step: Step, out: Path) -> dict[str, Any]:
-    """Read what became of a step; nothing if it was never tried, or only a part of that was written."""
+    """Read what became of a step; nothing if it was never tried, or only a part of that was
+    written.
+    """
     with suppress(OSError, ValueError):
         return dict(json.loads((out / f"{step.name}.json").read_text()))
     return {}
@@ -89,17 +117,24 @@ def kept(step: Step, out: Path) -> dict[str, Any]:
 
 def keep(step: Step, out: Path, state: str, reason: str, **rest: Any) -> None:
     """Write what became of a step, and show it in a line."""
-    (out / f"{step.name}.json").write_text(json.dumps({"state": state, "reason": reason, **rest}, indent=1))
+    (out / f"{step.name}.json").write_text(
+        json.dumps({"state": state, "reason": reason, **rest}, indent=1)
+    )
     print(f"{step.name}: {state}, {rest.get('seconds', 0):.0f} s {reason}", flush=True)
 
 
 def take(step: Step, out: Path, amounts: Mapping[str, str], limit: float) -> None:
     """Run a step in a process group, all of which ends with it, and keep what came of it."""
-    command = [sys.executable, *shlex.split(Template(step.command).substitute(amounts, out=shlex.quote(str(out))))]
+    command = [
+        sys.executable,
+        *shlex.split(Template(step.command).substitute(amounts, out=shlex.quote(str(out)))),
+    ]
     start, answer = monotonic(), None
     try:
         # A process that waits for its driver survives being killed.
-        done = asyncio.run(asyncio.wait_for(supervise(command, limit, set(core_numbers())), limit + 10))
+        done = asyncio.run(
+            asyncio.wait_for(supervise(command, limit, set(core_numbers())), limit + 10)
+        )
     except TimeoutError:
         done = Outcome(-signal.SIGKILL, "", "", True)
     with suppress(ValueError):
@@ -107,13 +142,33 @@ def take(step: Step, out: Path, amounts: Mapping[str, str], limit: float) -> Non
     # 1 is of findings and failed tests, too, and 3 of a disturbed machine.
     complete = done.status in (0, 1, 3) and (step.proof in done.output if step.proof else answer)
     state = HUNG if done.timed_out else DONE if complete else FAILED
-    facts = {"command": shlex.join(command), "status": done.status, "seconds": monotonic() - start, "limit": limit}
-    texts = {"errors": done.errors.splitlines(), "output": [] if answer else done.output.splitlines()}
-    keep(step, out, state, "" if state == DONE else done.reason(limit), **facts, **texts, answer=answer)
+    facts = {
+        "command": shlex.join(command),
+        "status": done.status,
+        "seconds": monotonic() - start,
+        "limit": limit,
+    }
+    texts = {
+        "errors": done.errors.splitlines(),
+        "output": [] if answer else done.output.splitlines(),
+    }
+    keep(
+        step,
+        out,
+        state,
+        "" if state == DONE else done.reason(limit),
+        **facts,
+        **texts,
+        answer=answer,
+    )
 
 
-def take_missing(steps: Sequence[Step], out: Path, amounts: Mapping[str, str], end: float, no_gpu: str = "") -> bool:
-    """Run what has no complete result until the clock's `end`; return whether all has one that can have one here."""
+def take_missing(
+    steps: Sequence[Step], out: Path, amounts: Mapping[str, str], end: float, no_gpu: str = ""
+) -> bool:
+    """Run what has no complete result until the clock's `end`; return whether all has one that can
+    have one here.
+    """
     tried = {step.name: "status" in kept(step, out) for step in steps}
     for step in sorted(steps, key=lambda step: tried[step.name]):
         left = end - monotonic()
@@ -136,51 +191,102 @@ def judge(steps: Sequence[Step], out: Path, title: str) -> None:
             notes.append(f"{step.name}: {what.get('state', NOT_RUN)} {what.get('reason', '')}\n")
         elif step.proof:
             last = what["output"][-1]
-            figures = {word: [sum(map(int, re.findall(rf"(\d+) {word}", last)))] * 3 for word in COUNTED[step.proof]}
+            figures = {
+                word: [sum(map(int, re.findall(rf"(\d+) {word}", last)))] * 3
+                for word in COUNTED[step.proof]
+            }
         elif "metrics" in what["answer"]:
             metrics, intervals = what["answer"]["metrics"], what["answer"]["metric_intervals"]
-            figures = {name: [metrics[name], *intervals.get(name, (None, None))] for name in metrics}
+            figures = {
+                name: [metrics[name], *intervals.get(name, (None, None))] for name in metrics
+            }
             notes += [f"{step.name}: {problem}\n" for problem in what["answer"]["problems"]]
         for name in sorted({*SHOWN, *AT_MOST, *AT_LEAST} & figures.keys()):
             found = dict(zip(("estimate", "low", "high"), figures[name], strict=True))
-            bound = {kind: of[name] for kind, of in (("at most", AT_MOST), ("at least", AT_LEAST)) if name in of}
-            findings.append(Finding.from_json({**found, "name": f"{step.name}: {name}", "unit": "", "target": bound}))
+            bound = {
+                kind: of[name]
+                for kind, of in (("at most", AT_MOST), ("at least", AT_LEAST))
+                if name in of
+            }
+            findings.append(
+                Finding.from_json(
+                    {**found, "name": f"{step.name}: {name}", "unit": "", "target": bound}
+                )
+            )
     write(Report(title, findings, {}, notes), out / "gpu", 1, quick=False)
 
 
 def add_packages(wanted: Sequence[str], wheels: Path, site: Path) -> None:
-    """Install what this Python lacks from wheels to a folder for all processes; if that fails, show what gets them."""
+    """Install what this Python lacks from wheels to a folder for all processes; if that fails, show
+    what gets them.
+    """
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, site)))
     sys.path.insert(1, str(site))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-index"]
-    asked = run([*pip, "--dry-run", "--report=-", f"--find-links={wheels}", *wanted], capture_output=True, text=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--quiet",
+        "install",
+        "--no-index",
+    ]
+    asked = run(
+        [*pip, "--dry-run", "--report=-", f"--find-links={wheels}", *wanted],
+        capture_output=True,
+        text=True,
+    )
     if asked.returncode:
-        options = ["--only-binary=:all:", "--python-version={}.{}".format(*sys.version_info), f"--dest={wheels.name}"]
-        options += [f"--platform=manylinux{glibc}_x86_64" for glibc in ("_2_28", "_2_27", "_2_24", "2014")]
-        print(f"{asked.stderr}With a network, in {ROOT}: pip download {shlex.join([*options, *wanted])}", flush=True)
+        options = [
+            "--only-binary=:all:",
+            "--python-version={}.{}".format(*sys.version_info),
+            f"--dest={wheels.name}",
+        ]
+        options += [
+            f"--platform=manylinux{glibc}_x86_64" for glibc in ("_2_28", "_2_27", "_2_24", "2014")
+        ]
+        print(
+            f"{asked.stderr}With a network, in {ROOT}: pip download "
+            f"{shlex.join([*options, *wanted])}",
+            flush=True,
+        )
     elif missing := [one["download_info"]["url"] for one in json.loads(asked.stdout)["install"]]:
         run([*pip, "--no-deps", "--upgrade", f"--target={site}", *missing])
 
 
 def main() -> int:
-    """Run all steps that have no result, and judge all that have one; 1 if one is missing, as after a failure."""
+    """Run all steps that have no result, and judge all that have one; 1 if one is missing, as after
+    a failure.
+    """
     parser = ArgumentParser("make gpu", description="Options stand in OPTIONS=…")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "gpu", help="folder of results")
     parser.add_argument("--minutes", type=float, default=9.5, help="for all steps together")
-    parser.add_argument("--rehearse", action="store_true", help="on CPU devices, as where there is no GPU")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="on CPU devices, as where there is no GPU"
+    )
     given = parser.parse_args()
     end, out = monotonic() + 60 * given.minutes, given.out.resolve()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.chdir(ROOT)
     os.environ |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
-    required = (ROOT / "setup.cfg").read_text().partition("install_requires =")[2].partition("\n\n")[0].split()
+    required = (
+        (ROOT / "setup.cfg")
+        .read_text()
+        .partition("install_requires =")[2]
+        .partition("\n\n")[0]
+        .split()
+    )
     add_packages([*required, "pytest"], ROOT / "wheels", ROOT / "runs" / "site")
     # In a folder inside, no rehearsal takes the place of a result.
     (out / "rehearsal").mkdir(parents=True, exist_ok=True)
     take(DEVICE, out, {}, DEVICE.seconds)
     device = kept(DEVICE, out)
     no_gpu = "--rehearse" if given.rehearse else device["reason"]
-    kind, title = ("cpu", "A rehearsal: no figure means anything") if no_gpu else ("gpu", device["output"][-1])
+    kind, title = (
+        ("cpu", "A rehearsal: no figure means anything")
+        if no_gpu
+        else ("gpu", device["output"][-1])
+    )
     out = out / "rehearsal" if no_gpu else out
     amounts = {"kind": kind} | dict(pair.split("=") for pair in AMOUNTS[kind].split())
     try:

@@ -1,9 +1,11 @@
-"""Allreduce between two processes of this machine, by gloo and by dist_sync, against one loopback TCP stream.
+"""Allreduce between two processes of this machine, by gloo and by dist_sync, against one loopback
+TCP stream.
 
     python -m benchmarks.processes
 
-Each process has a core and a device. algbw is bytes of one process's vector / time. The stream carries each vector
-once, one way, and is timed in turns with the sums, by the same processes. dist_sync has a server too, a third process.
+Each process has a core and a device. algbw is bytes of one process's vector / time. The stream
+carries each vector once, one way, and is timed in turns with the sums, by the same processes.
+dist_sync has a server too, a third process.
 """
 
 from collections.abc import Sequence
@@ -29,22 +31,30 @@ def main(rounds: int, quick: bool) -> Report:
     sizes = QUICK_SIZES if quick else SIZES
     asked = ("--sizes", ",".join(map(str, sizes)), "--device-kind", "cpu", "--threads", 1)
     commands = {
-        name: parallel_core("launch", "--processes", 2, "--", "run", "allreduce", "--backend", name, *asked)
+        name: parallel_core(
+            "launch", "--processes", 2, "--", "run", "allreduce", "--backend", name, *asked
+        )
         for name in TRANSPORTS
     }
     processes = take_turns([Variant(*one) for one in commands.items()], rounds)
     findings = [
-        finding for name, transport in TRANSPORTS.items() for finding in of_sums(transport, processes[name], sizes)
+        finding
+        for name, transport in TRANSPORTS.items()
+        for finding in of_sums(transport, processes[name], sizes)
     ]
     return Report("Allreduce between two processes", findings, processes)
 
 
 def of_sums(transport: str, measured: Sequence[Measured], sizes: Sequence[int]) -> list[Finding]:
-    """List how fast a transport sums and the stream carries, and the share of the stream's speed."""
+    """List how fast a transport sums and the stream carries, and the share of the stream's
+    speed.
+    """
     findings = []
     for size in sizes:
         words, bandwidth = write_size(size), partial(algorithm_bandwidth, size)
-        native, stream = ([one.median(f"{case}, {words}") for one in measured] for case in ("native", STREAM))
+        native, stream = (
+            [one.median(f"{case}, {words}") for one in measured] for case in ("native", STREAM)
+        )
         findings += [
             Finding(f"{words}: {transport}", scaled(median_interval(native), 1e6), "μs"),
             Finding(f"{words}: {transport}: algbw", by_round(bandwidth, native), "GB/s"),

@@ -27,7 +27,9 @@ NAMES = (
 
 
 def summary(benchmarks: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """Write all targets as one table, and how many were met; None stands for a benchmark that failed."""
+    """Write all targets as one table, and how many were met; None stands for a benchmark that
+    failed.
+    """
     held = [
         replace(finding, name=f"{name}: {finding.name}")
         for name, result in benchmarks.items()
@@ -46,7 +48,10 @@ def main(out: Path, quick: bool) -> None:
     """Run all benchmarks; exit with status 1 if one failed, not if a target was missed."""
     results: dict[str, Any] = {}
     start = monotonic()
-    options = [*([] if out == results_folder() else ["--out", str(out)]), *(["--quick"] if quick else [])]
+    options = [
+        *([] if out == results_folder() else ["--out", str(out)]),
+        *(["--quick"] if quick else []),
+    ]
     for name in NAMES:
         command = [sys.executable, "-m", f"benchmarks.{name.replace('/', '.')}", *options]
         done = subprocess.run(command, check=False)

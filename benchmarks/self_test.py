@@ -1,18 +1,20 @@
-"""How often a comparison is wrong: cells compared with themselves, and with a planted slow-down of a tenth; how often
-the interval of a single cell misses the true median.
+"""How often a comparison is wrong: cells compared with themselves, and with a planted slow-down of
+a tenth; how often the interval of a single cell misses the true median.
 
-A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue, where it does not:
-each has to be named by its own part of the time (`parallel_core.comparison.account`) and by no other.
+A slow-down is planted in the kernels, where the bare time grows with the whole, and in the queue,
+where it does not: each has to be named by its own part of the time
+(`parallel_core.comparison.account`) and by no other.
 
     python -m benchmarks.self_test --real 3 --out benchmarks/results/NAME
 
-Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is disturbed by up to a
-quarter, single repetitions are off by a hundredth and sometimes by a half, and the machine drifts from round to round.
-Half of the variance between processes is common to a time and its bare time, as are disturbances and drift.
-With --real N real cells follow, N trials on each framework and engine: 50 products on each device and on both, run in
-rounds A B C. A and B are the same, and C multiplies matrices of 496 instead of 480, which is 10 % more work. Intervals
-and verdicts come from the code of `parallel-core compare`. The three cases of a real trial come from the same
-processes: the intervals of the rates treat them as independent, which they are not.
+Synthetic cells have the noise of real ones: every process is off by a hundredth, one in fifty is
+disturbed by up to a quarter, single repetitions are off by a hundredth and sometimes by a half, and
+the machine drifts from round to round. Half of the variance between processes is common to a time
+and its bare time, as are disturbances and drift. With --real N real cells follow, N trials on each
+framework and engine: 50 products on each device and on both, run in rounds A B C. A and B are the
+same, and C multiplies matrices of 496 instead of 480, which is 10 % more work. Intervals and
+verdicts come from the code of `parallel-core compare`. The three cases of a real trial come from
+the same processes: the intervals of the rates treat them as independent, which they are not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +32,11 @@ from benchmarks.harness.targets import bounds, markdown_table
 from parallel_core.comparison.account import time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval, verdict_on
+from parallel_core.measurement.confidence_intervals import (
+    median_interval,
+    ratio_interval,
+    verdict_on,
+)
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.errors import MeasurementError, RequestError
@@ -63,7 +69,8 @@ CELLS_OF_TRUTH = 100_000
 CASE = EXPERIMENTS["parallel"].case
 CELL = Cell("parallel", "synthetic", "async")
 Rates = dict[str, Any]
-"""What a file holds of a kind: its name, the numbers of rounds and comparisons, and what was counted of HEADINGS.
+"""What a file holds of a kind: its name, the numbers of rounds and comparisons, and what was
+counted of HEADINGS.
 
 Older files have no reasons, and null for what was not counted.
 """
@@ -71,7 +78,9 @@ Older files have no reasons, and null for what was not counted.
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of logarithms, and shares; the machine takes a step of `drift` from round to round."""
+    """Standard deviations of logarithms, and shares; the machine takes a step of `drift` from round
+    to round.
+    """
 
     process: float
     disturbed: float
@@ -84,7 +93,9 @@ NOISES = {"quiet": Noise(0.005, 0.01), "usual": Noise(0.01, 0.02), "loud": Noise
 
 
 def table_of(rates: Sequence[Rates], write: Callable[[int, int], str]) -> str:
-    """Make a table of the kinds that were compared, each count and number of comparisons written by `write`."""
+    """Make a table of the kinds that were compared, each count and number of comparisons written by
+    `write`.
+    """
     shown = [one for one in rates if one["compared"]]
     columns = [name for name in HEADINGS if any(one.get(name) is not None for one in shown)]
     rows = [
@@ -92,7 +103,9 @@ def table_of(rates: Sequence[Rates], write: Callable[[int, int], str]) -> str:
         + ["–" if one.get(name) is None else write(one[name], one["compared"]) for name in columns]
         for one in shown
     ]
-    return markdown_table(["cells", "rounds", "comparisons", *(HEADINGS[name] for name in columns)], rows)
+    return markdown_table(
+        ["cells", "rounds", "comparisons", *(HEADINGS[name] for name in columns)], rows
+    )
 
 
 def with_bounds(count: int, of: int) -> str:
@@ -101,15 +114,23 @@ def with_bounds(count: int, of: int) -> str:
 
 
 def processes(
-    generator: np.random.Generator, noise: Noise, drift: np.ndarray, whole: float = 1.0, bare: float = BARE
+    generator: np.random.Generator,
+    noise: Noise,
+    drift: np.ndarray,
+    whole: float = 1.0,
+    bare: float = BARE,
 ) -> CellResults:
-    """Return the synthetic results of a cell, with its usual seconds: one for each step of the drift."""
+    """Return the synthetic results of a cell, with its usual seconds: one for each step of the
+    drift.
+    """
     results = []
     for step in drift:
         off = step + generator.normal(0, noise.process * SHARED**0.5)
         if generator.random() < noise.disturbed:
             off += generator.uniform(0.03, 0.25)
-        seconds, alone = (repetitions(generator, noise, usual * np.exp(off)) for usual in (whole, bare))
+        seconds, alone = (
+            repetitions(generator, noise, usual * np.exp(off)) for usual in (whole, bare)
+        )
         case = Case(CASE, seconds, seconds, bare_seconds=alone)
         results.append(Result("parallel", {}, {}, (case,), {}, {}, "", environment={}))
     return CellResults(CELL, tuple(results))
@@ -117,24 +138,32 @@ def processes(
 
 def repetitions(generator: np.random.Generator, noise: Noise, usual: float) -> tuple[float, ...]:
     """Return the seconds of what usually takes so many in other processes of this kind."""
-    off = generator.normal(0, noise.process * (1 - SHARED) ** 0.5) + generator.normal(0, noise.repetition, REPETITIONS)
-    off += (generator.random(REPETITIONS) < noise.spikes) * generator.uniform(0.05, 0.5, REPETITIONS)
+    off = generator.normal(0, noise.process * (1 - SHARED) ** 0.5) + generator.normal(
+        0, noise.repetition, REPETITIONS
+    )
+    off += (generator.random(REPETITIONS) < noise.spikes) * generator.uniform(
+        0.05, 0.5, REPETITIONS
+    )
     return tuple(float(one) for one in usual * np.exp(off))
 
 
 def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] | None:
     """Compare a case in a cell with the same cell, slower operations and perhaps a slower queue.
 
-    Return whether the first is called different and the second slower, then whether each has the right reason; None if
-    invalid processes leave too few for a verdict.
+    Return whether the first is called different and the second slower, then whether each has the
+    right reason; None if invalid processes leave too few for a verdict.
     """
     same, slower = (
-        verdict_on(ratio_interval(side.medians(case), one.medians(case)), len(side.medians(case))) for side in sides[:2]
+        verdict_on(ratio_interval(side.medians(case), one.medians(case)), len(side.medians(case)))
+        for side in sides[:2]
     )
     if "too few runs" in (same, slower):
         return None
     reasons = [time_difference(side, one, case).reasons for side in sides]
-    right = (told == truth for told, truth in zip(reasons, ((), ("operations",), ("rest",)), strict=False))
+    right = (
+        told == truth
+        for told, truth in zip(reasons, ((), ("operations",), ("rest",)), strict=False)
+    )
     return (same != SAME, slower == "slower", *right)
 
 
@@ -142,7 +171,12 @@ def counted(name: str, rounds: int, judged: Iterable[tuple[bool, ...] | None]) -
     """Sum up what `judge` returned."""
     known = [one for one in judged if one is not None]
     sums = map(sum, zip(*known, strict=True))
-    return {"name": name, "rounds": rounds, "compared": len(known), **dict(zip(HEADINGS, sums, strict=False))}
+    return {
+        "name": name,
+        "rounds": rounds,
+        "compared": len(known),
+        **dict(zip(HEADINGS, sums, strict=False)),
+    }
 
 
 def synthetic(name: str, rounds: int, trials: int) -> Rates:
@@ -154,31 +188,44 @@ def synthetic(name: str, rounds: int, trials: int) -> Rates:
         for slow_down in ((), (), (PLANTED, PLANTED * BARE), (PLANTED,)):
             yield processes(generator, NOISES[name], drift, *slow_down)
 
-    return counted(f"synthetic, {name} noise", rounds, (judge(CASE, *sides()) for _ in range(trials)))
+    return counted(
+        f"synthetic, {name} noise", rounds, (judge(CASE, *sides()) for _ in range(trials))
+    )
 
 
 def coverage(name: str, count: int, cells: int = CELLS_OF_COVERAGE) -> Rates:
-    """Count the synthetic cells of so many processes whose interval lies below or above the true median."""
+    """Count the synthetic cells of so many processes whose interval lies below or above the true
+    median.
+    """
     noise, generator = NOISES[name], np.random.default_rng((count, list(NOISES).index(name)))
     true = float(np.median(process_times(np.random.default_rng(0), noise, CELLS_OF_TRUTH)))
-    intervals = [median_interval(process_times(generator, noise, count).tolist()) for _ in range(cells)]
+    intervals = [
+        median_interval(process_times(generator, noise, count).tolist()) for _ in range(cells)
+    ]
     below = sum(interval.high < true for interval in intervals)
     above = sum(interval.low > true for interval in intervals)
     return {"noise": name, "processes": count, "cells": cells, "below": below, "above": above}
 
 
 def process_times(generator: np.random.Generator, noise: Noise, count: int) -> np.ndarray:
-    """Draw the medians of so many processes of a cell, in its usual seconds, on a machine that does not drift."""
+    """Draw the medians of so many processes of a cell, in its usual seconds, on a machine that does
+    not drift.
+    """
     disturbed = (generator.random(count) < noise.disturbed) * generator.uniform(0.03, 0.25, count)
     return np.exp(generator.normal(0, noise.process, count) + disturbed)
 
 
 def coverage_table(counts: Sequence[Rates]) -> str:
-    """Make a table of how often intervals hold the true median: a row for each number of processes."""
+    """Make a table of how often intervals hold the true median: a row for each number of
+    processes.
+    """
     by_processes: dict[int, list[str]] = {}
     for count in counts:
         below, above = (count[side] / count["cells"] for side in ("below", "above"))
-        held = f"{100 * (1 - below - above):.1f} % (missed below {100 * below:.1f} %, above {100 * above:.1f} %)"
+        held = (
+            f"{100 * (1 - below - above):.1f} % (missed below {100 * below:.1f} %, above "
+            f"{100 * above:.1f} %)"
+        )
         by_processes.setdefault(count["processes"], []).append(held)
     rows = [[str(processes), *shares] for processes, shares in by_processes.items()]
     return markdown_table(["processes", *(f"{name} noise" for name in NOISES)], rows)
@@ -188,7 +235,9 @@ Trials = list[dict[str, list[list[float]]]]
 """For each trial and case the medians of the processes on the sides A, B and C, in seconds."""
 
 
-def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Trials, Mapping[str, Any]]:
+def real(
+    backend: str, engine: str, rounds: int, trials: int
+) -> tuple[Rates, Trials, Mapping[str, Any]]:
     """Compare a real cell with itself and with one that does a tenth more.
 
     Return the rates, the measured times, and what the results say of the backend.
@@ -201,7 +250,10 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
     for trial in range(trials):
         results: list[list[Result]] = [[], [], []]
         for turn, (own, size) in product(range(rounds), zip(results, (480, 480, 496), strict=True)):
-            click.echo(f"{cell}, size {size}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}", err=True)
+            click.echo(
+                f"{cell}, size {size}: trial {trial + 1} of {trials}, round {turn + 1} of {rounds}",
+                err=True,
+            )
             try:
                 own.append(measure_elsewhere(cell.experiment, {**options, "size": size}))
             except (MeasurementError, RequestError) as error:
@@ -210,7 +262,10 @@ def real(backend: str, engine: str, rounds: int, trials: int) -> tuple[Rates, Tr
         names = sides[0].case_names
         judged += [judge(case, *sides) for case in names]
         whole = {case: [list(side.medians(case)) for side in sides] for case in names}
-        bare = {f"{case}, bare": [list(side.medians(case, "bare_seconds")) for side in sides] for case in names}
+        bare = {
+            f"{case}, bare": [list(side.medians(case, "bare_seconds")) for side in sides]
+            for case in names
+        }
         measured.append(whole | bare)
     return counted(f"real, {cell.side}", rounds, judged), measured, sides[0].results[0].backend
 
@@ -222,7 +277,8 @@ def noise_of(trials: Trials) -> str:
     quartiles = np.percentile(off, (25, 75))
     return (
         f"half of the processes within {percent((quartiles[1] - quartiles[0]) / 2)} of the median, "
-        f"{percent(np.mean(off > 0.03))} slower by more than 3 %, the farthest by {percent(np.exp(off.max()) - 1)}"
+        f"{percent(np.mean(off > 0.03))} slower by more than 3 %, the farthest by "
+        f"{percent(np.exp(off.max()) - 1)}"
     )
 
 
@@ -242,14 +298,35 @@ def write(out: Path, document: Mapping[str, Any]) -> None:
 
 
 @click.command()
-@click.option("--trials", type=click.IntRange(min=1), default=200, show_default=True, help="Synthetic ones, of a kind.")
-@click.option("--real", "real_trials", type=click.IntRange(min=0), default=0, show_default=True, help="Of a kind.")
 @click.option(
-    "--rounds", type=click.IntRange(min=3), default=5, show_default=True, help="Processes a cell, in real ones."
+    "--trials",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Synthetic ones, of a kind.",
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Where to write, without suffix.")
+@click.option(
+    "--real",
+    "real_trials",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of a kind.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=3),
+    default=5,
+    show_default=True,
+    help="Processes a cell, in real ones.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Where to write, without suffix."
+)
 def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
-    """Count wrong verdicts; exit with status 1 if the usual synthetic noise gives too many at the default rounds."""
+    """Count wrong verdicts; exit with status 1 if the usual synthetic noise gives too many at the
+    default rounds.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
     measured: dict[str, Trials] = {}
@@ -269,7 +346,9 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
         document |= versions_and_kernels(backends.values())
         write(out, document)
     click.echo(out.with_suffix(".md").read_text())
-    default = next(one for one in rates if one["name"] == "synthetic, usual noise" and one["rounds"] == 5)
+    default = next(
+        one for one in rates if one["name"] == "synthetic, usual noise" and one["rounds"] == 5
+    )
     compared, false, found, *told = (default[name] for name in ("compared", *HEADINGS))
     if min(compared - false, found) < REQUIRED * compared or min(told) < OF_REASONS * compared:
         raise click.ClickException("too many wrong verdicts at the default rounds")

@@ -1,11 +1,12 @@
-"""Measure what reading a long trace and computing its figures take: processor time of one core, and memory.
+"""Measure what reading a long trace and computing its figures take: processor time of one core, and
+memory.
 
     python -m benchmarks.trace_reading --events 1000000
     python -m benchmarks.trace_reading TRACE.json.gz …
 
-Three synthetic traces of so many events are written: of PyTorch's profiler on a CPU and on a GPU (complete events with
-arguments, and flows), and of MXNet's (begins and ends). They, and traces that are named, are read in fresh processes,
-as `parallel-core trace` does.
+Three synthetic traces of so many events are written: of PyTorch's profiler on a CPU and on a GPU
+(complete events with arguments, and flows), and of MXNet's (begins and ends). They, and traces that
+are named, are read in fresh processes, as `parallel-core trace` does.
 """
 
 import gzip
@@ -29,7 +30,8 @@ from parallel_core.trace_analysis.trace_files import read_timeline
 
 BEGINNINGS = {
     "torch": '{"schemaVersion": 1, "traceEvents": [\n',
-    "gpu": '{"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": [\n',
+    "gpu": '{"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": '
+    "[\n",
     "mxnet": '{"traceEvents": [\n'
     '{"ph": "M", "args": {"name": "cpu/1"}, "pid": 1, "name": "process_name"},\n'
     '{"ph": "M", "args": {"name": "cpu pinned/"}, "pid": 2, "name": "process_name"},\n',
@@ -54,18 +56,21 @@ LAUNCHED = """{{
     "args": {{ "External id": {number}, "cbid": 211, "correlation": {number} }}
   }},
 {{
-    "ph": "s", "id": {number}, "pid": 869, "tid": 869, "ts": {start}.914, "cat": "ac2g", "name": "ac2g"
+    "ph": "s", "id": {number}, "pid": 869, "tid": 869, "ts": {start}.914,
+    "cat": "ac2g", "name": "ac2g"
   }},
 {{
     "ph": "X", "cat": "kernel", "name": "{kernel}", "pid": 0, "tid": {stream},
     "ts": {later}.259, "dur": {duration}.072,
     "args": {{
-      "External id": {number}, "queued": 0, "device": 0, "context": 1, "stream": {stream}, "correlation": {number},
+      "External id": {number}, "queued": 0, "device": 0, "context": 1, "stream": {stream},
+      "correlation": {number},
       "registers per thread": 32, "shared memory": 0, "grid": [512, 1, 1], "block": [128, 1, 1]
     }}
   }},
 {{
-    "ph": "f", "id": {number}, "pid": 0, "tid": {stream}, "ts": {later}.259, "cat": "ac2g", "name": "ac2g", "bp": "e"
+    "ph": "f", "id": {number}, "pid": 0, "tid": {stream}, "ts": {later}.259,
+    "cat": "ac2g", "name": "ac2g", "bp": "e"
   }}"""
 EVENTS_OF_LAUNCH = 5
 BEGIN_OR_END = """{{
@@ -95,13 +100,21 @@ def torch_events(count: int) -> Iterator[str]:
 
 
 def gpu_events(count: int) -> Iterator[str]:
-    """Make operators, the calls in them, kernels and flows; every twentieth kernel is NCCL's, on another stream."""
+    """Make operators, the calls in them, kernels and flows; every twentieth kernel is NCCL's, on
+    another stream.
+    """
     nccl = {"duration": 200, "stream": 20, "kernel": "ncclDevKernel_AllReduce_Sum_f32"}
     for number in range(1, count // EVENTS_OF_LAUNCH + 1):
-        computes = {"duration": 20, "stream": 7, "kernel": f"void kernel_{number % 50}<float, 4>(int)"}
+        computes = {
+            "duration": 20,
+            "stream": 7,
+            "kernel": f"void kernel_{number % 50}<float, 4>(int)",
+        }
         start = EPOCH + 30 * number
         what = computes if number % 20 else nccl
-        yield LAUNCHED.format(kind=number % 50, number=number, start=start, later=start + 12, **what)
+        yield LAUNCHED.format(
+            kind=number % 50, number=number, start=start, later=start + 12, **what
+        )
 
 
 def mxnet_events(count: int) -> Iterator[str]:
@@ -114,7 +127,12 @@ def mxnet_events(count: int) -> Iterator[str]:
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--events", default=1_000_000, show_default=True, help="In each synthetic trace; 0: none are written.")
+@click.option(
+    "--events",
+    default=1_000_000,
+    show_default=True,
+    help="In each synthetic trace; 0: none are written.",
+)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--read", type=click.Path(path_type=Path), help="Read this file, in this process.")
 def main(files: Sequence[Path], events: int, rounds: int, read: Path | None) -> None:
@@ -123,7 +141,11 @@ def main(files: Sequence[Path], events: int, rounds: int, read: Path | None) -> 
         print(json.dumps(cost(read)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        made = [Path(folder) / name for name in ("torch.json", "mxnet.json", "gpu.json.gz")] if events else []
+        made = (
+            [Path(folder) / name for name in ("torch.json", "mxnet.json", "gpu.json.gz")]
+            if events
+            else []
+        )
         for path in made:
             with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as stream:
                 write_events(stream, events, path.name.partition(".")[0])
@@ -136,7 +158,10 @@ def show(path: Path, rounds: int) -> None:
     """Read a file in fresh processes on one core, and print what it cost."""
     command = [sys.executable, "-m", "benchmarks.trace_reading", "--read", str(path)]
     with on_cores({core_numbers()[0]}):
-        printed = [subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout for _ in range(rounds)]
+        printed = [
+            subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+            for _ in range(rounds)
+        ]
     costs = [json.loads(one) for one in printed]
     read, figures, peak = (median(column) for column in zip(*costs, strict=True))
     both = [read + figures for read, figures, _ in costs]
@@ -147,7 +172,8 @@ def show(path: Path, rounds: int) -> None:
 def cost(path: Path) -> tuple[float, float, float]:
     """Read a trace and compute its figures, in this process.
 
-    Return seconds of one core for reading and for the figures, without imports, and the largest memory in MiB.
+    Return seconds of one core for reading and for the figures, without imports, and the largest
+    memory in MiB.
     """
     start = time.process_time()
     with without_garbage_collection():

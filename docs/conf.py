@@ -1,4 +1,6 @@
-"""How Sphinx builds the site: from docs/, offline, and with nothing that a page loads from elsewhere."""
+"""How Sphinx builds the site: from docs/, offline, and with nothing that a page loads from
+elsewhere.
+"""
 
 import sys
 from pathlib import Path
@@ -34,7 +36,8 @@ nitpick_ignore_regex = [("py:.*", r"(?!(backends|parallel_core)\.).*")]
 
 language = "en"
 locale_dirs = ["locales"]
-# One catalogue, so that what two pages say alike is translated once; where it stands would change with each page.
+# One catalogue, so that what two pages say alike is translated once; where it stands would change
+# with each page.
 gettext_compact = "guides"
 gettext_location = False
 
@@ -73,5 +76,7 @@ html_css_files = ["site.css", "languages.css"]
 html_copy_source = False
 html_show_sourcelink = False
 # A browser refuses to read the pages that were found, if they are opened from a folder.
-html_js_files = [(None, {"body": "DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = location.protocol !== 'file:'"})]
+html_js_files = [
+    (None, {"body": "DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = location.protocol !== 'file:'"})
+]
 html_math_renderer = "docutils"

@@ -52,7 +52,8 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Measuring needs only NumPy; a machine that is lent for its GPU may lack the libraries that show results.
+    # Measuring needs only NumPy; a machine that is lent for its GPU may lack the libraries that
+    # show results.
     if home := HOMES.get(name):
         return getattr(import_module(f"{__name__}.{home}"), name)
     if name.startswith("run_"):
@@ -64,7 +65,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     experiments = import_module(f"{__name__}.experiments").EXPERIMENTS
-    return sorted([*globals(), *__all__, *(f"run_{name.replace('-', '_')}" for name in experiments)])
+    return sorted(
+        [*globals(), *__all__, *(f"run_{name.replace('-', '_')}" for name in experiments)]
+    )
 
 
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:

@@ -1,4 +1,6 @@
-"""`parallel-core` and `python -m parallel_core`: run the command line; an error becomes one line and an exit status."""
+"""`parallel-core` and `python -m parallel_core`: run the command line; an error becomes one line
+and an exit status.
+"""
 
 import io
 import os
@@ -21,7 +23,8 @@ from parallel_core.system.signals import INTERRUPTED, end_soon_on_interrupt
 def main() -> None:
     """Run the command line with this process's arguments, and exit.
 
-    The status is 0, or 1 for a failed run, 2 for a bad request, 3 for times that a disturbed machine made impossible.
+    The status is 0, or 1 for a failed run, 2 for a bad request, 3 for times that a disturbed
+    machine made impossible.
     """
     end_soon_on_interrupt()
     for stream in (sys.stdout, sys.stderr):
@@ -44,7 +47,9 @@ def main() -> None:
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
-    """Return an error's message, in one line, and the exit status; raises the error again if it is a bug."""
+    """Return an error's message, in one line, and the exit status; raises the error again if it is
+    a bug.
+    """
     match error:
         case click.ClickException():
             message, status = error.format_message(), 2
@@ -66,7 +71,9 @@ def message_and_status(error: Exception) -> tuple[str, int]:
 def print_error(message: str) -> None:
     """Print what is wrong on standard error, in one line; on a terminal it ends between words."""
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else len(message) + 80
-    lines = textwrap.wrap(f"parallel-core: {visible(message)}", width, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        f"parallel-core: {visible(message)}", width, break_long_words=False, break_on_hyphens=False
+    )
     click.echo("\n".join(lines), err=True)
 
 

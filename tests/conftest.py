@@ -1,11 +1,14 @@
-"""One backend fixture for the whole suite: a test that takes `backend` runs on every installed backend.
+"""One backend fixture for the whole suite: a test that takes `backend` runs on every installed
+backend.
 
-In `parallel_core/experiments` it runs on NumPy unless its file asks for `load_any`. A test that takes `framework_name`,
-and starts processes of its own, runs on every framework that is more than a reference.
+In `parallel_core/experiments` it runs on NumPy unless its file asks for `load_any`. A test that
+takes `framework_name`, and starts processes of its own, runs on every framework that is more than a
+reference.
 
-`--engine` chooses the engine of the whole process, because MXNet reads its own at import; a plain `pytest` takes
-async. With `--engine sync` only the tests that depend on the engine run, and not on NumPy, which has one engine. A
-framework that cannot be loaded is a skip; `--require mxnet,torch` ends the run at its start instead.
+`--engine` chooses the engine of the whole process, because MXNet reads its own at import; a plain
+`pytest` takes async. With `--engine sync` only the tests that depend on the engine run, and not on
+NumPy, which has one engine. A framework that cannot be loaded is a skip; `--require mxnet,torch`
+ends the run at its start instead.
 """
 
 import ctypes
@@ -41,7 +44,8 @@ resident_before = 0
 
 
 def pytest_configure() -> None:
-    # Of the heaps of threads other than the first, malloc gives nothing back: up to 64 MiB for each of 16.
+    # Of the heaps of threads other than the first, malloc gives nothing back: up to 64 MiB for each
+    # of 16.
     if hasattr(LIBC, "mallopt"):
         LIBC.mallopt(-8, 1)  # M_ARENA_MAX in malloc.h
     # A machine that is lent for its GPU may have no package but pytest; tests of GPUs use no other.
@@ -59,13 +63,18 @@ def pytest_configure() -> None:
         )
         settings.load_profile("suite")
     # What a background job or nohup ignores, programs under test would ignore too.
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Give memory back: a loaded backend tells malloc to keep it, and arrays in reference cycles wait for gc."""
+    """Give memory back: a loaded backend tells malloc to keep it, and arrays in reference cycles
+    wait for gc.
+    """
     global resident_before
     if resident_bytes() > resident_before + MAX_GROWTH and hasattr(LIBC, "malloc_trim"):
         gc.collect()
@@ -82,7 +91,9 @@ def resident_bytes() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", choices=("async", "sync"), default="async")
-    parser.addoption("--require", default="", help="frameworks whose absence is a failure: mxnet,torch")
+    parser.addoption(
+        "--require", default="", help="frameworks whose absence is a failure: mxnet,torch"
+    )
 
 
 def required(config: pytest.Config) -> list[str]:
@@ -91,12 +102,17 @@ def required(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the run if a required framework cannot be loaded: a run that skips everything must not be green."""
+    """End the run if a required framework cannot be loaded: a run that skips everything must not be
+    green.
+    """
     if hasattr(session.config, "workerinput"):  # The process that started this worker has checked.
         return
     for name in required(session.config):
         if reason := reason_against(name):
-            pytest.exit(f"{name} is required and cannot be loaded: {reason}", returncode=pytest.ExitCode.TESTS_FAILED)
+            pytest.exit(
+                f"{name} is required and cannot be loaded: {reason}",
+                returncode=pytest.ExitCode.TESTS_FAILED,
+            )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -123,9 +139,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def depends_on_engine(item: pytest.Item) -> bool:
-    """Return whether a test takes the process's engine; one that is parametrised with engines has its own processes."""
+    """Return whether a test takes the process's engine; one that is parametrised with engines has
+    its own processes.
+    """
     own = getattr(item, "callspec", None)
-    return "engine" in getattr(item, "fixturenames", ()) and (own is None or "engine" not in own.params)
+    return "engine" in getattr(item, "fixturenames", ()) and (
+        own is None or "engine" not in own.params
+    )
 
 
 @pytest.fixture(scope="session")
@@ -134,7 +154,9 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def load_any(backend_name: str, engine: str, request: pytest.FixtureRequest) -> Callable[[int], Backend]:
+def load_any(
+    backend_name: str, engine: str, request: pytest.FixtureRequest
+) -> Callable[[int], Backend]:
     """Load the parametrised backend with some CPU devices of one thread each."""
 
     def load_with(devices: int) -> Backend:
@@ -168,7 +190,9 @@ RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 def run_python() -> RunPython:
     """Run Python code in a fresh process and return its outcome."""
 
-    def run(code: str, *, check: bool = True, **environment: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        code: str, *, check: bool = True, **environment: str
+    ) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -192,7 +216,9 @@ RunProgram = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunProgram:
-    """Run `parallel-core` with arguments in this process, for what needs no framework and no signals."""
+    """Run `parallel-core` with arguments in this process, for what needs no framework and no
+    signals.
+    """
     from parallel_core import __main__
 
     monkeypatch.setattr(__main__, "end_soon_on_interrupt", lambda: None)
@@ -203,22 +229,32 @@ def program(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         with pytest.raises(SystemExit) as ended:
             __main__.main()
         code = ended.value.code
-        return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, *capfd.readouterr())
+        return subprocess.CompletedProcess(
+            arguments, code if isinstance(code, int) else 0, *capfd.readouterr()
+        )
 
     return run
 
 
 @cache
 def reason_against(framework: str) -> str:
-    """Load a framework in a fresh process, once for all tests; return why it cannot be loaded, or an empty string."""
-    command = [sys.executable, "-c", f"import backends; backends.load({framework!r}, 1, 'cpu', 'sync')"]
+    """Load a framework in a fresh process, once for all tests; return why it cannot be loaded, or
+    an empty string.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        f"import backends; backends.load({framework!r}, 1, 'cpu', 'sync')",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
 
 @pytest.fixture
 def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Skip a test whose framework cannot be loaded. A required one can: the session started with it."""
+    """Skip a test whose framework cannot be loaded. A required one can: the session started with
+    it.
+    """
 
     def check(name: str) -> None:
         if name not in required(request.config) and (reason := reason_against(name)):
@@ -229,7 +265,9 @@ def require(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def hosts() -> Iterator[TwoHosts]:
-    """Two hosts of one machine, each in a network namespace of its own; a skip if this machine cannot have them."""
+    """Two hosts of one machine, each in a network namespace of its own; a skip if this machine
+    cannot have them.
+    """
     with ExitStack() as stack:
         try:
             pair = stack.enter_context(two_hosts())

@@ -1,4 +1,6 @@
-"""The seams hold: frameworks stay in `backends/`, imports stay lazy, and `__all__` is the public interface."""
+"""The seams hold: frameworks stay in `backends/`, imports stay lazy, and `__all__` is the public
+interface.
+"""
 
 import ast
 import importlib
@@ -29,18 +31,26 @@ MODULES = sorted(
 
 def test_only_backends_import_frameworks() -> None:
     importing = re.compile(rf"^\s*(?:import|from) (?:{'|'.join(FRAMEWORKS)})\b", re.MULTILINE)
-    assert [path for path in tracked("parallel_core", suffix=".py") if importing.search(path.read_text())] == []
+    assert [
+        path
+        for path in tracked("parallel_core", suffix=".py")
+        if importing.search(path.read_text())
+    ] == []
     assert importing.search("    import torch\n")
 
 
 def test_importing_the_packages_imports_no_framework(run_python: RunPython) -> None:
     modules = ", ".join(MODULES)
-    done = run_python(f"import sys, {modules}; print(*sorted({set(FRAMEWORKS)!r} & set(sys.modules)))")
+    done = run_python(
+        f"import sys, {modules}; print(*sorted({set(FRAMEWORKS)!r} & set(sys.modules)))"
+    )
     assert done.stdout.strip() == ""
 
 
 def test_all_lists_what_exists_once_and_what_else_such_a_module_has_is_private() -> None:
-    """Beside `__all__`, functions and classes have a leading underscore; constants have none anywhere."""
+    """Beside `__all__`, functions and classes have a leading underscore; constants have none
+    anywhere.
+    """
     wrong: dict[str, set[str]] = {}
     for name in MODULES:
         found = vars(importlib.import_module(name))
@@ -48,7 +58,11 @@ def test_all_lists_what_exists_once_and_what_else_such_a_module_has_is_private()
         strange = {one for one in exported if one not in found or list(exported).count(one) > 1}
         strange |= {one for one in found if re.fullmatch("_[A-Z][A-Z0-9_]*", one)}
         if "__all__" in found:
-            codes = {one for one, value in found.items() if inspect.isclass(value) or inspect.isfunction(value)}
+            codes = {
+                one
+                for one, value in found.items()
+                if inspect.isclass(value) or inspect.isfunction(value)
+            }
             own = {one for one in codes if found[one].__module__ == name}
             strange |= {one for one in own - {*exported} if not one.startswith("_")}
         if strange:

@@ -1,4 +1,6 @@
-"""The sdist and the wheel hold what they should, and the wheel works in an environment that sees no checkout."""
+"""The sdist and the wheel hold what they should, and the wheel works in an environment that sees no
+checkout.
+"""
 
 import json
 import os
@@ -53,17 +55,23 @@ def test_the_wheel_holds_the_packages_their_data_and_nothing_else(built: Path) -
         names = set(wheel.namelist())
     metadata = f"parallel_core-{VERSION}.dist-info/"
     packed = {name for name in names if not name.startswith(metadata)}
-    assert packed == {name for name in checkout() if name.startswith(("backends/", "parallel_core/"))}
+    assert packed == {
+        name for name in checkout() if name.startswith(("backends/", "parallel_core/"))
+    }
     assert {Path(name).suffix for name in packed} == CODE_AND_DATA
     files = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}
     assert {name.removeprefix(metadata) for name in names - packed} == files
 
 
-def test_the_sdist_holds_the_checkout_with_its_tests_and_a_package_index_would_take_both(built: Path) -> None:
+def test_the_sdist_holds_the_checkout_with_its_tests_and_a_package_index_would_take_both(
+    built: Path,
+) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         names = {member.name.partition("/")[2] for member in sdist if member.isfile()}
     wanted = {name for name in checkout() if not name.startswith(LEFT_OUT)}
-    written = {name for name in names if name == "PKG-INFO" or name.startswith("parallel_core.egg-info/")}
+    written = {
+        name for name in names if name == "PKG-INFO" or name.startswith("parallel_core.egg-info/")
+    }
     # Setuptools' own list of what it packed.
     assert names - written - {"MANIFEST.in"} == wanted - {"MANIFEST.in"}
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())]
@@ -74,14 +82,27 @@ def test_the_sdist_holds_the_checkout_with_its_tests_and_a_package_index_would_t
 
 @pytest.fixture(scope="module")
 def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, and with the packages that run the tests; its folder of programs."""
+    """An environment with the wheel, and with the packages that run the tests; its folder of
+    programs.
+    """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     python = folder / "bin/python"
     wheel = next(built.glob("*.whl"))
-    install = ["-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel)]
+    install = [
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--quiet",
+        str(wheel),
+    ]
     subprocess.run([sys.executable, *install], check=True, capture_output=True)
-    # A path that a .pth file adds has its own .pth files ignored, and with them the editable checkout.
+    # A path that a .pth file adds has its own .pth files ignored, and with them the editable
+    # checkout.
     own = sysconfig.get_path("purelib", vars={"base": str(folder)})
     (Path(own) / "packages_of_the_tests.pth").write_text(sysconfig.get_path("purelib"))
     return folder / "bin"
@@ -92,29 +113,56 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     """Run a program of that environment in an empty folder."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
-    def run(program: str, *arguments: str, statuses: tuple[int, ...] = (0,)) -> "subprocess.CompletedProcess[str]":
+    def run(
+        program: str, *arguments: str, statuses: tuple[int, ...] = (0,)
+    ) -> "subprocess.CompletedProcess[str]":
         command = [str(environment / program), *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300, check=False
+        )
         assert done.returncode in statuses, done.stdout[-2000:] + done.stderr[-2000:]
         return done
 
     return run
 
 
-def test_it_sees_no_checkout_and_has_list_doctor_and_conformance(installed: Installed, environment: Path) -> None:
-    code = "import sys, backends, parallel_core as own; print(own.__file__, backends.__file__, *sys.path)"
+def test_it_sees_no_checkout_and_has_list_doctor_and_conformance(
+    installed: Installed, environment: Path
+) -> None:
+    code = (
+        "import sys, backends, parallel_core as own; print(own.__file__, backends.__file__, "
+        "*sys.path)"
+    )
     *imported, path = installed("python", "-c", code).stdout.split(maxsplit=2)
     assert all(name.startswith(str(environment.parent)) for name in imported)
     assert str(ROOT) not in path.split()
     assert "overlap" in installed("parallel-core", "list").stdout
-    examined = json.loads(installed("parallel-core", "doctor", "--json", "-", statuses=(0, 1)).stdout)
+    examined = json.loads(
+        installed("parallel-core", "doctor", "--json", "-", statuses=(0, 1)).stdout
+    )
     assert examined["parallel_core"] == VERSION
-    assert "3 programs" in installed("parallel-core", "conformance", "--backend", "numpy", "--programs", "3").stdout
+    assert (
+        "3 programs"
+        in installed("parallel-core", "conformance", "--backend", "numpy", "--programs", "3").stdout
+    )
 
 
-def test_compare_writes_its_page(installed: Installed, require: Callable[[str], None], tmp_path: Path) -> None:
+def test_compare_writes_its_page(
+    installed: Installed, require: Callable[[str], None], tmp_path: Path
+) -> None:
     require("torch")
-    few = ("--backends", "torch", "--engines", "async", "--rounds", "1", "--minutes", "0.3", "--out", "compared")
+    few = (
+        "--backends",
+        "torch",
+        "--engines",
+        "async",
+        "--rounds",
+        "1",
+        "--minutes",
+        "0.3",
+        "--out",
+        "compared",
+    )
     # 3 if the machine was too disturbed for a figure to be true.
     installed("parallel-core", "compare", "overlap", "--quick", *few, statuses=(0, 3))
     page = (tmp_path / "compared/report.html").read_text()

@@ -1,6 +1,8 @@
-"""Imports run one way: no circle between files or folders, nothing runs up, and a folder's listing fits on a screen.
+"""Imports run one way: no circle between files or folders, nothing runs up, and a folder's listing
+fits on a screen.
 
-Every import counts, also one inside a function or for type checkers alone: a reader follows it all the same.
+Every import counts, also one inside a function or for type checkers alone: a reader follows it all
+the same.
 """
 
 import ast
@@ -44,7 +46,9 @@ ORDER = {
     # What is measured against knows nothing of what measures it.
     "benchmarks": (("harness", "plain"), ("workers",)),
 }
-"""What may be imported by whom: each row by the rows below it, and never by its own row or those above."""
+"""What may be imported by whom: each row by the rows below it, and never by its own row or those
+above.
+"""
 
 
 MODULES = {
@@ -67,13 +71,17 @@ def imported(path: Path) -> Iterator[str]:
         yield from (name for name in names if name in MODULES)
 
 
-FILES: Mapping[str, set[str]] = {name: set(imported(path)) - {name} for name, path in MODULES.items()}
+FILES: Mapping[str, set[str]] = {
+    name: set(imported(path)) - {name} for name, path in MODULES.items()
+}
 
 
 def children(package: str) -> dict[str, set[str]]:
     """Return what each file and folder in a package imports of the others there."""
     names = {
-        name: name.removeprefix(f"{package}.").partition(".")[0] for name in MODULES if name.startswith(f"{package}.")
+        name: name.removeprefix(f"{package}.").partition(".")[0]
+        for name in MODULES
+        if name.startswith(f"{package}.")
     }
     graph: dict[str, set[str]] = {child: set() for child in names.values()}
     for name, child in names.items():
@@ -105,7 +113,9 @@ def test_no_folders_import_each_other_in_a_circle() -> None:
 def test_no_import_runs_up(package: str) -> None:
     ranks = {name: rank for rank, row in enumerate(ORDER[package]) for name in row}
     graph = children(package)
-    assert package == "benchmarks" or graph.keys() <= ranks.keys(), "every file and folder has its place in ORDER"
+    assert package == "benchmarks" or graph.keys() <= ranks.keys(), (
+        "every file and folder has its place in ORDER"
+    )
     up = [
         f"{package}.{child} imports {package}.{other}"
         for child, others in graph.items()
@@ -114,7 +124,12 @@ def test_no_import_runs_up(package: str) -> None:
     ]
     above = PACKAGES[PACKAGES.index(package) + 1 :]
     own = {name: imports for name, imports in FILES.items() if name.partition(".")[0] == package}
-    up += [f"{name} imports {one}" for name, imports in own.items() for one in imports if one.startswith(above)]
+    up += [
+        f"{name} imports {one}"
+        for name, imports in own.items()
+        for one in imports
+        if one.startswith(above)
+    ]
     assert up == []
 
 
@@ -122,7 +137,11 @@ def test_a_folder_s_listing_fits_on_a_screen() -> None:
     listings: dict[str, set[str]] = {}
     for path in tracked():
         folders = [*path.relative_to(ROOT).parents]
-        for folder, entry in zip(folders, (path, *(ROOT / folder for folder in folders)), strict=False):
+        for folder, entry in zip(
+            folders, (path, *(ROOT / folder for folder in folders)), strict=False
+        ):
             if entry.name != "__init__.py" and not entry.name.startswith("."):
                 listings.setdefault(str(folder), set()).add(entry.name)
-    assert {folder: len(names) for folder, names in listings.items() if len(names) > MAX_ENTRIES} == {}
+    assert {
+        folder: len(names) for folder, names in listings.items() if len(names) > MAX_ENTRIES
+    } == {}

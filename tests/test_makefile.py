@@ -24,7 +24,11 @@ WITHOUT = {".venv": ("torch,jax", "python3")}
         ({"path/python3": IS_3_11}, (), TOGETHER),
         # Beside another Python, MXNet has a 3.11 wherever it is.
         *(
-            ({**OTHERS, place: IS_3_11}, (), {**WITHOUT, ".venv-mxnet": ("mxnet,test", place.removeprefix("path/"))})
+            (
+                {**OTHERS, place: IS_3_11},
+                (),
+                {**WITHOUT, ".venv-mxnet": ("mxnet,test", place.removeprefix("path/"))},
+            )
             for place in ("path/python3.11", PYENV, UV)
         ),
         # Without any, the rest is installed, and MXNet stays in the comparison.
@@ -34,7 +38,11 @@ WITHOUT = {".venv": ("torch,jax", "python3")}
     ],
 )
 def test_a_demonstration_makes_what_the_pythons_that_are_there_can_run(
-    pythons: Mapping[str, str], arguments: tuple[str, ...], environments: object, root: Path, tmp_path: Path
+    pythons: Mapping[str, str],
+    arguments: tuple[str, ...],
+    environments: object,
+    root: Path,
+    tmp_path: Path,
 ) -> None:
     for name, answer in pythons.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -44,12 +52,22 @@ def test_a_demonstration_makes_what_the_pythons_that_are_there_can_run(
     for name in ("setup.cfg", "pyproject.toml", "constraints.txt"):
         (tmp_path / name).touch()
     # `make test PYTHON=…` hands its own variables down.
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))
+    }
     own |= {"PATH": f"{tmp_path}/path:/usr/bin:/bin", "HOME": str(tmp_path)}
     command = ["make", "--no-print-directory", "--dry-run", "demo", *arguments]
-    planned = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True).stdout
+    planned = subprocess.run(
+        command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True
+    ).stdout
     extras = {name: extras for extras, name in re.findall(r"installing (\S+) into (\S+),", planned)}
     made_by = {name: python for python, name in re.findall(r"\|\| (\S+) -m venv (\S+)", planned)}
-    assert {name: (extras[name], made_by[name].removeprefix(f"{tmp_path}/")) for name in extras} == environments
+    assert {
+        name: (extras[name], made_by[name].removeprefix(f"{tmp_path}/")) for name in extras
+    } == environments
     compared = "mxnet,torch" if environments == TOGETHER else "mxnet,torch,jax"
-    assert planned.rstrip().endswith(f".venv/bin/parallel-core compare --quick --backends {compared}")
+    assert planned.rstrip().endswith(
+        f".venv/bin/parallel-core compare --quick --backends {compared}"
+    )

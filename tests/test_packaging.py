@@ -13,7 +13,9 @@ from parallel_core.system.files import RUNS
 
 
 def names(requirements: str) -> set[str]:
-    return {re.split(r"[<>=;\[ ]", line)[0].lower() for line in requirements.split("\n") if line.strip()}
+    return {
+        re.split(r"[<>=;\[ ]", line)[0].lower() for line in requirements.split("\n") if line.strip()
+    }
 
 
 def read(root: Path) -> configparser.ConfigParser:
@@ -32,18 +34,29 @@ def test_every_direct_requirement_is_constrained(root: Path) -> None:
 
 
 def test_git_ignores_what_the_program_and_make_write(root: Path) -> None:
-    made = [f"{RUNS}/comparison/report.html", ".venv/ready", "docs/_build/html/index.html", "dist/parallel_core.whl"]
-    ignored = subprocess.run(["git", "check-ignore", *made], cwd=root, capture_output=True, text=True, check=True)
+    made = [
+        f"{RUNS}/comparison/report.html",
+        ".venv/ready",
+        "docs/_build/html/index.html",
+        "dist/parallel_core.whl",
+    ]
+    ignored = subprocess.run(
+        ["git", "check-ignore", *made], cwd=root, capture_output=True, text=True, check=True
+    )
     assert ignored.stdout.split() == made
 
 
-def test_only_mxnet_is_tied_to_the_old_numpy_and_its_cuda_build_has_the_wheels_that_are_loaded(root: Path) -> None:
+def test_only_mxnet_is_tied_to_the_old_numpy_and_its_cuda_build_has_the_wheels_that_are_loaded(
+    root: Path,
+) -> None:
     config = read(root)
     extras = config["options.extras_require"]
     assert [name for name in extras if "numpy<" in extras[name]] == ["mxnet", "mxnet-cu112"]
     assert "numpy>=" in config["options"]["install_requires"]
     lines = extras["mxnet-cu112"].split()
-    assert [line for line in lines if line.startswith("nvidia-")] == [wheel.requirement for wheel in WHEELS]
+    assert [line for line in lines if line.startswith("nvidia-")] == [
+        wheel.requirement for wheel in WHEELS
+    ]
 
 
 def test_the_citation_is_valid_and_of_this_version(root: Path) -> None:

@@ -1,4 +1,6 @@
-"""What a user reads is plain: words that stopped readers are in no help, message, metric, explanation or page."""
+"""What a user reads is plain: words that stopped readers are in no help, message, metric,
+explanation or page.
+"""
 
 import ast
 import inspect
@@ -13,25 +15,36 @@ from tests.parallel_core.command_line.test_bounds import commands
 from tests.tree import ROOT, tracked
 
 WORST = re.compile(
-    r"\b(of (its|their) own|by turns|(tells?|told) apart|foretells?|held against|mends?|[x×] as (fast|long)"
+    r"\b(of (its|their) own|by turns|(tells?|told) apart|foretells?|held against|mends?|[x×] as "
+    r"(fast|long)"
     r"|times as fast|products? of matrices|which share|(is|are) not shown|no difference shown)\b",
     re.IGNORECASE,
 )
-NOT_PROSE = re.compile(r"<!-- table:.*?<!-- end -->|^ *```.*?^ *```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+NOT_PROSE = re.compile(
+    r"<!-- table:.*?<!-- end -->|^ *```.*?^ *```|`[^`\n]*`", re.DOTALL | re.MULTILINE
+)
 
 
 def _commands() -> Iterator[tuple[str, str]]:
     for names, command in commands():
         path = " ".join(("parallel-core", *names))
         yield path, command.help or ""
-        yield from ((f"{path} {one.name}", getattr(one, "help", None) or "") for one in command.params)
+        yield from (
+            (f"{path} {one.name}", getattr(one, "help", None) or "") for one in command.params
+        )
 
 
 def _measured() -> Iterator[tuple[str, str]]:
     for name, experiment in EXPERIMENTS.items():
-        yield f"{name} --explain", inspect.getdoc(import_module(experiment.program.__module__)) or ""
+        yield (
+            f"{name} --explain",
+            inspect.getdoc(import_module(experiment.program.__module__)) or "",
+        )
         for metric in experiment.metrics:
-            yield f"{name} {metric.name}", " ".join((metric.means, *(band.says for band in metric.bands)))
+            yield (
+                f"{name} {metric.name}",
+                " ".join((metric.means, *(band.says for band in metric.bands))),
+            )
 
 
 def _messages() -> Iterator[tuple[str, str]]:
@@ -46,7 +59,10 @@ def _pages() -> Iterator[tuple[str, str]]:
     for path in (ROOT / "README.md", *tracked("docs", suffix=".md")):
         # What is no prose leaves its lines.
         prose = NOT_PROSE.sub(lambda found: "\n" * found[0].count("\n"), path.read_text())
-        yield from ((f"{path.relative_to(ROOT)}:{number}", line) for number, line in enumerate(prose.split("\n"), 1))
+        yield from (
+            (f"{path.relative_to(ROOT)}:{number}", line)
+            for number, line in enumerate(prose.split("\n"), 1)
+        )
 
 
 @pytest.mark.parametrize("source", [_commands, _measured, _messages, _pages])

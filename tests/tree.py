@@ -11,10 +11,16 @@ ROOT = Path(__file__).parent.parent
 
 @cache
 def tracked(*folders: str, suffix: str = "") -> tuple[Path, ...]:
-    """Return the tracked files whose names end in `suffix`, of the given folders or of the whole tree, in order."""
+    """Return the tracked files whose names end in `suffix`, of the given folders or of the whole
+    tree, in order.
+    """
     if not (ROOT / ".git").exists():  # An unpacked sdist holds what git tracked, and no more.
-        found = (path for folder in folders or (".",) for path in (ROOT / folder).rglob(f"*{suffix}"))
-        return tuple(sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts))
+        found = (
+            path for folder in folders or (".",) for path in (ROOT / folder).rglob(f"*{suffix}")
+        )
+        return tuple(
+            sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
+        )
     command = ["git", "ls-files", "-z", "--", *folders]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = (ROOT / name for name in listed.split("\0") if name and name.endswith(suffix))

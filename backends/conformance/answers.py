@@ -25,7 +25,9 @@ class Unreadable:
 
 
 def encoded(value: Any) -> Any:
-    """Return what JSON can hold in place of a value: an array, a tuple, a list, a number or a text."""
+    """Return what JSON can hold in place of a value: an array, a tuple, a list, a number or a
+    text.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, list):

@@ -1,7 +1,7 @@
 """Draws programs: valid ones, some of which fail at one place, on purpose.
 
-What is asynchronous goes wrong only if earlier work is slow. So programs hold slow work (`late`), and mostly overwrite
-what they have just read.
+What is asynchronous goes wrong only if earlier work is slow. So programs hold slow work (`late`),
+and mostly overwrite what they have just read.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,15 @@ SHAPES = (
 )
 BIG = ((600_000,), (300, 2000))
 """Of a size from which backends sum in shards."""
-DTYPES = (*("np.float32",) * 6, "np.float64", "np.float64", "np.int32", "np.int64", "np.uint8", "bool")
+DTYPES = (
+    *("np.float32",) * 6,
+    "np.float64",
+    "np.float64",
+    "np.int32",
+    "np.int64",
+    "np.uint8",
+    "bool",
+)
 LAYOUTS = (
     "{}[::-1]",
     "{}.T",
@@ -63,7 +71,11 @@ def draw_program(random: Random, devices: int | None = None) -> Program:
             break
         model.thread = random.randrange(threads)
         _attempt(random.choices(list(kinds), list(kinds.values()))[0], model)
-        if failure_at is not None and len(model.statements) > failure_at and _attempt(draw_failure, model):
+        if (
+            failure_at is not None
+            and len(model.statements) > failure_at
+            and _attempt(draw_failure, model)
+        ):
             failure_at = None
     for model.thread in range(threads):
         for _ in range(random.randrange(1, 4)):
@@ -113,7 +125,11 @@ def _launch(model: Model) -> None:
     function = draw_function(model.random, arguments)
     if model.random.random() < UNIT:
         function = f"ops.as_unit({function})"
-    model.make(f"launch({', '.join([function, *(value.text for value in arguments)])})", first.device, *arguments)
+    model.make(
+        f"launch({', '.join([function, *(value.text for value in arguments)])})",
+        first.device,
+        *arguments,
+    )
 
 
 def _late(model: Model, x: Value | None = None) -> Value:
@@ -138,7 +154,9 @@ def _copy(model: Model) -> None:
 
 
 def _read_and_overwrite(model: Model) -> None:
-    """Read a value, or what shares its memory, on a device that is busy; and overwrite it meanwhile."""
+    """Read a value, or what shares its memory, on a device that is busy; and overwrite it
+    meanwhile.
+    """
     random = model.random
     out = model.pick(lambda value: _size(value.content) and model.consumable(value.content))
     if isinstance(out.content, np.ndarray) and out.content.ndim and out.content.dtype.kind == "f":
@@ -146,9 +164,13 @@ def _read_and_overwrite(model: Model) -> None:
     device = out.device if random.random() < 0.4 else random.randrange(model.devices)
     if random.random() < 0.8:
         # Both the queue for computation and that for copies, if there are two.
-        busy = _late(model, model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device))
+        busy = _late(
+            model, model.make(f"asarray(data((3,), np.float32, 2), devices[{device}])", device)
+        )
         model.make(f"copy_to({busy.text}, devices[{device}])", device, busy)
-    overlapping = [value for value in model.values() if not model.consumable(out.content, value.content)]
+    overlapping = [
+        value for value in model.values() if not model.consumable(out.content, value.content)
+    ]
     for x in random.sample(overlapping, min(len(overlapping), random.randint(1, 2))):
         if x.device == device and _size(x.content) < SMALL and random.random() < 0.5:
             model.make(f"launch({draw_function(random, [x])}, {x.text})", device, x)
@@ -168,15 +190,21 @@ def _overwrite(model: Model, out: Value | None = None) -> None:
     else:
         device = model.random.randrange(model.devices)
         x = model.make(f"asarray({_like(out.content)}, devices[{device}])", device)
-    model.make(f"copy_to({x.text}, devices[{out.device}], out={out.text})", out.device, x, consumes=[out])
+    model.make(
+        f"copy_to({x.text}, devices[{out.device}], out={out.text})", out.device, x, consumes=[out]
+    )
 
 
 def _can_be_summed(model: Model, value: Value) -> bool:
-    return model.consumable(value.content) and all(x.dtype != bool for x in tree_leaves(value.content))
+    return model.consumable(value.content) and all(
+        x.dtype != bool for x in tree_leaves(value.content)
+    )
 
 
 def _allreduce(model: Model, first: Value | None = None) -> None:
-    """Sum a value with values of some other devices: such as are there, copies of it, or new ones."""
+    """Sum a value with values of some other devices: such as are there, copies of it, or new
+    ones.
+    """
     random = model.random
     first = first or model.pick(lambda value: _can_be_summed(model, value))
     terms = [first]
@@ -185,7 +213,8 @@ def _allreduce(model: Model, first: Value | None = None) -> None:
         alike = [
             value
             for value in _alike(model, first)
-            if value.device == device and model.consumable(*(term.content for term in terms), value.content)
+            if value.device == device
+            and model.consumable(*(term.content for term in terms), value.content)
         ]
         if alike:
             terms.append(random.choice(alike))
@@ -202,7 +231,9 @@ def _read(model: Model) -> None:
 
 
 def _read_by_host(model: Model) -> None:
-    """Read a copy that was made on the queue that computes; from a GPU, only `waitall` waits for it."""
+    """Read a copy that was made on the queue that computes; from a GPU, only `waitall` waits for
+    it.
+    """
     x = model.pick_array()
     copy = model.make(f"launch(ops.to_host, {x.text})", x.device, x)
     model.do("waitall()")
@@ -216,7 +247,9 @@ def _count(model: Model) -> None:
     device = random.randrange(model.devices)
     classes = random.choice((5, 300))
     # Row i has its largest score at the i-th class of the last five.
-    scores = model.make(f"asarray(np.eye(5, {classes}, {classes - 5}, np.float32), devices[{device}])", device)
+    scores = model.make(
+        f"asarray(np.eye(5, {classes}, {classes - 5}, np.float32), devices[{device}])", device
+    )
     answers = [random.choice((classes - 5 + row, 256 + row, row, -1)) for row in range(5)]
     dtype = random.choice(("np.int32", "np.int64", "np.uint8"))
     labels = model.make(f"asarray(np.array({answers}).astype({dtype}), devices[{device}])", device)

@@ -1,7 +1,7 @@
 """Draws what must fail: computations that raise, and requests that are refused; and what may fail.
 
-That are calls that consume what overlaps: repeated values, swaps, and several views of one array. They fail, or their
-result is as if the memories were different.
+That are calls that consume what overlaps: repeated values, swaps, and several views of one array.
+They fail, or their result is as if the memories were different.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,9 @@ REQUESTS: Mapping[str, Failure] = {
 
 def draw_failure(model: Model) -> None:
     """Draw a computation that fails."""
-    model.random.choice((_raise, _raise, _multiply, _misfit, _label, _label, _write, _sum, _sum_what_failed))(model)
+    model.random.choice(
+        (_raise, _raise, _multiply, _misfit, _label, _label, _write, _sum, _sum_what_failed)
+    )(model)
 
 
 def _raise(model: Model) -> None:
@@ -53,11 +55,20 @@ def _multiply(model: Model) -> None:
 
 def _misfit(model: Model) -> None:
     """Draw shapes that frameworks would broadcast."""
-    x = model.pick_floats(lambda value: value.content.ndim == 2 and len(value.content) > 1 and value.content.size)
+    x = model.pick_floats(
+        lambda value: value.content.ndim == 2 and len(value.content) > 1 and value.content.size
+    )
     device = f"devices[{x.device}]"
-    label = f"backend.asarray(np.zeros({model.random.choice(('1', f'({len(x.content)}, 1)'))}, np.int64), {device})"
+    label = (
+        f"backend.asarray(np.zeros({model.random.choice(('1', f'({len(x.content)}, 1)'))}, "
+        f"np.int64), {device})"
+    )
     vector = f"backend.asarray(data({x.content.shape[1:]}, np.{x.content.dtype}, 3), {device})"
-    calls = f"cross_entropy, {x.text}, {label}", f"count_correct, {x.text}, {label}", f"matmul, {x.text}, {vector}"
+    calls = (
+        f"cross_entropy, {x.text}, {label}",
+        f"count_correct, {x.text}, {label}",
+        f"matmul, {x.text}, {vector}",
+    )
     _fail(model, f"launch(ops.{model.random.choice(calls)})", x, f"launch(ops.total, {x.text})")
 
 
@@ -67,8 +78,12 @@ def _fail(model: Model, call: str, x: Value, stand_in: str = "") -> Value:
 
 
 def _label(model: Model, scores: Value | None = None) -> Value:
-    """Ask for the loss of labels that are none: a backend with queues can only find out when it computes."""
-    scores = scores or model.pick_floats(lambda value: value.content.ndim == 2 and value.content.size)
+    """Ask for the loss of labels that are none: a backend with queues can only find out when it
+    computes.
+    """
+    scores = scores or model.pick_floats(
+        lambda value: value.content.ndim == 2 and value.content.size
+    )
     rows, columns = scores.content.shape
     label = model.random.choice((columns, -1, columns + 100))
     dtype = model.random.choice(("int32", "int64"))
@@ -85,7 +100,10 @@ def _sum_what_failed(model: Model) -> None:
     scores = model.make(f"asarray(data((2, 3), np.float32, 4), devices[{broken}])", broken)
     loss = _label(model, scores)
     length = random.choice((5, 600_000, 600_000))
-    terms = [model.make(f"asarray(data(({length},), np.float32, 3), devices[{device}])", device) for device in devices]
+    terms = [
+        model.make(f"asarray(data(({length},), np.float32, 3), devices[{device}])", device)
+        for device in devices
+    ]
     terms[0] = model.make(f"launch(ops.add, {terms[0].text}, {loss.text})", broken, terms[0], loss)
     random.shuffle(terms)
     model.read(random.choice(model.allreduce(terms)))
@@ -95,7 +113,10 @@ def _write(model: Model) -> None:
     out = model.pick_floats()
     device = f"devices[{out.device}]"
     stand_in = f"copy_to({out.text}, {device})"
-    call = f"copy_to(backend.asarray({_unlike(model, out.content)}, {device}), {device}, out={out.text})"
+    call = (
+        f"copy_to(backend.asarray({_unlike(model, out.content)}, {device}), {device}, "
+        f"out={out.text})"
+    )
     model.make(call, out.device, consumes=[out], fails="either", stand_in=stand_in)
 
 
@@ -121,7 +142,9 @@ def draw_refusal(model: Model) -> None:
         model.do(request, fails=fails)
         return
     x = model.pick_floats()
-    twin = f"backend.asarray(np.zeros({x.content.shape}, np.{x.content.dtype}), devices[{x.device}])"
+    twin = (
+        f"backend.asarray(np.zeros({x.content.shape}, np.{x.content.dtype}), devices[{x.device}])"
+    )
     model.do(f"allreduce([{x.text}, {twin}])", consumes=[x], fails="device")
 
 
@@ -135,7 +158,11 @@ def draw_overlap(model: Model) -> None:
     new_pair = f"backend.asarray(({new}, {new}), {device})"
     guard = f"backend.asarray(np.ones(1, np.float32), {device})"
     # Two arrays overlap only if they are also what is read.
-    reads = swapped if model.consumable(one.content, other.content) else random.choice((swapped, new_pair))
+    reads = (
+        swapped
+        if model.consumable(one.content, other.content)
+        else random.choice((swapped, new_pair))
+    )
     calls = [
         f"to_numpy(backend.copy_to({reads}, {device}, out={pair}))",
         f"to_numpy(backend.launch(ops.sgd, {pair}, {reads}, 0.5))",
@@ -162,7 +189,10 @@ def _parts(model: Model) -> tuple[Value, Value]:
     """Make two parts of one vector that overlap unless it has two elements."""
     x = model.pick_floats(lambda value: value.content.ndim == 1 and value.content.size > 1)
     most = x.content.size - 1
-    first, last = (model.make(f"launch(ops.split, {x.text}, {cut})", x.device, x) for cut in ([most, 1], [1, most]))
+    first, last = (
+        model.make(f"launch(ops.split, {x.text}, {cut})", x.device, x)
+        for cut in ([most, 1], [1, most])
+    )
     return first.item(0), last.item(1)
 
 
@@ -170,7 +200,11 @@ def _swapped(model: Model) -> tuple[Value, Value]:
     x = model.pick_floats()
 
     def is_alike(value: Value) -> bool:
-        same = (value.device, value.content.shape, value.content.dtype) == (x.device, x.content.shape, x.content.dtype)
+        same = (value.device, value.content.shape, value.content.dtype) == (
+            x.device,
+            x.content.shape,
+            x.content.dtype,
+        )
         return same and model.consumable(value.content, x.content)
 
     y = model.pick_floats(is_alike)

@@ -1,7 +1,7 @@
 """Draws functions to be launched, and what training does.
 
-A function is a composition of the ops, and returns arrays, arguments, or tuples of either. Training is values and
-gradients, their sums over devices, and steps of descent.
+A function is a composition of the ops, and returns arrays, arguments, or tuples of either. Training
+is values and gradients, their sums over devices, and steps of descent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,12 @@ FLOATS = ("np.float32", "np.float32", "np.float64")
 NETWORKS = {
     "lambda p, x, y: ops.cross_entropy(ops.add(ops.matmul(ops.flatten(ops.avg_pool2d(ops.relu("
     "ops.conv2d(x, p[0], p[1])), 2)), p[2]), p[3]), y)": ((2, 1, 3, 3), (2,), (8, 3), (3,)),
-    "lambda p, x, y: ops.cross_entropy(ops.add(ops.matmul(ops.flatten(x), p[0]), p[1]), y)": ((36, 3), (3,)),
-    "lambda p, x, y: ops.total(ops.multiply(ops.matmul(ops.relu(ops.matmul(ops.flatten(x), ops.flatten(p[0]))), p[1]), "
+    "lambda p, x, y: ops.cross_entropy(ops.add(ops.matmul(ops.flatten(x), p[0]), p[1]), y)": (
+        (36, 3),
+        (3,),
+    ),
+    "lambda p, x, y: ops.total(ops.multiply(ops.matmul(ops.relu(ops.matmul(ops.flatten(x), "
+    "ops.flatten(p[0]))), p[1]), "
     "0.5))": ((36, 2, 3), (6, 4)),
 }
 """Functions of parameters, images (n, 1, 6, 6) and labels, and the shapes of their parameters."""
@@ -27,12 +31,18 @@ NETWORKS = {
 def draw_function(random: Random, arguments: Sequence[Value]) -> str:
     """Draw a function of such arguments, as the text of a lambda."""
     names = [chr(ord("a") + place) for place in range(len(arguments))]
-    pool = [pair for name, value in zip(names, arguments, strict=True) for pair in _leaves(name, value.content)]
+    pool = [
+        pair
+        for name, value in zip(names, arguments, strict=True)
+        for pair in _leaves(name, value.content)
+    ]
     scope = dict(zip(names, (value.content for value in arguments), strict=True))
     given = list(pool)
     made: list[tuple[str, Any]] = []
     for _ in range(random.randrange(4)):
-        floats = [(text, x) for text, x in (*given, *made) if x.dtype.kind == "f" and np.isfinite(x).all()]
+        floats = [
+            (text, x) for text, x in (*given, *made) if x.dtype.kind == "f" and np.isfinite(x).all()
+        ]
         if not floats:
             break
         source = random.choice(floats)
@@ -44,7 +54,12 @@ def draw_function(random: Random, arguments: Sequence[Value]) -> str:
             made += [(f"{text}[{place}]", item) for place, item in enumerate(content)]
         else:
             made.append((text, content))
-    results = [text for text, _ in random.sample(made or given, min(len(made or given), random.choice((1, 1, 2, 3))))]
+    results = [
+        text
+        for text, _ in random.sample(
+            made or given, min(len(made or given), random.choice((1, 1, 2, 3)))
+        )
+    ]
     if random.random() < 0.25:
         results.append(random.choice(given)[0])
     if not results:
@@ -67,7 +82,10 @@ def _leaves(text: str, content: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _applications(
-    random: Random, source: tuple[str, np.ndarray], floats: list[tuple[str, Any]], given: list[tuple[str, Any]]
+    random: Random,
+    source: tuple[str, np.ndarray],
+    floats: list[tuple[str, Any]],
+    given: list[tuple[str, Any]],
 ) -> Iterator[str]:
     """Iterate over the ops that can be applied to an array."""
     text, x = source
@@ -108,28 +126,38 @@ def _applications(
 
 
 def draw_value_and_grad(model: Model) -> None:
-    """Differentiate a sum over some of the parameters, of which some are shared, unused, or among the rest."""
+    """Differentiate a sum over some of the parameters, of which some are shared, unused, or among
+    the rest.
+    """
     random = model.random
     first = model.pick_floats(lambda value: value.content.size)
     parameters = [first]
     parameters += [
         model.pick_floats(
             lambda value: (
-                value.content.size and value.device == first.device and value.content.dtype == first.content.dtype
+                value.content.size
+                and value.device == first.device
+                and value.content.dtype == first.content.dtype
             )
         )
         for _ in range(random.randrange(4))
     ]
     rest = [random.choice(parameters)] if random.random() < 0.4 else []
     loss = _loss(random, parameters, rest)
-    texts = [f"ops.value_and_grad({loss})", tuple_text([x.text for x in parameters]), *(x.text for x in rest)]
+    texts = [
+        f"ops.value_and_grad({loss})",
+        tuple_text([x.text for x in parameters]),
+        *(x.text for x in rest),
+    ]
     model.make(f"launch({', '.join(texts)})", first.device, *parameters)
 
 
 def _loss(random: Random, parameters: Sequence[Value], rest: Sequence[Value]) -> str:
     used = [place for place in range(len(parameters)) if random.random() < 0.8] or [0]
     used += random.choices(used, k=random.choice((0, 0, 0, 1)))
-    named = {f"p[{place}]": value for place, value in enumerate(parameters)} | dict(zip("x", rest, strict=False))
+    named = {f"p[{place}]": value for place, value in enumerate(parameters)} | dict(
+        zip("x", rest, strict=False)
+    )
     body, *terms = (_term(random, f"p[{place}]", named) for place in used)
     for term in terms:
         body = f"ops.add({body}, {term})"
@@ -140,11 +168,18 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
     """Write one number that depends on a parameter."""
     shape = named[text].content.shape
     other = random.choice([name for name, value in named.items() if value.content.shape == shape])
-    terms = [text, f"ops.multiply({text}, {other})", f"ops.add({text}, {other})", f"ops.multiply({text}, 2.0)"]
+    terms = [
+        text,
+        f"ops.multiply({text}, {other})",
+        f"ops.add({text}, {other})",
+        f"ops.multiply({text}, 2.0)",
+    ]
     terms += [f"ops.relu({text})"] if named[text].exact else []
     terms.append(f"ops.power({text}, {random.choice((0, 1, 2, 2))})")
     if shape:
-        terms += [f"ops.{op}(ops.flatten({text}), ops.flatten({other}))" for op in ("add", "multiply")]
+        terms += [
+            f"ops.{op}(ops.flatten({text}), ops.flatten({other}))" for op in ("add", "multiply")
+        ]
         terms.append(f"ops.flatten({text})")
     if len(shape) == 2 and shape[0] == shape[1]:
         terms.append(f"ops.matmul({text}, {other})")
@@ -154,14 +189,18 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
 
 
 def draw_training(model: Model) -> None:
-    """Train a network on some devices: gradients there, their sums as one tuple or one by one, and a step."""
+    """Train a network on some devices: gradients there, their sums as one tuple or one by one, and
+    a step.
+    """
     random = model.random
     devices = model.some_devices(3)
     network, shapes = random.choice(list(NETWORKS.items()))
     dtype = random.choice(FLOATS)
     rows = random.choice((1, 5, len(devices)))
     where = ", ".join(f"devices[{device}]" for device in devices)
-    images = model.make_on(f"split_and_load(data(({rows}, 1, 6, 6), {dtype}, 5), [{where}])", devices)
+    images = model.make_on(
+        f"split_and_load(data(({rows}, 1, 6, 6), {dtype}, 5), [{where}])", devices
+    )
     classes = f"np.arange({rows}, dtype={random.choice(('np.uint8', 'np.int32', 'np.int64'))}) % 3"
     labels = model.make_on(f"split_and_load({classes}, [{where}])", devices)
     arrays = tuple_text([f"data({shape}, {dtype}, 4) * 0.25" for shape in shapes])
@@ -169,14 +208,19 @@ def draw_training(model: Model) -> None:
     gradients = []
     for inputs in zip(parameters, images, labels, strict=True):
         texts = ", ".join(value.text for value in inputs)
-        step = model.make(f"launch(ops.value_and_grad({network}), {texts})", inputs[0].device, *inputs)
+        step = model.make(
+            f"launch(ops.value_and_grad({network}), {texts})", inputs[0].device, *inputs
+        )
         gradients.append(step.item(1))
     if random.random() < 0.5:
         summed = [[one] for one in model.allreduce(gradients)]
         texts_of_sums = [one.text for (one,) in summed]
     else:
         # The last ones are ready first.
-        columns = [model.allreduce([one.item(place) for one in gradients]) for place in range(-1, -1 - len(shapes), -1)]
+        columns = [
+            model.allreduce([one.item(place) for one in gradients])
+            for place in range(-1, -1 - len(shapes), -1)
+        ]
         summed = [list(row) for row in zip(*reversed(columns), strict=True)]
         texts_of_sums = [tuple_text([one.text for one in row]) for row in summed]
     for old, sums, text in zip(parameters, summed, texts_of_sums, strict=True):
@@ -187,7 +231,9 @@ WIDE = "lambda p, x: ops.total(ops.multiply(ops.add(ops.matmul(x, p[0]), ops.fla
 
 
 def draw_early_sums(model: Model) -> None:
-    """Sum the gradients one by one, the last first: that may overwrite what earlier gradients still need."""
+    """Sum the gradients one by one, the last first: that may overwrite what earlier gradients still
+    need.
+    """
     random = model.random
     devices = model.some_devices(3)
     gradients = []
@@ -213,11 +259,16 @@ def draw_steps(model: Model) -> None:
     broken = random.choice(("", "", " * (np.nan if k == 0 else 1)"))
     count = random.choice((1, 2, 5, 45, 52, 61, 70))
     old, gradients = (
-        model.make(f"asarray(tuple(np.array({text}, {dtype}) for k in range({count})), devices[{device}])", device)
+        model.make(
+            f"asarray(tuple(np.array({text}, {dtype}) for k in range({count})), devices[{device}])",
+            device,
+        )
         for text in (f"data({shape}, {dtype}, k % 5 + 1)", f"data({shape}, {dtype}, 3){broken}")
     )
     if not broken and random.random() < 0.4:
-        model.make(f"launch(ops.sgd, {old.text}, {gradients.text}, 0.5)", device, consumes=[old, gradients])
+        model.make(
+            f"launch(ops.sgd, {old.text}, {gradients.text}, 0.5)", device, consumes=[old, gradients]
+        )
         return
     guard = model.make(f"asarray(np.ones(1, np.float32), devices[{device}])", device)
     call = f"launch(ops.sgd_while_finite, {old.text}, {gradients.text}, 0.5, {guard.text})"

@@ -1,4 +1,6 @@
-"""Judges what a program did on a backend: by the reference, and away from the backend, which could replace a judge."""
+"""Judges what a program did on a backend: by the reference, and away from the backend, which could
+replace a judge.
+"""
 
 import re
 from collections import deque
@@ -42,8 +44,11 @@ def expected_values(program: Program) -> dict[str, Any]:
     return namespace
 
 
-def judge(program: Program, engine: str, events: Iterable[Event], is_over: bool = True) -> Finding | None:
-    """Return the first thing in the events of a program on an engine that is not as the protocol says.
+def judge(
+    program: Program, engine: str, events: Iterable[Event], is_over: bool = True
+) -> Finding | None:
+    """Return the first thing in the events of a program on an engine that is not as the protocol
+    says.
 
     If the program is not over, because it hung or crashed, what is missing is no fault.
     """
@@ -106,14 +111,19 @@ def _close(got: np.ndarray, expected: np.ndarray) -> bool:
 
 
 def _other_values(program: Program) -> dict[str, Any]:
-    """Return the values with other numbers in the place of what fails: what differs depends on it."""
+    """Return the values with other numbers in the place of what fails: what differs depends on
+    it.
+    """
     namespace = reference_namespace(program.devices)
     for statement in program.statements:
-        # A number that has become another one may be no label any more; what depends on it has no name then.
+        # A number that has become another one may be no label any more; what depends on it has no
+        # name then.
         with suppress(Exception):
             exec(statement.for_reference, namespace)
             if statement.stand_in:
-                namespace |= {name: tree_map(_another, namespace[name]) for name in statement.defines}
+                namespace |= {
+                    name: tree_map(_another, namespace[name]) for name in statement.defines
+                }
     return namespace
 
 
@@ -179,7 +189,9 @@ class _Thread:
         return None
 
     def _next_place(self) -> int | None:
-        """Take the next statement that has to be run, and leave out those that use what was refused."""
+        """Take the next statement that has to be run, and leave out those that use what was
+        refused.
+        """
         while self._due:
             place = self._due.popleft()
             statement = self._statements[place]
@@ -190,7 +202,9 @@ class _Thread:
 
     def _fault_in_values(self, statement: Statement, values: Sequence[Any]) -> str:
         """Say what is wrong if a statement raises nothing."""
-        if statement.fails == "request" or (statement.fails == "device" and self._engine == "async"):
+        if statement.fails == "request" or (
+            statement.fails == "device" and self._engine == "async"
+        ):
             return "raises no BackendError"
         names = statement.defines
         if statement.fails in ("computation", "either") or self._uncomputed & set(statement.uses):
@@ -207,9 +221,13 @@ class _Thread:
     def _has_waited_for_failure(self, statement: Statement) -> bool:
         """Return whether a statement cannot be over without the failure of what it waits for."""
         if statement.defines:
-            return any(is_uncomputed for name in statement.defines for is_uncomputed in self._depends(name))
+            return any(
+                is_uncomputed for name in statement.defines for is_uncomputed in self._depends(name)
+            )
         # It may wait for only an item that was computed from what did not fail.
-        return all(is_uncomputed for name in statement.uses for is_uncomputed in self._depends(name))
+        return all(
+            is_uncomputed for name in statement.uses for is_uncomputed in self._depends(name)
+        )
 
     def _fault_in_refusal(self, statement: Statement, message: str) -> str:
         """Say what is wrong if a statement raises BackendError."""

@@ -1,4 +1,6 @@
-"""What is known while a program is drawn: each value on the reference, and what may not be used any more."""
+"""What is known while a program is drawn: each value on the reference, and what may not be used any
+more.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +20,17 @@ LARGEST = 2.0**15
 
 
 class UnsuitableError(Exception):
-    """A statement cannot be part of a program: its numbers are too large, or no value exists that it could use."""
+    """A statement cannot be part of a program: its numbers are too large, or no value exists that
+    it could use.
+    """
 
 
 @final
 @dataclass(frozen=True)
 class Value:
-    """A value as a program writes it, `v3`, or `v3[-1]` for an item; and what it is on the reference."""
+    """A value as a program writes it, `v3`, or `v3[-1]` for an item; and what it is on the
+    reference.
+    """
 
     text: str
     name: str
@@ -32,7 +38,9 @@ class Value:
     device: int
     thread: int = 0
     exact: bool = True
-    """Whether all backends have the same bits: a derivative may jump between numbers that are only close."""
+    """Whether all backends have the same bits: a derivative may jump between numbers that are only
+    close.
+    """
 
     def item(self, place: int) -> "Value":
         """Return an item of a tuple; `place` may be negative."""
@@ -67,15 +75,21 @@ class Model:
         """Add the call of a verb that gives one value."""
         name = self._new_name("v")
         stand_in = f"{name} = backend.{stand_in}" if stand_in else ""
-        statement = Statement(f"{name} = backend.{call}", (name,), _names(uses, consumes), device, fails, stand_in)
+        statement = Statement(
+            f"{name} = backend.{call}", (name,), _names(uses, consumes), device, fails, stand_in
+        )
         self._add(statement, {name: device}, consumes)
         return self._values[name]
 
-    def make_on(self, call: str, devices: Sequence[int], consumes: Sequence[Value] = ()) -> list[Value]:
+    def make_on(
+        self, call: str, devices: Sequence[int], consumes: Sequence[Value] = ()
+    ) -> list[Value]:
         """Add the call of a verb that gives a value on each of some devices."""
         made = {self._new_name("v"): device for device in devices}
         statement = Statement(
-            f"{', '.join(made)}{',' * (len(made) == 1)} = backend.{call}", tuple(made), _names(consumes)
+            f"{', '.join(made)}{',' * (len(made) == 1)} = backend.{call}",
+            tuple(made),
+            _names(consumes),
         )
         self._add(statement, made, consumes)
         return [self._values[name] for name in made]
@@ -83,24 +97,39 @@ class Model:
     def allreduce(self, terms: Sequence[Value]) -> list[Value]:
         """Add the sum of values, one of each device."""
         texts = ", ".join(term.text for term in terms)
-        return self.make_on(f"allreduce([{texts}])", [term.device for term in terms], consumes=terms)
+        return self.make_on(
+            f"allreduce([{texts}])", [term.device for term in terms], consumes=terms
+        )
 
     def read(self, value: Value) -> None:
         """Add a statement that brings a value to NumPy, to be compared."""
         self.read_from(f"backend.to_numpy({value.text})", value)
 
-    def read_from(self, source: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "") -> None:
-        """Add a statement that computes what is to be compared: NumPy's arrays, or a number of Python's."""
+    def read_from(
+        self, source: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = ""
+    ) -> None:
+        """Add a statement that computes what is to be compared: NumPy's arrays, or a number of
+        Python's.
+        """
         name = self._new_name("r")
-        statement = Statement(f"{name} = {source}", (name,), _names(uses, consumes), fails=fails, waits=True)
+        statement = Statement(
+            f"{name} = {source}", (name,), _names(uses, consumes), fails=fails, waits=True
+        )
         self._add(statement, consumes=consumes)
 
     def do(
-        self, call: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = "", waits: bool = False
+        self,
+        call: str,
+        *uses: Value,
+        consumes: Sequence[Value] = (),
+        fails: Failure = "",
+        waits: bool = False,
     ) -> None:
         """Add the call of a verb whose result is not used."""
         stand_in = "pass" if fails else ""
-        statement = Statement(f"backend.{call}", (), _names(uses, consumes), None, fails, stand_in, waits)
+        statement = Statement(
+            f"backend.{call}", (), _names(uses, consumes), None, fails, stand_in, waits
+        )
         self._add(statement, consumes=consumes)
 
     def drop(self, value: Value) -> None:
@@ -110,7 +139,9 @@ class Model:
 
     def consumable(self, *contents: Content) -> bool:
         """Return whether no two arrays of these values overlap."""
-        return not any(_overlap(one, other) for one, other in combinations(tree_leaves(contents), 2))
+        return not any(
+            _overlap(one, other) for one, other in combinations(tree_leaves(contents), 2)
+        )
 
     def values(self) -> Iterator[Value]:
         """Iterate over all values and their items that may be used, the newest first."""
@@ -119,7 +150,9 @@ class Model:
                 yield from (one for one in self._with_items(value) if self._usable(one.content))
 
     def pick(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
-        """Choose a value, a new one more likely than an old one; raises UnsuitableError if there is none."""
+        """Choose a value, a new one more likely than an old one; raises UnsuitableError if there is
+        none.
+        """
         candidates = [value for value in self.values() if suits(value)]
         if not candidates:
             raise UnsuitableError
@@ -131,14 +164,25 @@ class Model:
     def pick_floats(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
         """Choose an array of finite floating-point numbers."""
         return self.pick_array(
-            lambda value: value.content.dtype.kind == "f" and np.isfinite(value.content).all() and suits(value)
+            lambda value: (
+                value.content.dtype.kind == "f"
+                and np.isfinite(value.content).all()
+                and suits(value)
+            )
         )
 
     def some_devices(self, most: int = 9) -> list[int]:
         """Choose at least one device, in any order."""
-        return self.random.sample(range(self.devices), self.random.randint(1, min(most, self.devices)))
+        return self.random.sample(
+            range(self.devices), self.random.randint(1, min(most, self.devices))
+        )
 
-    def _add(self, statement: Statement, made: dict[str, int] | None = None, consumes: Sequence[Value] = ()) -> None:
+    def _add(
+        self,
+        statement: Statement,
+        made: dict[str, int] | None = None,
+        consumes: Sequence[Value] = (),
+    ) -> None:
         exec(statement.for_reference, self._namespace)
         made = made or {}
         if any(_too_large(self._namespace[name]) for name in made):
@@ -147,11 +191,18 @@ class Model:
         used = (self._values[name] for name in statement.uses if name in self._values)
         exact = "cross_entropy" not in statement.source and all(value.exact for value in used)
         self._values |= {
-            name: Value(name, name, self._namespace[name], device, self.thread, exact) for name, device in made.items()
+            name: Value(name, name, self._namespace[name], device, self.thread, exact)
+            for name, device in made.items()
         }
         consumed = [leaf for value in consumes for leaf in tree_leaves(value.content)]
-        leaves = list(tree_leaves([value.content for value in self._values.values()])) if consumed else []
-        self._unusable |= {id(leaf) for leaf in leaves if any(_overlap(leaf, one) for one in consumed)}
+        leaves = (
+            list(tree_leaves([value.content for value in self._values.values()]))
+            if consumed
+            else []
+        )
+        self._unusable |= {
+            id(leaf) for leaf in leaves if any(_overlap(leaf, one) for one in consumed)
+        }
 
     def _new_name(self, letter: str) -> str:
         self._named += 1
@@ -165,7 +216,9 @@ class Model:
         if isinstance(value.content, tuple):
             length = len(value.content)
             for place in range(length) if length <= 4 else self.random.sample(range(length), 3):
-                yield from self._with_items(value.item(place if self.random.random() < 0.7 else place - length))
+                yield from self._with_items(
+                    value.item(place if self.random.random() < 0.7 else place - length)
+                )
 
 
 def tuple_text(texts: Sequence[str]) -> str:
@@ -181,4 +234,7 @@ def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _too_large(content: Content) -> bool:
-    return any(leaf.dtype.kind == "f" and bool((np.abs(leaf) > LARGEST).any()) for leaf in tree_leaves(content))
+    return any(
+        leaf.dtype.kind == "f" and bool((np.abs(leaf) > LARGEST).any())
+        for leaf in tree_leaves(content)
+    )

@@ -1,7 +1,8 @@
-"""A plug-in for pytest: `pytest -p backends.conformance.plugin --conformance mine` holds a registered backend.
+"""A plug-in for pytest: `pytest -p backends.conformance.plugin --conformance mine` holds a
+registered backend.
 
-Each `--conformance NAME`, or `NAME:ENGINE`, adds one test to the run. Nothing is loaded unless the plug-in is named, on
-the command line or as `pytest_plugins` in a `conftest.py`.
+Each `--conformance NAME`, or `NAME:ENGINE`, adds one test to the run. Nothing is loaded unless the
+plug-in is named, on the command line or as `pytest_plugins` in a `conftest.py`.
 """
 
 from functools import partial
@@ -15,13 +16,27 @@ from backends.registry import load
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "backends of parallel-core")
-    group.addoption("--conformance", action="append", default=[], metavar="NAME", help="hold this backend: NAME:ENGINE")
-    group.addoption("--conformance-programs", type=int, default=100, metavar="N", help="how many programs (100)")
-    group.addoption("--conformance-seed", type=int, default=0, metavar="S", help="which programs are drawn (0)")
+    group.addoption(
+        "--conformance",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="hold this backend: NAME:ENGINE",
+    )
+    group.addoption(
+        "--conformance-programs", type=int, default=100, metavar="N", help="how many programs (100)"
+    )
+    group.addoption(
+        "--conformance-seed", type=int, default=0, metavar="S", help="which programs are drawn (0)"
+    )
 
 
-def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    limits = Limits(seed=config.getoption("conformance_seed"), programs=config.getoption("conformance_programs"))
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    limits = Limits(
+        seed=config.getoption("conformance_seed"), programs=config.getoption("conformance_programs")
+    )
     items += [
         _Programs.from_parent(session, name=f"conformance[{name}]", backend=name, limits=limits)
         for name in config.getoption("conformance")
@@ -35,12 +50,18 @@ class _Programs(pytest.Item):
 
     def runtest(self) -> None:
         name, _, engine = self._backend.partition(":")
-        arguments: dict[str, Any] = {"threads_per_device": 1, **({"engine": engine} if engine else {})}
+        arguments: dict[str, Any] = {
+            "threads_per_device": 1,
+            **({"engine": engine} if engine else {}),
+        }
         written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         for found in search(partial(load, name, **arguments), self._limits):
             text = found.text(f"load({name!r}, {{}}, {written})")
             # The program says more than a traceback through the suite.
-            pytest.fail(f"{found.finding.what}, in program {found.number}, shortened:\n\n{text}", pytrace=False)
+            pytest.fail(
+                f"{found.finding.what}, in program {found.number}, shortened:\n\n{text}",
+                pytrace=False,
+            )
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         return self.path, None, self.name

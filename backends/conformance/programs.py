@@ -1,11 +1,14 @@
-"""What a program is: statements of Python over the protocol's verbs, each of which gives names to what it makes.
+"""What a program is: statements of Python over the protocol's verbs, each of which gives names to
+what it makes.
 
-A program is text, so that what is run is what is printed: a person can paste it into a file and run it. Every name is
-given once, and each statement says which names it uses, so that statements can be left out when a program is shrunk.
+A program is text, so that what is run is what is printed: a person can paste it into a file and run
+it. Every name is given once, and each statement says which names it uses, so that statements can be
+left out when a program is shrunk.
 
-The reference is the protocol as plain functions of NumPy's arrays: what each verb gives, whoever shares memory with
-whom. Nothing is written in place, so the values of a valid program cannot depend on the order in which a backend works.
-Memory is shared only if the protocol allows it: by `split`, `flatten` and functions that return their arguments.
+The reference is the protocol as plain functions of NumPy's arrays: what each verb gives, whoever
+shares memory with whom. Nothing is written in place, so the values of a valid program cannot depend
+on the order in which a backend works. Memory is shared only if the protocol allows it: by `split`,
+`flatten` and functions that return their arguments.
 """
 
 import re
@@ -21,9 +24,10 @@ from backends.numpy import ops as numpy_ops
 from backends.protocol import Array, BaseBackend
 
 Failure = Literal["", "computation", "request", "either", "device", "perhaps", "may"]
-"""How a statement fails: its computation does; the request is refused at the call; either of them; it is refused by a
-backend that knows devices, as each does that has queues; it may be refused; it may be refused, and its computation may
-fail, for which it waits. Or not at all."""
+"""How a statement fails: its computation does; the request is refused at the call; either of them;
+it is refused by a backend that knows devices, as each does that has queues; it may be refused; it
+may be refused, and its computation may fail, for which it waits. Or not at all.
+"""
 
 FUNCTIONS = {
     "data": '''\
@@ -58,7 +62,13 @@ from backends import Device, load"""
 
 def namespace_for(backend: Any) -> dict[str, Any]:
     """Return the names that statements find."""
-    namespace = {"np": np, "Device": Device, "backend": backend, "ops": backend.ops, "devices": backend.devices}
+    namespace = {
+        "np": np,
+        "Device": Device,
+        "backend": backend,
+        "ops": backend.ops,
+        "devices": backend.devices,
+    }
     for text in FUNCTIONS.values():
         exec(text, namespace)
     return namespace
@@ -76,7 +86,9 @@ class Statement:
     """That of the value that it makes, if that is one."""
     fails: Failure = ""
     stand_in: str = ""
-    """What the reference does in the place of a statement that fails, to know the shapes of what depends on it."""
+    """What the reference does in the place of a statement that fails, to know the shapes of what
+    depends on it.
+    """
     waits: bool = False
     """Whether it waits for all that it uses, and so raises if computing that failed."""
 
@@ -118,7 +130,9 @@ class Program:
     def text(self, loading: str) -> str:
         """Write the program as Python; `loading` makes the backend."""
         body = "\n".join(self._body())
-        functions = [f"\n{text}" for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)]
+        functions = [
+            f"\n{text}" for name, text in FUNCTIONS.items() if re.search(rf"\b{name}\b", body)
+        ]
         making = f"\nbackend = {loading}\nops, devices = backend.ops, backend.devices"
         return "\n".join((IMPORTS, making, *functions, f"\n{body}\n"))
 
@@ -131,8 +145,16 @@ class Program:
             yield f"def thread{number}():"
             yield from (f"    {self.statements[place].source}" for place in places)
             yield ""
-        yield f"threads = [{', '.join(f'Thread(target=thread{number})' for number in range(len(threads)))}]"
-        yield from ("for thread in threads:", "    thread.start()", "for thread in threads:", "    thread.join()")
+        yield (
+            "threads = "
+            f"[{', '.join(f'Thread(target=thread{number})' for number in range(len(threads)))}]"
+        )
+        yield from (
+            "for thread in threads:",
+            "    thread.start()",
+            "for thread in threads:",
+            "    thread.join()",
+        )
 
 
 @final

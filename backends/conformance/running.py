@@ -1,4 +1,6 @@
-"""Runs a program on a backend, in the process of the backend, and tells what each statement did. It judges nothing."""
+"""Runs a program on a backend, in the process of the backend, and tells what each statement did. It
+judges nothing.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +16,9 @@ from backends.errors import BackendError, ComputationError, message_of
 from backends.protocol import VERBS, Backend
 
 Outcome = Literal["returns", "fails", "refuses", "raises"]
-"""What a call did: it returned, or raised ComputationError, another BackendError, or anything else."""
+"""What a call did: it returned, or raised ComputationError, another BackendError, or anything
+else.
+"""
 
 
 class Event(NamedTuple):
@@ -23,7 +27,9 @@ class Event(NamedTuple):
     place: int
     """The number of the statement."""
     verb: str
-    """The verb that was called after this statement had failed; empty: it is about the statement."""
+    """The verb that was called after this statement had failed; empty: it is about the
+    statement.
+    """
     outcome: Outcome
     error: str
     """The type of what was raised."""
@@ -52,7 +58,9 @@ Report = Callable[[Event], object]
 
 
 def record(loaded: Loaded, answer: Answer, program: Program, anew: bool) -> None:
-    """Run a program, maybe on a new backend; answer with its engine, and with the events as they come."""
+    """Run a program, maybe on a new backend; answer with its engine, and with the events as they
+    come.
+    """
     backend = loaded.on(program.devices, anew)
     answer(backend.engine)
     run(program, backend, answer)
@@ -65,9 +73,13 @@ def run(program: Program, backend: Backend, report: Report) -> None:
     """Run a program on a backend, and report the event of each statement when it is over."""
     # Compiled before: a statement that is issued slowly meets no earlier work.
     codes = [
-        compile(statement.source, f"<statement {place}>", "exec") for place, statement in enumerate(program.statements)
+        compile(statement.source, f"<statement {place}>", "exec")
+        for place, statement in enumerate(program.statements)
     ]
-    first, *others = [partial(_run_thread, program, places, codes, backend, report) for places in program.threads()]
+    first, *others = [
+        partial(_run_thread, program, places, codes, backend, report)
+        for places in program.threads()
+    ]
     threads = [threading.Thread(target=other) for other in others]
     for thread in threads:
         thread.start()
@@ -77,9 +89,15 @@ def run(program: Program, backend: Backend, report: Report) -> None:
 
 
 def _run_thread(
-    program: Program, places: Sequence[int], codes: Sequence[CodeType], backend: Backend, report: Report
+    program: Program,
+    places: Sequence[int],
+    codes: Sequence[CodeType],
+    backend: Backend,
+    report: Report,
 ) -> None:
-    """Run the statements of one Python thread, until one fails; leave out those that use what was refused."""
+    """Run the statements of one Python thread, until one fails; leave out those that use what was
+    refused.
+    """
     namespace = namespace_for(backend)
     refused: set[str] = set()
     for place in places:

@@ -1,6 +1,8 @@
-"""Draws programs and runs them, until something is found or the time is over; what is found is made shorter.
+"""Draws programs and runs them, until something is found or the time is over; what is found is made
+shorter.
 
-They run in a separate process, which is killed when it hangs: a backend that hangs cannot be unwound.
+They run in a separate process, which is killed when it hangs: a backend that hangs cannot be
+unwound.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +23,9 @@ from backends.conformance.serving import Loader, Task
 from backends.conformance.worker import RaisedError, Worker, WorkError
 
 RUNS_IN_SHRINKING = 5
-"""What depends on the timing shows itself in one of so many runs, or else the program stays as long as it is."""
+"""What depends on the timing shows itself in one of so many runs, or else the program stays as long
+as it is.
+"""
 MAX_SECONDS = 45
 MAX_ELEMENTS = 12
 """So many numbers of an array are written out."""
@@ -39,7 +43,8 @@ class Found:
     finding: Finding
 
     def text(self, loading: str) -> str:
-        """Write the program, with what is wrong behind its statement, and each thread's stack if it hangs.
+        """Write the program, with what is wrong behind its statement, and each thread's stack if it
+        hangs.
 
         In `loading`, the call that loads the backend, `{}` stands for the number of devices.
         """
@@ -47,14 +52,18 @@ class Found:
         if (place := self.finding.place) is not None:
             source = f"{statements[place].source}  # {self.finding.what}"
             statements[place] = replace(statements[place], source=source)
-        text = replace(self.program, statements=tuple(statements)).text(loading.format(self.program.devices))
+        text = replace(self.program, statements=tuple(statements)).text(
+            loading.format(self.program.devices)
+        )
         return "\n".join(filter(None, (text, self.finding.stacks)))
 
 
 @final
 @dataclass(frozen=True)
 class Limits:
-    """Which programs are run: those of a seed from the first on, until one of the limits is reached."""
+    """Which programs are run: those of a seed from the first on, until one of the limits is
+    reached.
+    """
 
     seed: int = 0
     first: int = 0
@@ -73,14 +82,18 @@ class Limits:
 def search(
     load: Loader, limits: Limits, on_program: Callable[[int, float], object] = lambda *_: None
 ) -> Iterator[Found]:
-    """Iterate over what is found, each kind once; `on_program` receives the number of programs and the seconds."""
+    """Iterate over what is found, each kind once; `on_program` receives the number of programs and
+    the seconds.
+    """
     start = monotonic()
     kinds: set[str] = set()
     with closing(Runner(load, limits)) as runner:
         for number in count(limits.first):
             done, elapsed = number - limits.first, monotonic() - start
             on_program(done, elapsed)
-            if done == limits.programs or (limits.seconds is not None and elapsed >= limits.seconds):
+            if done == limits.programs or (
+                limits.seconds is not None and elapsed >= limits.seconds
+            ):
                 return
             # It does not depend on the programs before it.
             program = draw_program(Random(f"{limits.seed}/{number}"), limits.devices)
@@ -92,7 +105,8 @@ def search(
 
 
 class Conformance:
-    """Checks a backend against the protocol. Abstract: a class of tests inherits it, and says how to load the backend.
+    """Checks a backend against the protocol. Abstract: a class of tests inherits it, and says how
+    to load the backend.
 
     In a file of tests, for pytest:
 
@@ -112,7 +126,9 @@ class Conformance:
     def test_random_programs_give_what_numpy_gives(self) -> None:
         loading = f"{type(self).__name__}.load({{}})"
         for found in search(type(self).load, self.limits):
-            raise AssertionError(f"{found.finding.what}, in program {found.number}:\n\n{found.text(loading)}")
+            raise AssertionError(
+                f"{found.finding.what}, in program {found.number}:\n\n{found.text(loading)}"
+            )
 
 
 @final
@@ -124,13 +140,19 @@ class Runner:
         task = Task(load, record, starting_seconds=limits.starting_seconds, memory=limits.memory)
         self._worker = Worker(task)
         self._is_suspect = False
-        """Whether the backend has just done something wrong, so that the next program needs a new one."""
+        """Whether the backend has just done something wrong, so that the next program needs a new
+        one.
+        """
 
     def close(self) -> None:
         self._worker.close()
 
-    def run(self, program: Program, times: int = 1, deadline: float | None = None) -> Finding | None:
-        """Run a program so many times, or until something is found; raises BackendError if the backend cannot load."""
+    def run(
+        self, program: Program, times: int = 1, deadline: float | None = None
+    ) -> Finding | None:
+        """Run a program so many times, or until something is found; raises BackendError if the
+        backend cannot load.
+        """
         for _ in range(times):
             finding = self._run_once(program, deadline or self.deadline)
             self._is_suspect = finding is not None
@@ -147,7 +169,9 @@ class Runner:
             # Those before a hang or a crash are kept.
             events.extend(map(Event.read, answers))
         except RaisedError as error:
-            return judge(program, engine, events, is_over=False) or Finding(f"cannot be loaded again: {error}")
+            return judge(program, engine, events, is_over=False) or Finding(
+                f"cannot be loaded again: {error}"
+            )
         except WorkError as error:
             stacks = "\n".join(error.stacks.splitlines()[:MAX_STACK_LINES])
             unfinished = Finding(str(error), _place_of(error.stacks), stacks)
@@ -161,10 +185,14 @@ def _shortest(runner: Runner, program: Program, finding: Finding) -> tuple[Progr
     # A hang costs its deadline each time.
     deadline = min(runner.deadline, 4)
     always = all(runner.run(program, 1, deadline) for _ in range(3))
-    return _shrink(program, finding, lambda one: runner.run(one, 1 if always else RUNS_IN_SHRINKING, deadline))
+    return _shrink(
+        program, finding, lambda one: runner.run(one, 1 if always else RUNS_IN_SHRINKING, deadline)
+    )
 
 
-def _shrink(program: Program, finding: Finding, check: Callable[[Program], Finding | None]) -> tuple[Program, Finding]:
+def _shrink(
+    program: Program, finding: Finding, check: Callable[[Program], Finding | None]
+) -> tuple[Program, Finding]:
     """Return a shorter program in which the same is found; `check` runs one."""
     end = monotonic() + MAX_SECONDS
     progress = True
@@ -200,10 +228,17 @@ def _shorter(program: Program) -> Iterator[Program]:
             continue
         (name,) = statement.defines
         leaves = list(tree_leaves(values[name]))
-        if len(leaves) <= MAX_LEAVES and all(leaf.size <= MAX_ELEMENTS or leaf.dtype.kind == "f" for leaf in leaves):
-            source = f"{name} = backend.asarray({_literal(values[name])}, devices[{statement.device}])"
+        if len(leaves) <= MAX_LEAVES and all(
+            leaf.size <= MAX_ELEMENTS or leaf.dtype.kind == "f" for leaf in leaves
+        ):
+            source = (
+                f"{name} = backend.asarray({_literal(values[name])}, devices[{statement.device}])"
+            )
             simple = replace(statement, source=source, uses=(), fails="", stand_in="")
-            yield replace(program, statements=(*program.statements[:place], simple, *program.statements[place + 1 :]))
+            yield replace(
+                program,
+                statements=(*program.statements[:place], simple, *program.statements[place + 1 :]),
+            )
 
 
 def _literal(content: Any) -> str:

@@ -1,7 +1,8 @@
 """The process of a worker: it loads a backend, and does with it what it is asked to.
 
-A backend may print, exit, raise or hang. What it prints goes into a pipe, answers go into another one, and a call that
-takes too long ends the process, whose threads' stacks are written to a file before.
+A backend may print, exit, raise or hang. What it prints goes into a pipe, answers go into another
+one, and a call that takes too long ends the process, whose threads' stacks are written to a file
+before.
 """
 
 import faulthandler
@@ -28,11 +29,15 @@ Loader = Callable[[int], Backend]
 Answer = Callable[[Any], None]
 """Sends a value to the process that asked for it."""
 Work = Callable[..., object]
-"""What is done in each call: a function of `Loaded`, an `Answer`, and the arguments of the call; picklable, too."""
+"""What is done in each call: a function of `Loaded`, an `Answer`, and the arguments of the call;
+picklable, too.
+"""
 
 
 Kind = Literal["begins", "value", "ends"]
-"""What a message is: that the process is there; an answer; that a call is over, with the reason if it failed."""
+"""What a message is: that the process is there; an answer; that a call is over, with the reason if
+it failed.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,9 @@ class Loaded:
         self._backend: Backend | None = None
 
     def on(self, devices: int, anew: bool = False) -> Backend:
-        """Return the backend with so many devices; it is loaded if it has others, or if it must be a new one."""
+        """Return the backend with so many devices; it is loaded if it has others, or if it must be
+        a new one.
+        """
         if self._backend is None or self._devices != devices or anew:
             # Let go of the old one first.
             self._backend = None
@@ -118,7 +125,9 @@ class _Server:
             file.write(line)
 
     def do(self, nonce: str, seconds: float, work: Callable[[], object]) -> bool:
-        """Do something within some seconds; tell the end, or what was raised, and return whether nothing was."""
+        """Do something within some seconds; tell the end, or what was raised, and return whether
+        nothing was.
+        """
         self._stacks.seek(0)
         self._stacks.truncate()
         faulthandler.dump_traceback_later(seconds, exit=True, file=self._stacks)
@@ -134,7 +143,9 @@ class _Server:
 
 
 def _redirect_output(output: Connection) -> None:
-    """Let all that is printed go to a pipe, line by line: a process that is killed empties no buffer."""
+    """Let all that is printed go to a pipe, line by line: a process that is killed empties no
+    buffer.
+    """
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
     output.close()
@@ -143,7 +154,8 @@ def _redirect_output(output: Connection) -> None:
 
 
 def _limit_growth(size: int) -> None:
-    """Limit the memory that this process may map in addition, shared memory included, and the size of a file.
+    """Limit the memory that this process may map in addition, shared memory included, and the size
+    of a file.
 
     Each process that it starts has the same limits.
     """

@@ -1,4 +1,5 @@
-"""A process that loads a backend and works with it, as its parent sees it: a hang and a crash are errors.
+"""A process that loads a backend and works with it, as its parent sees it: a hang and a crash are
+errors.
 
 The parent believes only answers to what it asked, and reads them for no longer than it allowed.
 """
@@ -28,7 +29,9 @@ from backends.errors import BackendError
 BEGINNING_SECONDS = 120.0
 """In which a process imports these packages, before it loads the backend."""
 PATIENCE = 2.0
-"""Seconds after its deadline in which a process may write its stacks and end, before it is killed."""
+"""Seconds after its deadline in which a process may write its stacks and end, before it is
+killed.
+"""
 MOST_PASSED_ON = 2**13
 """Bytes of what a process prints that are passed on to standard error."""
 LONGEST_LINE = 2**28
@@ -48,7 +51,9 @@ BLAMELESS = (
 
 
 class WorkError(Exception):
-    """A call that did not come to its end, for a reason; `stacks` are those of the process's threads, if known."""
+    """A call that did not come to its end, for a reason; `stacks` are those of the process's
+    threads, if known.
+    """
 
     def __init__(self, reason: str, stacks: str = "") -> None:
         super().__init__(reason)
@@ -74,7 +79,9 @@ class CrashError(WorkError):
 
 @final
 class Worker:
-    """A process that does a task: the first call starts it, and so does the first one after a hang or a crash."""
+    """A process that does a task: the first call starts it, and so does the first one after a hang
+    or a crash.
+    """
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -93,8 +100,9 @@ class Worker:
     def call(self, *arguments: Any, seconds: float) -> Iterator[Any]:
         """Iterate over the values that the task's work answers for some arguments, as they come.
 
-        Raises BackendError if the backend cannot be loaded; HangError if the work takes more than these seconds;
-        CrashError if the process ends; RaisedError if the work raises; WorkError if the process sends anything else.
+        Raises BackendError if the backend cannot be loaded; HangError if the work takes more than
+        these seconds; CrashError if the process ends; RaisedError if the work raises; WorkError if
+        the process sends anything else.
         """
         if self._process is None:
             self._start()
@@ -113,7 +121,9 @@ class Worker:
         printed, output = context.Pipe(duplex=False)
         self._stacks.write_text("")
         channels = Channels(requests, answers, output)
-        self._process = context.Process(target=serve, args=(channels, self._task, self._stacks), daemon=True)
+        self._process = context.Process(
+            target=serve, args=(channels, self._task, self._stacks), daemon=True
+        )
         self._process.start()
         for connection in (requests, answers, output):
             connection.close()
@@ -140,10 +150,13 @@ class Worker:
                 pass
         except HangError as error:
             raise BackendError(
-                f"{_culprit(error.stacks)} did not return within {seconds:g} s: start a thread there and return"
+                f"{_culprit(error.stacks)} did not return within {seconds:g} s: start a thread "
+                "there and return"
             ) from error
         except CrashError as error:
-            raise BackendError(f"the process ended before it had loaded the backend ({error.how})") from error
+            raise BackendError(
+                f"the process ended before it had loaded the backend ({error.how})"
+            ) from error
         except WorkError as error:
             raise BackendError(str(error)) from error
 
@@ -159,7 +172,9 @@ class Worker:
                 raise RaisedError(_first_line(content))
 
     def _message(self, nonce: str, seconds: float) -> tuple[Kind, Any]:
-        """Return what the process sends next; raises WorkError, as `call` says, after the process was ended."""
+        """Return what the process sends next; raises WorkError, as `call` says, after the process
+        was ended.
+        """
         try:
             asked, kind, content = json.loads(self._lines.next(seconds + PATIENCE))
             value = decoded(content)
@@ -174,7 +189,9 @@ class Worker:
         return kind, value
 
     def _error_of_end(self) -> WorkError:
-        """Return the error of a process that has ended, which it does by itself if a call takes too long."""
+        """Return the error of a process that has ended, which it does by itself if a call takes too
+        long.
+        """
         self._process.join(PATIENCE)
         how = self._how_it_ended()
         stacks = self._killed()
@@ -207,7 +224,8 @@ class Worker:
         self._process = None
         self._requests.close()
         self._lines.close()
-        # What it printed comes before what is said about it, unless a process that it started holds the pipe.
+        # What it printed comes before what is said about it, unless a process that it started holds
+        # the pipe.
         self._passing_on.join(1)
 
 
@@ -223,7 +241,9 @@ class _Lines:
         self._received.close()
 
     def next(self, seconds: float) -> bytes:
-        """Return the next line; raises TimeoutError, EOFError, and ValueError for a line that is too long."""
+        """Return the next line; raises TimeoutError, EOFError, and ValueError for a line that is
+        too long.
+        """
         end = monotonic() + seconds
         searched = 0
         while (length := self._rest.find(b"\n", searched)) < 0:
@@ -242,7 +262,9 @@ class _Lines:
 
 
 def _pass_on(printed: Connection) -> None:
-    """Pass the beginning of what a process prints on to standard error, and read the remainder all the same."""
+    """Pass the beginning of what a process prints on to standard error, and read the remainder all
+    the same.
+    """
     decoder = getincrementaldecoder("utf-8")("replace")
     remaining = MOST_PASSED_ON
     with printed:
@@ -259,7 +281,9 @@ def _pass_on(printed: Connection) -> None:
 
 
 def _culprit(stacks: str) -> str:
-    """Name the outermost function of the main thread that is neither of these packages nor of Python's library."""
+    """Name the outermost function of the main thread that is neither of these packages nor of
+    Python's library.
+    """
     _, _, main_thread = stacks.rpartition("Thread 0x")
     for line in reversed(main_thread.splitlines()):
         frame = FRAME.match(line)

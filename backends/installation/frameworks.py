@@ -1,8 +1,9 @@
 """What a framework says about its installation, the commands that install it, and its import.
 
-It declares an `Installation`, and imports nothing for it. A backend without one is tried with its own first engine, and
-its failures are shown as they are. A framework is imported under the environment variables that it reads once, then; if
-it is already imported with other settings, it is refused.
+It declares an `Installation`, and imports nothing for it. A backend without one is tried with its
+own first engine, and its failures are shown as they are. A framework is imported under the
+environment variables that it reads once, then; if it is already imported with other settings, it is
+refused.
 """
 
 import importlib
@@ -30,7 +31,9 @@ _imported_with: dict[str, FrameworkSettings] = {}
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A cause in one sentence, without a full stop, and the exact command that fixes it: empty if that is not known."""
+    """A cause in one sentence, without a full stop, and the exact command that fixes it: empty if
+    that is not known.
+    """
 
     cause: str
     command: str = ""
@@ -87,13 +90,21 @@ class Installation:
     module: str = ""
     engines: tuple[str, ...] = ()
     numpy: str = ""
-    """Which versions of NumPy it takes, such as `<1.24`: two frameworks may need an environment each."""
+    """Which versions of NumPy it takes, such as `<1.24`: two frameworks may need an environment
+    each.
+    """
     absent: Callable[[tuple[int, ...]], Diagnosis | None] = lambda _: None
-    """What to do if it is not installed, for a version of Python; None is to install its extra of parallel-core."""
+    """What to do if it is not installed, for a version of Python; None is to install its extra of
+    parallel-core.
+    """
     installed: Callable[[], Diagnosis | None] = lambda: None
-    """What is wrong with the versions that are installed, if that is known before it is imported."""
+    """What is wrong with the versions that are installed, if that is known before it is
+    imported.
+    """
     known_failures: KnownFailures = field(default_factory=dict)
-    """Patterns of its messages, each with the diagnosis, or a function of the match that may have none."""
+    """Patterns of its messages, each with the diagnosis, or a function of the match that may have
+    none.
+    """
     harmful_variables: Callable[[Mapping[str, str]], Mapping[str, Diagnosis]] = lambda _: {}
     """The environment variables with which importing it would block, or fail later."""
     gpus: Callable[[], Gpus] = Gpus
@@ -103,13 +114,17 @@ class Installation:
 
 
 def installation_of(framework: str) -> Installation:
-    """Return what a framework declares, by the name of its backend; the defaults if it declares nothing."""
+    """Return what a framework declares, by the name of its backend; the defaults if it declares
+    nothing.
+    """
     declared: Installation = offered("installation").get(framework, Installation)()
     return declared
 
 
 def is_installed(framework: str) -> bool:
-    """Return whether the module that a backend imports can be found; true if none is declared. Imports nothing."""
+    """Return whether the module that a backend imports can be found; true if none is declared.
+    Imports nothing.
+    """
     module = installation_of(framework).module
     try:
         return not module or find_spec(module) is not None
@@ -119,15 +134,21 @@ def is_installed(framework: str) -> bool:
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
-    """Recognise a framework's failure by the text of its error or warning; None if it is not known."""
+    """Recognise a framework's failure by the text of its error or warning; None if it is not
+    known.
+    """
     for pattern, known in installation_of(framework).known_failures.items():
         if match := re.search(pattern, text):
             return known if isinstance(known, Diagnosis) else known(match)
     return None
 
 
-def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[:3], root: Path = ROOT) -> Diagnosis:
-    """Return how to install a framework that is not installed; `python` is the version of Python."""
+def diagnose_absence(
+    framework: str, python: tuple[int, ...] = sys.version_info[:3], root: Path = ROOT
+) -> Diagnosis:
+    """Return how to install a framework that is not installed; `python` is the version of
+    Python.
+    """
     declared = installation_of(framework)
     if diagnosis := declared.absent(python):
         return diagnosis
@@ -138,14 +159,17 @@ def diagnose_absence(framework: str, python: tuple[int, ...] = sys.version_info[
     if not _is_made_by_make(framework, root):
         # `compare` finds what `make` made, and nothing else.
         cause += (
-            f"; it needs NumPy {declared.numpy}, and so a separate environment beside {title(rival)}, "
+            f"; it needs NumPy {declared.numpy}, and so a separate environment beside "
+            f"{title(rival)}, "
             f"which `compare` takes by --python {framework}={folder}/bin/python"
         )
     return Diagnosis(cause, command)
 
 
 def _rival(wanted: str) -> str | None:
-    """Return an installed framework that takes the installed NumPy; None if that is wanted, or nobody minds another."""
+    """Return an installed framework that takes the installed NumPy; None if that is wanted, or
+    nobody minds another.
+    """
     have = installed_version("numpy")
     if have is None or not wanted or takes(wanted, have):
         return None
@@ -173,20 +197,31 @@ def failure_of(framework: str, error: BaseException) -> Diagnosis:
 
 
 def install_command(extra: str, options: str = "", root: Path = ROOT) -> str:
-    """Return the command that installs an extra; a checkout's path works there, although no index has the package."""
-    source = f"-e {quote(f'{root}[{extra}]')}" if (root / SETUP.name).is_file() else f"'parallel-core[{extra}]'"
+    """Return the command that installs an extra; a checkout's path works there, although no index
+    has the package.
+    """
+    source = (
+        f"-e {quote(f'{root}[{extra}]')}"
+        if (root / SETUP.name).is_file()
+        else f"'parallel-core[{extra}]'"
+    )
     return " ".join(filter(None, ("pip install", options, source)))
 
 
 def separate_environment(
     framework: str, suffix: str = "alone", python: str = "python3", root: Path = ROOT
 ) -> tuple[str, str]:
-    """Return a separate environment's folder and the command that makes it, if need be the one of the Makefile."""
+    """Return a separate environment's folder and the command that makes it, if need be the one of
+    the Makefile.
+    """
     if _is_made_by_make(framework, root):
         folder = f".venv-{framework}"
         return f"{root}/{folder}", f"make -C {quote(str(root))} {folder}/ready"
     folder = f"{framework}-{suffix}"
-    return folder, f"{python} -m venv {folder} && {folder}/bin/{install_command(framework, root=root)}"
+    return (
+        folder,
+        f"{python} -m venv {folder} && {folder}/bin/{install_command(framework, root=root)}",
+    )
 
 
 def _is_made_by_make(framework: str, root: Path) -> bool:
@@ -207,25 +242,29 @@ def import_framework(
 ) -> ModuleType:
     """Import a framework under the environment it needs.
 
-    `settings` are the variables that it reads at import. `requirement` names what it needs, for the error message.
-    `prepare` is called just before, under these settings; those that are `read_once` are as before afterwards. Raises
-    BackendError if the framework is absent, broken, or already imported with other settings; InstallationError if it is
-    known what to do.
+    `settings` are the variables that it reads at import. `requirement` names what it needs, for the
+    error message. `prepare` is called just before, under these settings; those that are `read_once`
+    are as before afterwards. Raises BackendError if the framework is absent, broken, or already
+    imported with other settings; InstallationError if it is known what to do.
     """
     if sys.modules.get(name) is not None:
         current = _imported_with.get(name, os.environ)
         for variable, wanted in settings.items():
             if current.get(variable) != wanted:
                 raise BackendError(
-                    f"{name} is already imported with {variable}={current.get(variable) or 'unset'}, and this backend "
-                    f"needs {wanted or 'unset'}: start a fresh process, and load the backend before importing {name}"
+                    f"{name} is already imported with "
+                    f"{variable}={current.get(variable) or 'unset'}, and this backend "
+                    f"needs {wanted or 'unset'}: start a fresh process, and load the backend "
+                    f"before importing {name}"
                 )
         return sys.modules[name]
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:
         declared = installation_of(name)
-        for wrong in filter(None, (*declared.harmful_variables(os.environ).values(), declared.installed())):
+        for wrong in filter(
+            None, (*declared.harmful_variables(os.environ).values(), declared.installed())
+        ):
             raise InstallationError(wrong)
         prepare()
         # A framework's own deprecated imports do not concern its users.
@@ -240,7 +279,9 @@ def import_framework(
         absent = isinstance(error, ModuleNotFoundError) and error.name == name
         if diagnosis := diagnose_absence(name) if absent else diagnose(name, reason):
             raise InstallationError(diagnosis) from error
-        raise BackendError(f"{name} cannot be imported ({reason}): it needs {requirement}") from error
+        raise BackendError(
+            f"{name} cannot be imported ({reason}): it needs {requirement}"
+        ) from error
     _apply({variable: before[variable] for variable in read_once})
     _imported_with[name] = dict(settings)
     return module

@@ -1,11 +1,12 @@
 """Try a framework in a separate process, which may block, or die of it.
 
-`python -m backends.installation.probe mxnet async` prints one line of JSON. Importing a framework may abort, block, or
-change how many threads another one takes. Such a process, under a deadline, finds out whether it works.
+`python -m backends.installation.probe mxnet async` prints one line of JSON. Importing a framework
+may abort, block, or change how many threads another one takes. Such a process, under a deadline,
+finds out whether it works.
 
-Whether it can compute on a GPU shows only if it does. A framework's binary holds machine code for some GPUs only, and
-it may find a GPU without holding code for it: MXNet 1.9.1 has none for compute capability 9.0 and later, and fails at
-the first operator.
+Whether it can compute on a GPU shows only if it does. A framework's binary holds machine code for
+some GPUs only, and it may find a GPU without holding code for it: MXNet 1.9.1 has none for compute
+capability 9.0 and later, and fails at the first operator.
 """
 
 import os
@@ -34,10 +35,12 @@ _probing_gpu = False
 
 @dataclass(frozen=True)
 class Probe:
-    """The outcome of loading a framework with one engine and multiplying small matrices; `failure` is None if it works.
+    """The outcome of loading a framework with one engine and multiplying small matrices; `failure`
+    is None if it works.
 
-    `imported` is whether the framework's import, which is the same for every engine, succeeded; `kernels` are the
-    libraries that compute for it on a CPU, and `product` is how fast they do on one core.
+    `imported` is whether the framework's import, which is the same for every engine, succeeded;
+    `kernels` are the libraries that compute for it on a CPU, and `product` is how fast they do on
+    one core.
     """
 
     framework: str
@@ -53,16 +56,21 @@ class Probe:
 def probe(framework: str, engine: str) -> Probe:
     """Load a backend on one CPU device, multiply matrices on it, and list the GPUs that it finds.
 
-    Imports the framework into this process. `engine` is `async`, `sync` or DEFAULT_ENGINE. Never raises.
+    Imports the framework into this process. `engine` is `async`, `sync` or DEFAULT_ENGINE. Never
+    raises.
     """
     x = np.array([[1, 2], [3, 4]], dtype=np.float32)
     declared = installation_of(framework)
     try:
-        backend = load(framework, 1, "cpu", None if engine == DEFAULT_ENGINE else engine, threads_per_device=1)
+        backend = load(
+            framework, 1, "cpu", None if engine == DEFAULT_ENGINE else engine, threads_per_device=1
+        )
         loaded = backend.asarray(x, backend.devices[0])
         product = backend.to_numpy(backend.launch(backend.ops.matmul, loaded, loaded))
         if not np.array_equal(product, x @ x):
-            raise BackendError(f"the multiplication of two small matrices is wrong: {product.tolist()}")
+            raise BackendError(
+                f"the multiplication of two small matrices is wrong: {product.tolist()}"
+            )
         return Probe(
             framework,
             backend.engine,
@@ -80,15 +88,24 @@ def probe(framework: str, engine: str) -> Probe:
 def reason_against(framework: str, index: int, python: str = sys.executable) -> str:
     """Return why a framework cannot compute on a GPU, empty if it can.
 
-    Starts a process of `python`, once for each GPU. Within such a process the reason is always empty.
+    Starts a process of `python`, once for each GPU. Within such a process the reason is always
+    empty.
     """
     if _probing_gpu:
         return ""
-    code = f"from backends.installation.probe import compute_on_gpu; compute_on_gpu({framework!r}, {index})"
+    code = (
+        f"from backends.installation.probe import compute_on_gpu; compute_on_gpu({framework!r}, "
+        f"{index})"
+    )
     command = [python, "-c", code]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=MAX_GPU_SECONDS, check=False, errors="replace"
+            command,
+            capture_output=True,
+            text=True,
+            timeout=MAX_GPU_SECONDS,
+            check=False,
+            errors="replace",
         )
     except subprocess.TimeoutExpired:
         return f"a sum of two numbers took more than {MAX_GPU_SECONDS:.0f} s there"
@@ -101,7 +118,11 @@ def reason_of_failure(status: int, errors: str) -> str:
         return f"the process died of {signal.Signals(-status).name}"
     if status and any(words in errors.lower() for words in NO_CODE):
         return f"its binary holds no code for this GPU: {NO_CODE[0]}"
-    return [f"exit status {status}", *filter(None, map(str.strip, errors.splitlines()))][-1] if status else ""
+    return (
+        [f"exit status {status}", *filter(None, map(str.strip, errors.splitlines()))][-1]
+        if status
+        else ""
+    )
 
 
 def compute_on_gpu(framework: str, index: int) -> None:
@@ -120,7 +141,9 @@ def compute_on_gpu(framework: str, index: int) -> None:
 
 
 def main() -> None:
-    """Print the probe that the arguments name, framework and engine, as the last line of standard output."""
+    """Print the probe that the arguments name, framework and engine, as the last line of standard
+    output.
+    """
     # A machine that is lent for its GPU lacks it, and asks only for a sum there.
     import msgspec
 

@@ -39,7 +39,9 @@ class Fixed:
 
 
 def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
-    """Append the inputs among an argument, which are of these types, to a list, and return what is left."""
+    """Append the inputs among an argument, which are of these types, to a list, and return what is
+    left.
+    """
     if isinstance(x, kinds):
         # NumPy's own numbers have a dtype that may win over the arrays'.
         inputs.append(x if isinstance(x, jax.Array) else float(x))
@@ -61,7 +63,9 @@ def filled(spec: Any, given: Iterator[Any]) -> Any:
 
 @final
 class ByIdentity:
-    """An object that equals nothing but itself; it stays in memory, so that no other gets its identity."""
+    """An object that equals nothing but itself; it stays in memory, so that no other gets its
+    identity.
+    """
 
     __slots__ = ("object",)
 
@@ -97,7 +101,9 @@ def _identity(x: Any, within: tuple[FunctionType, ...] = ()) -> Hashable:
 
 
 def _parts_of(x: Any) -> Iterable[Any] | None:
-    """Return the parts of an object that is the same if they are; None for an object that has none."""
+    """Return the parts of an object that is the same if they are; None for an object that has
+    none.
+    """
     kind = type(x)
     if isinstance(x, partial):
         return x.func, x.args, x.keywords

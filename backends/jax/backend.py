@@ -1,8 +1,10 @@
-"""JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and `torch/worker_threads.py`.
+"""JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and
+`torch/worker_threads.py`.
 
-XLA's client queues a program for each launch and returns; a value is JAX's own array, which never changes. MXNet tracks
-who reads and writes which array, and here nothing is written: what is consumed is forgotten, and what is overwritten is
-a new array. The synchronous engine is a client without asynchronous dispatch: it runs a program where it is called.
+XLA's client queues a program for each launch and returns; a value is JAX's own array, which never
+changes. MXNet tracks who reads and writes which array, and here nothing is written: what is
+consumed is forgotten, and what is overwritten is a new array. The synchronous engine is a client
+without asynchronous dispatch: it runs a program where it is called.
 """
 
 import threading
@@ -24,11 +26,26 @@ from backends.jax.kernels import device_with_pool
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Setup
 
 DTYPES = frozenset(
-    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+    (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+    )
 )
 """Other dtypes of NumPy would become one of these without a word."""
 MOST_REPLACING = 32
-"""Arrays that replace other arrays and are under way on a device; the next one waits, as XLA has it for programs."""
+"""Arrays that replace other arrays and are under way on a device; the next one waits, as XLA has it
+for programs.
+"""
 
 
 @final
@@ -48,7 +65,9 @@ class JAXBackend(BaseBackend):
         engine = engine or "async"
         check_workers(self.name, engine, workers_per_device)
         if workers_per_device > 1:
-            raise BackendError("jax computes on a device in the order of launching, one by one: use --workers 1")
+            raise BackendError(
+                "jax computes on a device in the order of launching, one by one: use --workers 1"
+            )
         chosen, note = choose_devices(self.name, device_kind, devices, gpus=0)
         threads = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
         settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
@@ -56,17 +75,26 @@ class JAXBackend(BaseBackend):
         from backends.jax import compiling, ops
 
         asynchronous = engine == "async"
-        setup = Setup(self._jax, ops, engine, chosen, note, threads, workers_per_device, (), settings)
-        queue = "XLA's client: one queue per device" if asynchronous else "none: XLA runs a program at once"
+        setup = Setup(
+            self._jax, ops, engine, chosen, note, threads, workers_per_device, (), settings
+        )
+        queue = (
+            "XLA's client: one queue per device"
+            if asynchronous
+            else "none: XLA runs a program at once"
+        )
         super().__init__(setup, queue, cores_of(chosen, threads if asynchronous else None))
         compiling.keep_programs()
         self._compiling, self._array = compiling, self._jax.Array
         # A thread more than cores: it copies while the other threads compute.
         clients = {
-            device: device_with_pool(device.index, frozenset(cores), threads + asynchronous, asynchronous)
+            device: device_with_pool(
+                device.index, frozenset(cores), threads + asynchronous, asynchronous
+            )
             for device, cores in zip(self.devices, self.cores, strict=True)
         }
-        # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the time.
+        # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the
+        # time.
         self._places = {
             device: self._jax.sharding.SingleDeviceSharding(own) if asynchronous else own
             for device, own in clients.items()
@@ -79,20 +107,27 @@ class JAXBackend(BaseBackend):
         self._checks: deque[tuple[Any, Device]] = deque()
         """Checks that programs made, and whose outcome is not known yet."""
         self._examining = threading.Lock()
-        """Held by a thread that takes out what is known: another one would take what comes after it."""
+        """Held by a thread that takes out what is known: another one would take what comes after
+        it.
+        """
 
     @property
     def scheduler(self) -> str:
-        """What queues the work, and what compiling took until now: it is part of no timing after a warm-up."""
+        """What queues the work, and what compiling took until now: it is part of no timing after a
+        warm-up.
+        """
         compiled = self._compiling.compiled
         return (
-            f"{self._scheduler}; {compiled.programs} programs compiled in {compiled.seconds:.1f} s, in first launches"
+            f"{self._scheduler}; {compiled.programs} programs compiled in "
+            f"{compiled.seconds:.1f} s, in first launches"
         )
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
         if first is None:
-            raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
+            raise BackendError(
+                f"{self.name} launches on the device of the first array, and there is no array"
+            )
         device = self.device_of(first)
         try:
             result, checks = self._compiling.run(device, fn, args)
@@ -108,7 +143,8 @@ class JAXBackend(BaseBackend):
             self._jax.block_until_ready(x)
         except Exception as error:
             self._fail(error, "at wait")
-        # A program gives its result and its checks at the same time, and those before it gave theirs earlier.
+        # A program gives its result and its checks at the same time, and those before it gave
+        # theirs earlier.
         self._raise_failures()
         return x
 
@@ -135,7 +171,9 @@ class JAXBackend(BaseBackend):
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        first, *others = self._devices_of(xs, self._array, lambda x: self.device_of(next(tree_leaves(x), None)))
+        first, *others = self._devices_of(
+            xs, self._array, lambda x: self.device_of(next(tree_leaves(x), None))
+        )
         try:
             _check_terms(xs)
             if not others:
@@ -144,7 +182,10 @@ class JAXBackend(BaseBackend):
         except Exception as error:
             self._fail(error, f"on {first}")
         total = self.launch(_sum, xs[0], *gathered)
-        return (total, *(self._issued(self._copies(total, self._places[device]), device) for device in others))
+        return (
+            total,
+            *(self._issued(self._copies(total, self._places[device]), device) for device in others),
+        )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         place = self._place(device)
@@ -157,7 +198,9 @@ class JAXBackend(BaseBackend):
 
     def _place(self, device: Device) -> Any:
         if device not in self._places:
-            raise BackendError(f"jax has no {device}: it was loaded with {', '.join(map(str, self.devices))}")
+            raise BackendError(
+                f"jax has no {device}: it was loaded with {', '.join(map(str, self.devices))}"
+            )
         return self._places[device]
 
     def device_of(self, x: Array) -> Device:
@@ -166,7 +209,9 @@ class JAXBackend(BaseBackend):
             raise BackendError(f"jax takes JAX's arrays, not {type(x).__name__}")
         own = x.device
         if own not in self._names:
-            raise BackendError(f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}")
+            raise BackendError(
+                f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}"
+            )
         return self._names[own]
 
     def _copies(self, x: Array, place: Any) -> Array:
@@ -187,7 +232,8 @@ class JAXBackend(BaseBackend):
         return x
 
     def _keep_few(self, device: Device, copied: Array) -> None:
-        # Other backends write to one buffer repeatedly; here each copy has separate memory until it is computed.
+        # Other backends write to one buffer repeatedly; here each copy has separate memory until it
+        # is computed.
         replacing = self._replacing[device]
         replacing.extend(tree_leaves(copied))
         with self._examining:
@@ -223,7 +269,9 @@ def _owned(x: np.ndarray) -> np.ndarray:
     # JAX may use the memory of an array of NumPy as its own.
     x = np.asarray(x)
     if x.dtype.name not in DTYPES:
-        raise BackendError(f"jax has no arrays of {x.dtype}: convert it to another dtype, such as float32")
+        raise BackendError(
+            f"jax has no arrays of {x.dtype}: convert it to another dtype, such as float32"
+        )
     return np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
 
 

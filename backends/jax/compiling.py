@@ -1,14 +1,18 @@
 """Compiles what is launched: once for each function, and for each shape and dtype of its arguments.
 
-A program holds what its function did when it was traced, and is found again by what the function is: its code, and
-what its closure, its defaults and the global names that it uses hold. So a lambda that a loop makes anew is compiled
-once; a number that it captures, and that has changed, makes another program. The rule for what is launched:
+A program holds what its function did when it was traced, and is found again by what the function
+is: its code, and what its closure, its defaults and the global names that it uses hold. So a lambda
+that a loop makes anew is compiled once; a number that it captures, and that has changed, makes
+another program. The rule for what is launched:
 
-- Arrays and fractions (`float`) among the arguments are a program's inputs. Whole numbers, functions and all else are
-  part of it, and so is a fraction on whose value the function decides: another value, another program.
-- What is captured is compared by value if it is a number, a string, a function, an array of NumPy, or a tuple, list,
-  dict or dataclass of such; an array of JAX and any other object are compared by identity, and must not change.
-- A function is called when it is compiled, and not when it is launched again: it must do nothing but compute.
+- Arrays and fractions (`float`) among the arguments are a program's inputs. Whole numbers,
+  functions and all else are part of it, and so is a fraction on whose value the function decides:
+  another value, another program.
+- What is captured is compared by value if it is a number, a string, a function, an array of NumPy,
+  or a tuple, list, dict or dataclass of such; an array of JAX and any other object are compared by
+  identity, and must not change.
+- A function is called when it is compiled, and not when it is launched again: it must do nothing
+  but compute.
 """
 
 import threading
@@ -31,17 +35,24 @@ from backends.jax.profiler import program_name
 from backends.profiling.marks import function_name
 
 MOST_PROGRAMS = 1024
-"""Functions that are kept compiled; the one that was not launched for the longest time is dropped."""
+"""Functions that are kept compiled; the one that was not launched for the longest time is
+dropped.
+"""
 WORTH_KEEPING = 0.05
 """Seconds of compiling from which a program is kept on disk."""
 
 
-COMPILING = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
+COMPILING = (
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
 """JAX's events of a program that is new: it is written down for XLA, and XLA compiles it."""
 COMPILED_SOONER: Mapping[str, bool | int | str] = {
-    # Emitters that go through MLIR take half of the time to compile LeNet's gradient, which is as fast without.
+    # Emitters that go through MLIR take half of the time to compile LeNet's gradient, which is as
+    # fast without.
     **({"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11, 1) else {}),
-    # Parts that are compiled in parallel repeat work, and a device's programs compile on few cores anyway.
+    # Parts that are compiled in parallel repeat work, and a device's programs compile on few cores
+    # anyway.
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 
@@ -51,7 +62,9 @@ KEEPING_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 
 @final
 class Compiled:
-    """How many programs were compiled, or read from where they are kept, and how long it took, in first launches."""
+    """How many programs were compiled, or read from where they are kept, and how long it took, in
+    first launches.
+    """
 
     programs = 0
     seconds = 0.0
@@ -63,7 +76,9 @@ compiled = Compiled()
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Check:
-    """Whether a program has failed, which the device computes beside its result, and what is wrong then."""
+    """Whether a program has failed, which the device computes beside its result, and what is wrong
+    then.
+    """
 
     failed: Any
     message: str = field(metadata={"static": True})
@@ -87,7 +102,9 @@ _thread = _Thread()
 
 @contextmanager
 def collecting_checks() -> Iterator[list[Check]]:
-    """Collect the checks of what is traced within the context, which is no part of a unit around it."""
+    """Collect the checks of what is traced within the context, which is no part of a unit around
+    it.
+    """
     outer = _thread.checks, _thread.is_unit
     _thread.checks, _thread.is_unit = [], False
     try:
@@ -103,7 +120,9 @@ def fail_if(failed: Any, message: str) -> None:
 
 
 def one_by_one(fn: Callable[..., Any], *args: Any) -> Any:
-    """Trace a function so that XLA neither merges its operations, nor leaves out those that it has seen before."""
+    """Trace a function so that XLA neither merges its operations, nor leaves out those that it has
+    seen before.
+    """
     outer = _thread.is_unit, _thread.last
     _thread.is_unit, _thread.last = True, None
     try:
@@ -113,7 +132,8 @@ def one_by_one(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def kept_in_units(op: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Let an operation be traced in a unit behind a barrier, and so that no other one has the same operands.
+    """Let an operation be traced in a unit behind a barrier, and so that no other one has the same
+    operands.
 
     XLA would make one kernel of several operations: a unit does all of them.
     """
@@ -132,11 +152,15 @@ def kept_in_units(op: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
 
 def keep_programs() -> None:
-    """Let JAX keep what took long to compile, for this user's other processes, unless the user says where or not to."""
+    """Let JAX keep what took long to compile, for this user's other processes, unless the user says
+    where or not to.
+    """
     if jax.config.jax_compilation_cache_dir is None and find_spec("platformdirs") is not None:
         from platformdirs import user_cache_path
 
-        jax.config.update("jax_compilation_cache_dir", str(user_cache_path("parallel-core") / "xla"))
+        jax.config.update(
+            "jax_compilation_cache_dir", str(user_cache_path("parallel-core") / "xla")
+        )
         jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
 
 
@@ -154,7 +178,9 @@ monitoring.register_event_duration_secs_listener(_count)
 
 
 def run(device: Device, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
-    """Enqueue a function as one program, which is compiled if it is new; return its result and its checks."""
+    """Enqueue a function as one program, which is compiled if it is new; return its result and its
+    checks.
+    """
     started = perf_counter()
     _thread.compiled, _thread.is_timed = False, True
     try:

@@ -1,11 +1,11 @@
 """The clients of XLA that serve logical devices, and the kernels that JAX computes with.
 
-There is a client for each device, with a pool of threads on the device's cores. Devices of one client
-(`jax_num_cpu_devices`) share its pool, from which each operator takes all threads: on them nothing says which cores
-compute for which device.
+There is a client for each device, with a pool of threads on the device's cores. Devices of one
+client (`jax_num_cpu_devices`) share its pool, from which each operator takes all threads: on them
+nothing says which cores compute for which device.
 
-XLA gives matrix multiplications to YNNPACK, convolutions to Eigen, and compiles the rest. All are in jaxlib; only XLA
-has a version. What a multiplication became is read in a program that holds one.
+XLA gives matrix multiplications to YNNPACK, convolutions to Eigen, and compiles the rest. All are
+in jaxlib; only XLA has a version. What a multiplication became is read in a program that holds one.
 """
 
 import os
@@ -43,7 +43,8 @@ def device_with_pool(index: int, cores: frozenset[int], threads: int, asynchrono
     """
     if _first_process != os.getpid():
         raise BackendError(
-            "jax cannot be loaded in a process that was forked after it was loaded: start processes by "
+            "jax cannot be loaded in a process that was forked after it was loaded: start "
+            "processes by "
             "multiprocessing's 'spawn' method"
         )
     return _device_of(index, cores, threads, asynchronous)
@@ -60,7 +61,9 @@ def _device_of(_: int, cores: frozenset[int], threads: int, asynchronous: bool) 
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
-    """List what multiplies, XLA itself and what convolves; compiles a multiplication, on a separate client."""
+    """List what multiplies, XLA itself and what convolves; compiles a multiplication, on a separate
+    client.
+    """
     import jaxlib
 
     program = _compiled_product()
@@ -82,17 +85,25 @@ def _compiled_product() -> Any:
 
     from backends.jax import ops
 
-    place = jax.sharding.SingleDeviceSharding(device_with_pool(0, frozenset(), 1, asynchronous=False))
+    place = jax.sharding.SingleDeviceSharding(
+        device_with_pool(0, frozenset(), 1, asynchronous=False)
+    )
     matrix = jax.ShapeDtypeStruct((SIDE, SIDE), "float32", sharding=place)
     return jax.jit(ops.matmul).lower(matrix, matrix).compile().runtime_executable()
 
 
 @contextmanager
 def one_thread(backend: Any, x: Array) -> Iterator[None]:
-    """Keep the threads of every pool, and the one that calls, to the first core of the device of `x`."""
+    """Keep the threads of every pool, and the one that calls, to the first core of the device of
+    `x`.
+    """
     core = set(sorted(backend.cores[backend.devices.index(backend.device_of(x))])[:1])
     # Linux takes 0 for the thread that calls.
-    before = {thread: os.sched_getaffinity(thread) for thread in (0, *_threads_of_pools())} if core else {}
+    before = (
+        {thread: os.sched_getaffinity(thread) for thread in (0, *_threads_of_pools())}
+        if core
+        else {}
+    )
     try:
         for thread in before:
             os.sched_setaffinity(thread, core)

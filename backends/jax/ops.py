@@ -1,6 +1,7 @@
 """JAX's functions in the spelling that all backends share. Importing this module imports jax.
 
-They are called while a launched function is traced, and compute nothing by themselves: XLA compiles what they record.
+They are called while a launched function is traced, and compute nothing by themselves: XLA compiles
+what they record.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,14 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_leaves, tree_map
+from backends.arrays import (
+    check_equal,
+    check_lengths,
+    check_shapes,
+    check_vectors,
+    tree_leaves,
+    tree_map,
+)
 from backends.jax.compiling import collecting_checks, fail_if, kept_in_units, one_by_one
 
 Array: TypeAlias = jax.Array
@@ -71,7 +79,9 @@ def avg_pool2d(x: Array, size: int) -> Array:
     check_shapes("avg_pool2d", x)
     n, c, height, width = x.shape
     if not 0 < size <= min(height, width):
-        raise ValueError(f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}")
+        raise ValueError(
+            f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
+        )
     rows, columns = height // size, width // size
     whole = x[:, :, : rows * size, : columns * size]
     return whole.reshape(n, c, rows, size, columns, size).mean(axis=(3, 5))
@@ -83,8 +93,13 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
     classes = scores.shape[1]
     wide = labels.astype("int64")
     # A compiled program raises nothing: it returns beside its result whether it has failed.
-    fail_if(jnp.any((wide < 0) | (wide >= classes)), f"cross_entropy takes labels from 0 to {classes - 1}")
-    picked = jnp.take_along_axis(jax.nn.log_softmax(scores, axis=1), wide[:, None], axis=1, mode="clip")
+    fail_if(
+        jnp.any((wide < 0) | (wide >= classes)),
+        f"cross_entropy takes labels from 0 to {classes - 1}",
+    )
+    picked = jnp.take_along_axis(
+        jax.nn.log_softmax(scores, axis=1), wide[:, None], axis=1, mode="clip"
+    )
     return -jnp.sum(picked)
 
 
@@ -113,7 +128,9 @@ def zeros_like(x: Array) -> Array:
 
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
-    def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+    def value_and_gradients(
+        parameters: tuple[Array, ...], *rest: Array
+    ) -> tuple[Array, tuple[Array, ...]]:
         return _value_and_gradients(fn, parameters, *rest)
 
     return value_and_gradients
@@ -139,7 +156,8 @@ def _value_and_gradients(
     (value, flags), gradients = jax.value_and_grad(checked, has_aux=True)(tuple(parameters))
     for failed, message in zip(flags, messages, strict=True):
         fail_if(failed, message)
-    # JAX gives an argument back as it is: a value that is a parameter, or a gradient that is another one.
+    # JAX gives an argument back as it is: a value that is a parameter, or a gradient that is
+    # another one.
     return tree_map(jnp.copy, (value, gradients))
 
 
@@ -147,10 +165,14 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
     return partial(one_by_one, fn)
 
 
-def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
+def sgd(
+    parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
+) -> tuple[Array, ...]:
     for pair in zip(parameters, gradients, strict=True):
         check_equal(pair, "sgd")
-    return tuple(p - jnp.asarray(rate, p.dtype) * g for p, g in zip(parameters, gradients, strict=True))
+    return tuple(
+        p - jnp.asarray(rate, p.dtype) * g for p, g in zip(parameters, gradients, strict=True)
+    )
 
 
 def sgd_while_finite(
@@ -161,7 +183,9 @@ def sgd_while_finite(
     nothing = sum((0 * square).astype(guard.dtype) for square in squares)
     guard = guard + nothing
     broken = jnp.isnan(guard).any()
-    return tuple(jnp.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)), guard
+    return tuple(
+        jnp.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)
+    ), guard
 
 
 def _operand(x: Array, other: Array | float) -> Array | float:

@@ -1,9 +1,11 @@
-"""JAX's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the same order.
+"""JAX's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the same
+order.
 
-XLA records each kernel with its program and the number of the run, and a program's name says its device, because the
-clients that serve devices are alike in a trace. A span is a run of a program, from its first kernel to its last. Of
-copies XLA records only that a thread of a pool was at work: such work without a kernel counts as copying. On the
-synchronous engine a copy is a part of the call.
+XLA records each kernel with its program and the number of the run, and a program's name says its
+device, because the clients that serve devices are alike in a trace. A span is a run of a program,
+from its first kernel to its last. Of copies XLA records only that a thread of a pool was at work:
+such work without a kernel counts as copying. On the synchronous engine a copy is a part of the
+call.
 """
 
 import gzip
@@ -32,14 +34,19 @@ from backends.profiling.timeline import Span, SpanKind, Spans, Timeline
 from backends.protocol import Backend
 
 KERNEL, POOL = "hlo_module", "tf_XLAPjRtCpuClient"
-BEGIN, END, TO_HOST = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion", "D2H Dispatch"
+BEGIN, END, TO_HOST = (
+    "ThreadpoolListener::StartRegion",
+    "ThreadpoolListener::StopRegion",
+    "D2H Dispatch",
+)
 PUT = "DevicePutWithSharding"
 """A copy on the thread that calls."""
 PROGRAM = re.compile(r"(?:jit_)?(.*)_on_([cg]pu)_(\d+)")
 READABLE_NAMES = {"to_host": "copy", "total": "sum"}
 """What PyTorch calls the same."""
 COPIES = (
-    "XLA's profile names no copies: what a pool's threads do without a kernel counts as copying, on the device whose "
+    "XLA's profile names no copies: what a pool's threads do without a kernel counts as copying, "
+    "on the device whose "
     "programs run there, be it the copy's source or its destination"
 )
 
@@ -59,7 +66,9 @@ def profile(backend: Backend, path: Path) -> Iterator[Mark]:
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
         jax.profiler.start_trace(folder, profiler_options=options)
         try:
-            with marking_verbs(backend, jax.profiler.TraceAnnotation, partial(queue_device, backend, jax.Array)):
+            with marking_verbs(
+                backend, jax.profiler.TraceAnnotation, partial(queue_device, backend, jax.Array)
+            ):
                 yield _mark
         finally:
             jax.profiler.stop_trace()
@@ -73,8 +82,9 @@ def _mark(text: str) -> Iterator[None]:
 
     with jax.profiler.TraceAnnotation(text):
         yield
-    # Its events take the small pieces that malloc leaves beside an array with an aligned address. Freed, the array's
-    # memory is then too small for the next one: a process that copied for seconds was ended for want of memory.
+    # Its events take the small pieces that malloc leaves beside an array with an aligned address.
+    # Freed, the array's memory is then too small for the next one: a process that copied for
+    # seconds was ended for want of memory.
     release_freed_memory()
 
 
@@ -84,10 +94,14 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what JAX's profiler wrote. Each device has a queue of programs, and one of copies for each thread."""
+    """Read what JAX's profiler wrote. Each device has a queue of programs, and one of copies for
+    each thread.
+    """
     slices = trace.columns
     marks = list(
-        slices.select(slices.has_name({name for name in slices.names if parse_verb(name) or parse_case(name)}))
+        slices.select(
+            slices.has_name({name for name in slices.names if parse_verb(name) or parse_case(name)})
+        )
     )
     host = host_spans(outermost_calls(marks))
     runs, threads = _runs(slices)
@@ -109,18 +123,25 @@ def program_name(function: str, device: Device) -> str:
 
 
 def parse_program(name: str) -> tuple[str, str] | None:
-    """Return the function and the device of a program, `relu` and `cpu:1`; None for other programs."""
+    """Return the function and the device of a program, `relu` and `cpu:1`; None for other
+    programs.
+    """
     match = PROGRAM.fullmatch(name)
     return match and (match[1], f"{match[2]}:{match[3]}")
 
 
 def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
-    """Return the runs of programs in the order of their launch, and the device of each thread that computed."""
+    """Return the runs of programs in the order of their launch, and the device of each thread that
+    computed.
+    """
     kernels: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
-    # A run's number says nothing of other programs' runs, but a device begins them in the order of their launch.
+    # A run's number says nothing of other programs' runs, but a device begins them in the order of
+    # their launch.
     programs: dict[int, tuple[str, str]] = {}
     threads: dict[TraceThread, str] = {}
-    for one, (program, run, operator) in zip(slices, slices.arguments(KERNEL, "run_id", "hlo_op"), strict=True):
+    for one, (program, run, operator) in zip(
+        slices, slices.arguments(KERNEL, "run_id", "hlo_op"), strict=True
+    ):
         parsed = parse_program(str(program))
         if parsed and run is not None:
             programs[int(run)] = parsed
@@ -133,12 +154,16 @@ def _runs(slices: Slices) -> tuple[list[Span], dict[TraceThread, str]]:
         kind: SpanKind = "copy" if name == "to_host" else "compute"
         shown = READABLE_NAMES.get(name, name)
         all_of_them = ", ".join(dict.fromkeys(operators))
-        spans.append(Span(shown, kind, device, "compute", min(starts), max(ends), operator=all_of_them))
+        spans.append(
+            Span(shown, kind, device, "compute", min(starts), max(ends), operator=all_of_them)
+        )
     return spans, threads
 
 
 def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
-    """Link runs with calls: those of a device and name are launched and numbered in one order, if all are there."""
+    """Link runs with calls: those of a device and name are launched and numbered in one order, if
+    all are there.
+    """
     calls: dict[tuple[str, str], list[int]] = defaultdict(list)
     for call in sorted(host, key=lambda call: call.start):
         parsed = parse_verb(call.operator)
@@ -155,10 +180,16 @@ def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
         yield run if launched is None or launched > run.start else run._replace(launched=launched)
 
 
-def _queues_of_pools(trace: Trace, devices: Mapping[TraceThread, str]) -> Mapping[TraceThread, tuple[str, str]]:
-    """Return a queue of copies for each pool's thread that computed; the synchronous engine's pools compute nothing."""
+def _queues_of_pools(
+    trace: Trace, devices: Mapping[TraceThread, str]
+) -> Mapping[TraceThread, tuple[str, str]]:
+    """Return a queue of copies for each pool's thread that computed; the synchronous engine's pools
+    compute nothing.
+    """
     pools = {thread for thread, name in trace.threads.items() if POOL in name}
-    return numbered_queues({thread: (device, "copy") for thread, device in devices.items() if thread in pools})
+    return numbered_queues(
+        {thread: (device, "copy") for thread, device in devices.items() if thread in pools}
+    )
 
 
 def _copies_on(queues: Mapping[TraceThread, tuple[str, str]], slices: Slices) -> list[Span]:
@@ -177,7 +208,9 @@ def _copies_on(queues: Mapping[TraceThread, tuple[str, str]], slices: Slices) ->
 
 
 def _copies_within(host: Sequence[Span], slices: Slices) -> list[Span]:
-    """Return a copy for each call that names a device and copied on its own thread: from its first one to its last."""
+    """Return a copy for each call that names a device and copied on its own thread: from its first
+    one to its last.
+    """
     calls = sorted(host, key=lambda call: call.start)
     begun = [call.start for call in calls]
     by_call: dict[int, list[tuple[int, int]]] = defaultdict(list)

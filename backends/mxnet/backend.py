@@ -1,9 +1,10 @@
-"""MXNet behind the `Backend` protocol. Read it beside `torch/worker_threads.py`: same verbs, same order.
+"""MXNet behind the `Backend` protocol. Read it beside `torch/worker_threads.py`: same verbs, same
+order.
 
-MXNet's engine queues every operator, on CPUs too: Python returns at once, the engine tracks which operator reads and
-writes which array, and each device's worker runs what is ready. So `launch` is `fn(*args)`, and a value is MXNet's
-own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it is called. What is set
-before MXNet is imported stands in `loading.py`.
+MXNet's engine queues every operator, on CPUs too: Python returns at once, the engine tracks which
+operator reads and writes which array, and each device's worker runs what is ready. So `launch` is
+`fn(*args)`, and a value is MXNet's own array. The synchronous engine is MXNet's NaiveEngine, which
+runs every operator where it is called. What is set before MXNet is imported stands in `loading.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,17 +37,27 @@ _loaded: "WeakSet[MXNetBackend]" = WeakSet()
 class MXNetBackend(BaseBackend):
     """MXNet on CPU contexts `cpu(1)` … `cpu(N)`, on GPUs, or on both.
 
-    Several logical devices on one GPU are one context. Its queue has two workers, each with a separate CUDA stream,
-    or as many as there are such devices if they are named.
+    Several logical devices on one GPU are one context. Its queue has two workers, each with a
+    separate CUDA stream, or as many as there are such devices if they are named.
     """
 
     name = "mxnet"
 
-    def __init__(self, setup: Setup, scheduler: str, cores: Sequence[set[int]], contexts: Mapping[Device, Any]) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        scheduler: str,
+        cores: Sequence[set[int]],
+        contexts: Mapping[Device, Any],
+    ) -> None:
         super().__init__(setup, scheduler, cores)
         from backends.mxnet.engine import check_apart, sum_in_shards
 
-        self._mx, self._array, self._contexts = setup.framework, setup.framework.nd.NDArray, contexts
+        self._mx, self._array, self._contexts = (
+            setup.framework,
+            setup.framework.nd.NDArray,
+            contexts,
+        )
         self._sum_shards, self._check_apart = sum_in_shards, check_apart
         self._on_gpus = HOST in contexts
         # Functions and not methods: a backend that referred to itself would outlive its last user.
@@ -54,8 +65,9 @@ class MXNetBackend(BaseBackend):
         self._overwrite: Callable[[Array, Array], Array] = partial(overwrite, self._mx.nd)
         if COPY_ON_COMPUTE_QUEUE.name in self.variants:
             self._overwrite = _overwrite_by_source
-        # If workers have all cores, Python takes one of theirs. To issue each device's operators from its own core
-        # takes from each the same; otherwise they would meet late, one by all of Python's time.
+        # If workers have all cores, Python takes one of theirs. To issue each device's operators
+        # from its own core takes from each the same; otherwise they would meet late, one by all of
+        # Python's time.
         shared = self.engine == "async" and set().union(*cores) == set(core_numbers())
         self._issued_on = dict(zip(contexts.values(), cores, strict=False)) if shared else {}
         _loaded.add(self)
@@ -63,10 +75,15 @@ class MXNetBackend(BaseBackend):
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         first = args[0] if args else None
         if not isinstance(first, self._array):
-            # Most first arguments are arrays: to look for one takes a fifth of what it takes to issue an operator.
-            first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
+            # Most first arguments are arrays: to look for one takes a fifth of what it takes to
+            # issue an operator.
+            first = next(
+                (leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None
+            )
         if first is None:
-            raise BackendError(f"{self.name} launches on the device of the first array, and there is no array")
+            raise BackendError(
+                f"{self.name} launches on the device of the first array, and there is no array"
+            )
         try:
             if not isinstance(args[0], tuple):
                 return fn(*args)
@@ -85,7 +102,8 @@ class MXNetBackend(BaseBackend):
             try:
                 leaf.wait_to_read()
             except Exception as error:
-                # MXNet reports an error to the first wait only; what is read later is garbage without a warning.
+                # MXNet reports an error to the first wait only; what is read later is garbage
+                # without a warning.
                 self._fail_waiting(error, leaf)
         return x
 
@@ -114,12 +132,15 @@ class MXNetBackend(BaseBackend):
         contexts = [leaf.ctx for x in xs for leaf in list(tree_leaves(x))[:1]]
         on_cpus = [context for context in contexts if context.device_type == "cpu"]
         if not xs or len(set(on_cpus)) < len(on_cpus):
-            raise BackendError(f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}")
+            raise BackendError(
+                f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}"
+            )
         try:
             for terms in zip(*map(tree_leaves, xs), strict=True):
                 check_terms(terms)
             self._check_apart("allreduce", list(tree_leaves(xs)))
-            # From the first device's core: the thread would stay on that of the last launch, and take all from it.
+            # From the first device's core: the thread would stay on that of the last launch, and
+            # take all from it.
             with self._on_core_of(*tree_leaves(xs[0])):
                 if self._on_gpus or _bytes_of(xs[0]) < MXNET_SHARDED_BYTES:
                     return self._gather_and_broadcast(*xs)
@@ -143,20 +164,26 @@ class MXNetBackend(BaseBackend):
         return Device(x.ctx.device_type, x.ctx.device_id)
 
     def _on_core_of(self, *arrays: Array) -> AbstractContextManager[None]:
-        # To change cores takes as long as to issue one operator: it is worth it for many, as for a model's parameters.
+        # To change cores takes as long as to issue one operator: it is worth it for many, as for a
+        # model's parameters.
         cores = self._issued_on.get(arrays[0].ctx) if arrays else None
         return on_cores(cores) if cores else nullcontext()
 
     def _context(self, device: Device) -> Any:
         if device not in self._contexts:
-            raise BackendError(f"{self.name} has no {device}: it was loaded with {', '.join(map(str, self.devices))}")
+            raise BackendError(
+                f"{self.name} has no {device}: it was loaded with "
+                f"{', '.join(map(str, self.devices))}"
+            )
         return self._contexts[device]
 
     def _load(self, x: np.ndarray, context: Any) -> Array:
         try:
             loaded = self._mx.np.empty(x.shape, dtype=x.dtype, ctx=context)
         except (KeyError, TypeError):
-            raise BackendError(f"{self.name} has no arrays of {x.dtype}: convert it first") from None
+            raise BackendError(
+                f"{self.name} has no arrays of {x.dtype}: convert it first"
+            ) from None
         if x.size:
             # `mx.np.array` ends in this call too, and takes three times the time.
             loaded._sync_copyfrom(x)
@@ -182,14 +209,17 @@ class MXNetBackend(BaseBackend):
         return in_order
 
     def _in_plain_order(self, x: Array) -> Array:
-        # A result of a convolution may lie in an order of MKL-DNN's own; `reshape` is an operator that undoes it.
+        # A result of a convolution may lie in an order of MKL-DNN's own; `reshape` is an operator
+        # that undoes it.
         return x if x.ndim <= 2 else x.reshape(-1).as_nd_ndarray().reshape(x.shape).as_np_ndarray()
 
     def _fail_waiting(self, error: Exception, x: Array) -> NoReturn:
         place = f"on {_name(x.ctx)}" if isinstance(x, self._array) else "at wait"
         # An operator's error reaches what was computed from its result.
         doubt = " (or on a device before it: MXNet does not say)" if len(self.devices) > 1 else ""
-        failure = ComputationError(f"{self.name} {place}: {type(error).__name__}: {self._reason(error)}{doubt}")
+        failure = ComputationError(
+            f"{self.name} {place}: {type(error).__name__}: {self._reason(error)}{doubt}"
+        )
         failure.__cause__ = error
         self._fail(failure)
 
@@ -201,7 +231,9 @@ class MXNetBackend(BaseBackend):
 
 
 def end_all(error: Exception) -> None:
-    """Let every backend refuse further work: MXNet reports a failure once, and does not say whose it was."""
+    """Let every backend refuse further work: MXNet reports a failure once, and does not say whose
+    it was.
+    """
     for backend in list(_loaded):
         with suppress(ComputationError):
             backend._fail(error)
@@ -210,7 +242,8 @@ def end_all(error: Exception) -> None:
 def _check_out(out: Array, x: Array, context: Any) -> None:
     if out.shape != x.shape or out.dtype != x.dtype or out.ctx != context:
         raise ValueError(
-            f"a copy of {x.shape} {x.dtype} to {_name(context)} cannot be written to {out.shape} {out.dtype} "
+            f"a copy of {x.shape} {x.dtype} to {_name(context)} cannot be written to {out.shape} "
+            f"{out.dtype} "
             f"on {_name(out.ctx)}"
         )
 
@@ -227,7 +260,8 @@ def _overwrite(nd: Any, out: Array, x: Array) -> Array:
     shape = x.shape
     if 0 in shape or shape == () or x.dtype == np.bool_:
         return _overwrite_by_source(out, x)
-    # An operator runs on the device of its first operand: here on the destination, whose queue does the copy.
+    # An operator runs on the device of its first operand: here on the destination, whose queue does
+    # the copy.
     target, source = out.as_nd_ndarray(), x.as_nd_ndarray()
     rows, *row = shape
     if prod(row) >= FEWEST_IN_A_ROW:
@@ -253,7 +287,8 @@ def _both_on_cpus(first: Array, second: Array) -> bool:
 
 
 def _overwrite_by_source(out: Array, x: Array) -> Array:
-    # MXNet's own copy between CPUs runs on the source's worker, behind its computation; GPUs have workers for copies.
+    # MXNet's own copy between CPUs runs on the source's worker, behind its computation; GPUs have
+    # workers for copies.
     return x.copyto(out)
 
 

@@ -1,12 +1,14 @@
-"""MXNet beneath its Python: functions of ours on its engine's workers, and the memory that its arrays lie in.
+"""MXNet beneath its Python: functions of ours on its engine's workers, and the memory that its
+arrays lie in.
 
-MXNet orders operators by the arrays that they read and write. `push` gives it a Python function with these arrays,
-through the C interface that MXNet has for the collectives of other libraries (`MXEnginePushSyncND` in its c_api.h); so
-arrays are summed in shards, when they are ready.
+MXNet orders operators by the arrays that they read and write. `push` gives it a Python function
+with these arrays, through the C interface that MXNet has for the collectives of other libraries
+(`MXEnginePushSyncND` in its c_api.h); so arrays are summed in shards, when they are ready.
 
-An array that is still to be computed may have no memory yet. MXNet's C interface gives an address only after it has
-made the memory, which a worker may be about to do as well. So `check_apart` reads fields of the array itself, which
-never change; their places are those of MXNet 1.9.1, its last release. Importing this module imports mxnet.
+An array that is still to be computed may have no memory yet. MXNet's C interface gives an address
+only after it has made the memory, which a worker may be about to do as well. So `check_apart` reads
+fields of the array itself, which never change; their places are those of MXNet 1.9.1, its last
+release. Importing this module imports mxnet.
 """
 
 import ctypes
@@ -34,14 +36,17 @@ read_word = ctypes.c_size_t.from_address
 read_int = ctypes.c_int.from_address
 DIMENSIONS = 2 * ctypes.sizeof(ctypes.c_size_t)
 OFFSET = 8 * ctypes.sizeof(ctypes.c_size_t)
-"""Where an array holds its first byte's place in its memory; at its very beginning it holds which memory that is."""
+"""Where an array holds its first byte's place in its memory; at its very beginning it holds which
+memory that is.
+"""
 
 
 class _Context(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_int), ("index", ctypes.c_int32))
 
 
-# A Python function that does nothing would wait 30 μs for the GIL each time; this function of C needs no GIL.
+# A Python function that does nothing would wait 30 μs for the GIL each time; this function of C
+# needs no GIL.
 DO_NOTHING = ctypes.cast(ctypes.CDLL(None).abs, FUNCTION)
 
 # NaiveEngine calls a function where it is pushed.
@@ -51,8 +56,9 @@ _pending: dict[int, Callable[[], object]] = {}
 _numbers = count(1)
 
 
-# The engine calls functions of C only, so a Python function goes by a number, which its call removes. The engine would
-# call a deleter after waits have ended, and a worker that is in Python while Python shuts down aborts the process.
+# The engine calls functions of C only, so a Python function goes by a number, which its call
+# removes. The engine would call a deleter after waits have ended, and a worker that is in Python
+# while Python shuts down aborts the process.
 def _call_pending(_: None, number: int) -> None:
     # What is raised here would be dropped; see `push`.
     with suppress(KeyboardInterrupt):
@@ -66,9 +72,10 @@ CALL_PENDING = FUNCTION(_call_pending)
 def sum_in_shards(terms: Sequence[tuple[Any, ...]]) -> None:
     """Queue the sums of arrays that have one term per device; each sum replaces all its terms.
 
-    Every shard is written by a function that claims to read only: the engine knows arrays only as wholes, and would
-    make one device wait for the other. The barriers keep all other operators away meanwhile. What fails travels from
-    what an operator reads to what it writes: each function writes a mark, and the last barriers read the marks.
+    Every shard is written by a function that claims to read only: the engine knows arrays only as
+    wholes, and would make one device wait for the other. The barriers keep all other operators away
+    meanwhile. What fails travels from what an operator reads to what it writes: each function
+    writes a mark, and the last barriers read the marks.
     """
     arrays = [x for same in terms for x in same]
     for x in arrays:
@@ -87,11 +94,14 @@ def _sum_shard(terms: Sequence[tuple[Any, ...]], shard: int) -> None:
             sum_shard([memory_of(x) for x in same], shard, len(same))
 
 
-def push(fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: Sequence[Any] = ()) -> None:
-    """Queue a function on a context's worker, to be called when all that it reads has been computed, if none failed.
+def push(
+    fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: Sequence[Any] = ()
+) -> None:
+    """Queue a function on a context's worker, to be called when all that it reads has been
+    computed, if none failed.
 
-    It must not raise, because no caller would get the exception, nor wait for MXNet: its worker would wait for itself.
-    What it writes must share no memory, for MXNet would wait forever.
+    It must not raise, because no caller would get the exception, nor wait for MXNet: its worker
+    would wait for itself. What it writes must share no memory, for MXNet would wait forever.
     """
     number = next(_numbers)
     _pending[number] = fn
@@ -102,7 +112,8 @@ def push(fn: Callable[[], object], context: Any, reads: Sequence[Any], writes: S
 
 
 def push_barrier(x: Any, reads: Sequence[Any] = ()) -> None:
-    """Queue an operator that does nothing but is ordered as if it wrote an array, and read other arrays.
+    """Queue an operator that does nothing but is ordered as if it wrote an array, and read other
+    arrays.
 
     One array at a time: MXNet would wait forever for two that share their memory.
     """
@@ -129,15 +140,20 @@ def _push(function: Any, number: int | None, context: Any, reads: Any, writes: A
 
 
 def memory_of(x: Any) -> np.ndarray:
-    """View an array's memory as a NumPy vector; for use in a function that `push` has ordered after its computation.
+    """View an array's memory as a NumPy vector; for use in a function that `push` has ordered after
+    its computation.
 
-    Only for arrays of at most two dimensions: those of a convolution may lie in an order of MKL-DNN's own, and MXNet
-    would wait, in the worker, for an operator that reorders them.
+    Only for arrays of at most two dimensions: those of a convolution may lie in an order of
+    MKL-DNN's own, and MXNet would wait, in the worker, for an operator that reorders them.
     """
     address = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(address)))
     size = prod(x.shape)
-    content = (ctypes.c_char * (size * np.dtype(x.dtype).itemsize)).from_address(address.value or 0) if size else b""
+    content = (
+        (ctypes.c_char * (size * np.dtype(x.dtype).itemsize)).from_address(address.value or 0)
+        if size
+        else b""
+    )
     return np.frombuffer(content, dtype=x.dtype, count=size)
 
 
@@ -163,7 +179,9 @@ def _limit_own_threads(threads: int, meeting: threading.Barrier) -> None:
 
 
 def check_apart(verb: str, consumed: Sequence[Any], others: Sequence[Any] = ()) -> None:
-    """Raise BackendError if arrays that a verb or op consumes overlap each other, or other arguments."""
+    """Raise BackendError if arrays that a verb or op consumes overlap each other, or other
+    arguments.
+    """
     # Every update asks: a call for each array would take as long again.
     memories = [read_word(x.handle.value).value for x in (*consumed, *others)]
     if len(set(memories)) == len(memories):
@@ -175,7 +193,8 @@ def check_apart(verb: str, consumed: Sequence[Any], others: Sequence[Any] = ()) 
         if (memory, start) < (end if is_consumed else end_of_consumed):
             context = next(x.ctx for x in consumed if _span(x)[0] == memory)
             raise BackendError(
-                f"mxnet on {context.device_type}:{context.device_id}: what {verb} consumes shares memory with itself "
+                f"mxnet on {context.device_type}:{context.device_id}: what {verb} consumes shares "
+                "memory with itself "
                 f"or with another argument: pass a copy, made by copy_to without out="
             )
         end = max(end, (memory, stop))
@@ -197,8 +216,14 @@ def _check_places() -> None:
     whole = mx.nd.empty(4)
     memory, *_ = _span(whole)
     dimensions = [dimensions_of(mx.nd.empty(shape)) for shape in ((2,), (2, 1), (1,) * 5)]
-    if dimensions != [1, 2, 5] or _span(whole[2:]) != (memory, 8, 16) or _span(mx.nd.empty(4)) == (memory, 0, 16):
-        raise BackendError(f"mxnet {mx.__version__} lays out its arrays differently: install mxnet 1.9.1")
+    if (
+        dimensions != [1, 2, 5]
+        or _span(whole[2:]) != (memory, 8, 16)
+        or _span(mx.nd.empty(4)) == (memory, 0, 16)
+    ):
+        raise BackendError(
+            f"mxnet {mx.__version__} lays out its arrays differently: install mxnet 1.9.1"
+        )
 
 
 _check_places()

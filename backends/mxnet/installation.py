@@ -1,8 +1,8 @@
 """How MXNet is installed, what goes wrong with it, and the CUDA 11 libraries for its CUDA build.
 
-They come from their wheels, or from the system if there are none. MXNet's library names what it needs
-(`libcudart.so.11.0`) and leaves it to the system's loader to find it, which does not look into wheels. It takes a
-library of that name that is already in the process.
+They come from their wheels, or from the system if there are none. MXNet's library names what it
+needs (`libcudart.so.11.0`) and leaves it to the system's loader to find it, which does not look
+into wheels. It takes a library of that name that is already in the process.
 """
 
 import ctypes
@@ -76,15 +76,23 @@ WHEELS = (
 
 
 def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
-    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any of them."""
-    needed = [f"{soname} ({wheel.requirement})" for soname in sonames for wheel in WHEELS if soname in wheel.sonames]
+    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any
+    of them.
+    """
+    needed = [
+        f"{soname} ({wheel.requirement})"
+        for soname in sonames
+        for wheel in WHEELS
+        if soname in wheel.sonames
+    ]
     return Diagnosis(f"{MXNET_CUDA_PACKAGE} needs {', '.join(needed)}", INSTALL) if needed else None
 
 
 def diagnose_driver(reason: str = "not found") -> Diagnosis:
     """Return what to do if the NVIDIA driver's library cannot be loaded."""
     return Diagnosis(
-        f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {MXNET_CUDA_PACKAGE} needs it: install the "
+        f"the NVIDIA driver is not installed ({DRIVER}: {reason}), and {MXNET_CUDA_PACKAGE} needs "
+        "it: install the "
         "driver, or use MXNet's CPU build in another environment",
         CPU_ENVIRONMENT,
     )
@@ -98,26 +106,33 @@ KNOWN_FAILURES: KnownFailures = {
     r"'numpy' has no attribute 'bool'|np\.bool\b": Diagnosis(
         "MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed", "pip install 'numpy<1.24'"
     ),
-    r"\bPZERO\b": Diagnosis("MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"),
+    r"\bPZERO\b": Diagnosis(
+        "MXNet 1.9.1 uses np.PZERO, which NumPy 2 removed", "pip install 'numpy<1.24'"
+    ),
     r"No module named 'distutils": Diagnosis(
-        "MXNet 1.9.1 uses distutils, which Python 3.12 removed: it takes Python 3.8 to 3.11", CPU_ENVIRONMENT
+        "MXNet 1.9.1 uses distutils, which Python 3.12 removed: it takes Python 3.8 to 3.11",
+        CPU_ENVIRONMENT,
     ),
     r"no kernel image is available": Diagnosis(
-        "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.9, and nothing that other GPUs "
+        "MXNet 1.9.1 holds machine code for GPUs of compute capability 5.0 to 8.9, and nothing "
+        "that other GPUs "
         "could translate: it runs on this machine's CPU only",
         MXNET_ON_CPU,
     ),
     r"driver version is insufficient|driver on your system is too old": Diagnosis(
-        "the NVIDIA driver is older than CUDA 11, which MXNet's build for CUDA 11.2 needs: update the driver, "
+        "the NVIDIA driver is older than CUDA 11, which MXNet's build for CUDA 11.2 needs: update "
+        "the driver, "
         "or stay on the CPU",
         MXNET_ON_CPU,
     ),
     r"undefined symbol: nccl": Diagnosis(
-        "the NCCL that is loaded is not the one of CUDA 11: the wheels of CUDA 11, 12 and 13 overwrite each other",
+        "the NCCL that is loaded is not the one of CUDA 11: the wheels of CUDA 11, 12 and 13 "
+        "overwrite each other",
         "pip install --force-reinstall --no-deps nvidia-nccl-cu11==2.21.5",
     ),
     r"find\(\"(DMLC|PS)_": Diagnosis(
-        "some, not all, variables of MXNet's key-value store were left in the environment", UNSET_ROLE
+        "some, not all, variables of MXNet's key-value store were left in the environment",
+        UNSET_ROLE,
     ),
     r"(lib[\w.+-]+\.so[\d.]*): cannot open shared object file": _missing_library,
 }
@@ -128,14 +143,20 @@ def _absent(python: tuple[int, ...]) -> Diagnosis | None:
         return None
     version = ".".join(map(str, python[:2]))
     cause = f"MXNet is not installed, and MXNet 1.9.1 needs Python 3.11, not {version}"
-    return Diagnosis(f"{cause}: `uv python install 3.11` brings one, which `make demo` finds", CPU_ENVIRONMENT)
+    return Diagnosis(
+        f"{cause}: `uv python install 3.11` brings one, which `make demo` finds", CPU_ENVIRONMENT
+    )
 
 
 def _harmful_variables(environment: Mapping[str, str]) -> Mapping[str, Diagnosis]:
     role = environment.get(ROLE)
     if role not in SERVING:
         return {}
-    return {ROLE: Diagnosis(f"{ROLE}={role} makes `import mxnet` serve other processes for good", UNSET_ROLE)}
+    return {
+        ROLE: Diagnosis(
+            f"{ROLE}={role} makes `import mxnet` serve other processes for good", UNSET_ROLE
+        )
+    }
 
 
 def _gpus() -> Gpus:
@@ -174,15 +195,20 @@ INSTALLATION = Installation(
 def load_cuda_libraries() -> None:
     """Load what MXNet's CUDA build is linked against; do nothing if that build is not installed.
 
-    A library comes from its wheel if that is installed, and else from the system's loader. Raises InstallationError if
-    the driver is missing, if libraries are missing, damaged or overwritten by those of another CUDA, and if MXNet's
-    CPU build is installed too.
+    A library comes from its wheel if that is installed, and else from the system's loader. Raises
+    InstallationError if the driver is missing, if libraries are missing, damaged or overwritten by
+    those of another CUDA, and if MXNet's CPU build is installed too.
     """
     if _installed_distribution(MXNET_CUDA_PACKAGE) is None:
         return
     if _installed_distribution(MXNET_CPU_PACKAGE):
-        cause = f"{MXNET_CPU_PACKAGE} and {MXNET_CUDA_PACKAGE} are both installed, and overwrite each other's files"
-        raise _error(cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}")
+        cause = (
+            f"{MXNET_CPU_PACKAGE} and {MXNET_CUDA_PACKAGE} are both installed, and overwrite "
+            "each other's files"
+        )
+        raise _error(
+            cause, f"pip uninstall --yes {MXNET_CPU_PACKAGE} {MXNET_CUDA_PACKAGE} && {INSTALL}"
+        )
     try:
         ctypes.CDLL(DRIVER, ctypes.RTLD_LOCAL)
     except OSError as error:
@@ -204,12 +230,15 @@ def load_cuda_libraries() -> None:
 
 
 def _path(wheel: Wheel, soname: str) -> str | None:
-    """Find a library in its wheel, unchanged since it was installed; None if the wheel is not installed or lacks it."""
+    """Find a library in its wheel, unchanged since it was installed; None if the wheel is not
+    installed or lacks it.
+    """
     installed = _installed_distribution(wheel.name)
     for file in (installed and installed.files) or ():
         if file.name == soname:
             path = Path(str(file.locate()))
-            # A wheel's list of its files holds their sizes; two builds of a library differ in theirs.
+            # A wheel's list of its files holds their sizes; two builds of a library differ in
+            # theirs.
             if not path.exists() or file.size not in (None, path.stat().st_size):
                 raise _overwritten(wheel, str(file))
             return str(path)
@@ -217,12 +246,15 @@ def _path(wheel: Wheel, soname: str) -> str | None:
 
 
 def _overwritten(wheel: Wheel, file: str) -> InstallationError:
-    owners = {one.name for one in distributions() if any(str(other) == file for other in one.files or ())}
+    owners = {
+        one.name for one in distributions() if any(str(other) == file for other in one.files or ())
+    }
     names = " ".join(sorted(owners - {wheel.name}))
     if not names:
         return _error(f"{file} is not as {wheel.name} installed it", wheel.reinstall)
     return _error(
-        f"{file} of {wheel.name} was overwritten by {names}: {MXNET_CUDA_PACKAGE} and a CUDA build of another "
+        f"{file} of {wheel.name} was overwritten by {names}: {MXNET_CUDA_PACKAGE} and a CUDA build "
+        "of another "
         "framework need an environment each",
         f"pip uninstall --yes {names} && {wheel.reinstall}",
     )

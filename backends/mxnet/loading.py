@@ -1,4 +1,6 @@
-"""Sets what MXNet reads from the environment, imports it, chooses devices and starts its workers."""
+"""Sets what MXNet reads from the environment, imports it, chooses devices and starts its
+workers.
+"""
 
 import atexit
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,9 @@ from backends.registry.variants import check_device_kinds, choose_variants
 OWN_GPU_WORKERS = 2
 """How many workers MXNet gives a GPU's queue by itself."""
 _cores: dict[Device, set[int]] = {}
-"""MXNet never ends its workers: those of an earlier backend of this process serve a later one, on the same cores."""
+"""MXNet never ends its workers: those of an earlier backend of this process serve a later one, on
+the same cores.
+"""
 
 
 def load(
@@ -32,7 +36,9 @@ def load(
     workers_per_device: int = 1,
     variants: Sequence[str] = (),
 ) -> MXNetBackend:
-    """Return MXNet's backend for an engine and devices. Raises BackendError for what cannot be had."""
+    """Return MXNet's backend for an engine and devices. Raises BackendError for what cannot be
+    had.
+    """
     engine = engine or "async"
     check_workers("mxnet", engine, workers_per_device)
     own_variants = choose_variants("mxnet", engine, variants)
@@ -41,11 +47,14 @@ def load(
         # Unset, MXNet takes ThreadedEnginePerDevice.
         "MXNET_ENGINE_TYPE": "NaiveEngine" if engine == "sync" else None,
         "MXNET_CPU_WORKER_NTHREADS": str(workers_per_device),
-        # Operators that share one of these pieces of scratch memory wait for each other, whatever their device.
+        # Operators that share one of these pieces of scratch memory wait for each other, whatever
+        # their device.
         "MXNET_CPU_TEMP_COPY": "4" if TEMPORARY_SPACE_LOW.name in own_variants else "256",
-        # In bulk, all of a backward pass is one operator: no gradient would be ready before the last one is.
+        # In bulk, all of a backward pass is one operator: no gradient would be ready before the
+        # last one is.
         "MXNET_EXEC_BULK_EXEC_TRAIN": "1" if BULK_ON.name in own_variants else "0",
-        # A unit (`ops.as_unit`) does all of its operations: equal ones each, and on GPUs none fused with another.
+        # A unit (`ops.as_unit`) does all of its operations: equal ones each, and on GPUs none fused
+        # with another.
         "MXNET_ELIMINATE_COMMON_EXPR": "0",
         "MXNET_USE_FUSION": "0",
         "OMP_NUM_THREADS": str(threads),
@@ -86,28 +95,33 @@ def load(
         cores = cores_of(chosen, None)
         limit_openmp_threads(threads)
         scheduler = "none: MXNet's NaiveEngine runs each operator where it is called"
-    setup = Setup(mx, ops, engine, chosen, note, threads, workers_per_device, own_variants, settings)
+    setup = Setup(
+        mx, ops, engine, chosen, note, threads, workers_per_device, own_variants, settings
+    )
     return MXNetBackend(setup, scheduler, cores, contexts)
 
 
 def _start_workers(
     contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int
 ) -> Sequence[set[int]]:
-    """Start each CPU device's workers; return its cores, which differ if its workers were running already."""
+    """Start each CPU device's workers; return its cores, which differ if its workers were running
+    already.
+    """
     import mxnet as mx
 
     from backends.mxnet.engine import limit_threads
 
-    # MXNet starts a context's workers at its first operator, on the cores of the thread that issues it; those of
-    # cpu(0), which serve every wait, come first and are left free. On a GPU a worker only issues.
+    # MXNet starts a context's workers at its first operator, on the cores of the thread that issues
+    # it; those of cpu(0), which serve every wait, come first and are left free. On a GPU a worker
+    # only issues.
     mx.np.zeros((1,), ctx=mx.cpu(0)).wait_to_read()
     for (device, context), share in zip(contexts.items(), cores, strict=False):
         if device.kind == "gpu" or device in _cores:
             continue
         with on_cores(share):
             mx.np.zeros((1,), ctx=context).wait_to_read()
-        # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it along before; and
-        # MXNet's OpenBLAS hangs if several workers use more than one thread each.
+        # MXNet trusts OMP_NUM_THREADS, which OpenMP has not read if another framework brought it
+        # along before; and MXNet's OpenBLAS hangs if several workers use more than one thread each.
         limit_threads(context, workers, threads)
         _cores[device] = share
     return [_cores.get(device, share) for device, share in zip(contexts, cores, strict=False)]
@@ -115,7 +129,9 @@ def _start_workers(
 
 @cache
 def _end_quietly(mx: Any) -> None:
-    """Raise no failure at exit that nobody waited for: the program has ended, and its status is its own."""
+    """Raise no failure at exit that nobody waited for: the program has ended, and its status is its
+    own.
+    """
     at_exit = mx.base._notify_shutdown
 
     def notify() -> None:
@@ -128,6 +144,11 @@ def _end_quietly(mx: Any) -> None:
 
 
 def _streams_on_one_gpu(devices: Wanted) -> int:
-    # A number means streams only if there are too few GPUs, and MXNet counts them when it has read its settings.
-    indices = [] if isinstance(devices, int) else [device.index for device in devices if device.kind == "gpu"]
+    # A number means streams only if there are too few GPUs, and MXNet counts them when it has read
+    # its settings.
+    indices = (
+        []
+        if isinstance(devices, int)
+        else [device.index for device in devices if device.kind == "gpu"]
+    )
     return max(map(indices.count, indices), default=0)

@@ -1,4 +1,6 @@
-"""MXNet's functions in the spelling that all backends share. Importing this module imports mxnet."""
+"""MXNet's functions in the spelling that all backends share. Importing this module imports
+mxnet.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
@@ -18,12 +20,17 @@ from backends.mxnet.engine import check_apart, dimensions_of
 Array: TypeAlias = mnp.ndarray
 
 UPDATED_TOGETHER = 50
-"""MXNet's operators on several arrays write beyond their memory from the 51st on (`multi_sgd_update` from the 61st)."""
+"""MXNet's operators on several arrays write beyond their memory from the 51st on
+(`multi_sgd_update` from the 61st).
+"""
 
 STATIC = (("static_alloc", True), ("static_shape", True))
-"""Flags of a CachedOp, memory planned once: without them each operator would be pushed by itself."""
+"""Flags of a CachedOp, memory planned once: without them each operator would be pushed by
+itself.
+"""
 
-# NumPy semantics: arrays of no dimensions and empty shards exist; 2 says in all threads, and not only in this one.
+# NumPy semantics: arrays of no dimensions and empty shards exist; 2 says in all threads, and not
+# only in this one.
 npx.set_np()
 mx.util.set_np_shape(2)
 
@@ -76,8 +83,8 @@ def avg_pool2d(x: Array, size: int) -> Array:
 
 def cross_entropy(scores: Array, labels: Array) -> Array:
     check_shapes("cross_entropy", scores, labels)
-    # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but compares in the
-    # labels' dtype, in which the number of classes may not fit.
+    # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but
+    # compares in the labels' dtype, in which the number of classes may not fit.
     wide = labels if labels.dtype in (np.int32, np.int64) else labels.astype("int32")
     checked = mx.nd.take(_classes(scores.shape[-1], scores.ctx), wide.as_nd_ndarray(), mode="raise")
     return -npx.pick(npx.log_softmax(scores, axis=-1), checked.as_np_ndarray(), axis=-1).sum()
@@ -101,7 +108,9 @@ def concatenate(vectors: Sequence[Array]) -> Array:
     ends = accumulate(map(len, vectors), initial=0)
     for vector, (start, stop) in zip(vectors, pairwise(ends), strict=True):
         if start < stop:
-            mx.nd._internal._slice_assign(target, vector.as_nd_ndarray(), begin=start, end=stop, out=target)
+            mx.nd._internal._slice_assign(
+                target, vector.as_nd_ndarray(), begin=start, end=stop, out=target
+            )
     return whole
 
 
@@ -115,18 +124,24 @@ def zeros_like(x: Array) -> Array:
 
 
 def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
-    def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+    def value_and_gradients(
+        parameters: tuple[Array, ...], *rest: Array
+    ) -> tuple[Array, tuple[Array, ...]]:
         if not all(x.size for x in tree_leaves(rest)):
             return zeros_like(parameters[0]).sum(), zeros_like(parameters)
-        # MXNet differentiates only by arrays that were marked before recording. These are other names of the same
-        # memory: one for each parameter, also if an array is passed twice or is one of `rest`.
+        # MXNet differentiates only by arrays that were marked before recording. These are other
+        # names of the same memory: one for each parameter, also if an array is passed twice or is
+        # one of `rest`.
         leaves = tuple(parameter.detach() for parameter in parameters)
-        # Buffers belong to the marks, and only `backward` writes to them: again other names will do.
+        # Buffers belong to the marks, and only `backward` writes to them: again other names will
+        # do.
         autograd.mark_variables(leaves, [leaf.detach() for leaf in leaves])
         with autograd.record():
             value = fn(leaves, *rest)
         if value.shape != ():
-            raise ValueError(f"value_and_grad differentiates one number, not an array of shape {value.shape}")
+            raise ValueError(
+                f"value_and_grad differentiates one number, not an array of shape {value.shape}"
+            )
         gradients = _gradients(value, leaves)
         own = value.copy() if any(value is leaf for leaf in leaves) else value.detach()
         return own, tuple(gradient.as_np_ndarray() for gradient in gradients)
@@ -135,8 +150,9 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
 
 
 def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
-    # One call from Python, and one entry of a device's queue: 2,000 increments of two numbers take a fiftieth of their
-    # time one by one. It is made for each kind of arguments when they first come.
+    # One call from Python, and one entry of a device's queue: 2,000 increments of two numbers take
+    # a fiftieth of their time one by one. It is made for each kind of arguments when they first
+    # come.
     units: dict[object, Callable[..., Any]] = {}
 
     def unit(*args: Any) -> Any:
@@ -148,14 +164,18 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
     return unit
 
 
-def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
+def sgd(
+    parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
+) -> tuple[Array, ...]:
     _refuse_recording()
     check_apart("sgd", parameters, gradients)
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
     for old, new in _groups(parameters, gradients):
         count = len(old)
         pairs = chain(*zip(old, new, strict=True))
-        mx.nd.multi_sgd_update(*pairs, lrs=(float(rate),) * count, wds=(0,) * count, num_weights=count, out=old)
+        mx.nd.multi_sgd_update(
+            *pairs, lrs=(float(rate),) * count, wds=(0,) * count, num_weights=count, out=old
+        )
     return tuple(parameters)
 
 
@@ -189,7 +209,8 @@ def _operand(x: Array, other: Array | float) -> Array | float:
 
 
 def _refuse_recording() -> None:
-    # MXNet would record nothing of an update: what is computed of the new parameters would count as of the old ones.
+    # MXNet would record nothing of an update: what is computed of the new parameters would count as
+    # of the old ones.
     if autograd.is_recording():
         raise ValueError("an update of parameters cannot be differentiated")
 
@@ -200,11 +221,13 @@ def _classes(count: int, context: mx.Context) -> Any:
 
 
 def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
-    # Not backward(): it writes to the one buffer in `.grad`, so a second call would overwrite the first's result.
+    # Not backward(): it writes to the one buffer in `.grad`, so a second call would overwrite the
+    # first's result.
     try:
         return list(autograd.grad(value, list(leaves)))
     except mx.MXNetError:
-        # MXNet refuses if the value does not depend on one of them: now it does, on none of its elements.
+        # MXNet refuses if the value does not depend on one of them: now it does, on none of its
+        # elements.
         with autograd.record():
             for leaf in leaves:
                 value = value + leaf.reshape(-1)[:0].sum().astype(value.dtype)
@@ -212,7 +235,9 @@ def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
 
 
 def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
-    """Divide tuples of arrays into groups that one operator takes: of one dtype, and not too many."""
+    """Divide tuples of arrays into groups that one operator takes: of one dtype, and not too
+    many.
+    """
     dtypes = [first.dtype for first, *_ in zip(*values, strict=True)]
     for dtype in dict.fromkeys(dtypes):
         places = [place for place, own in enumerate(dtypes) if own == dtype]
@@ -238,9 +263,12 @@ def _sum_of_squares(arrays: Sequence[Any]) -> Array:
     return reduce(plus, [mnp.square(x.as_np_ndarray()).sum() for x in arrays])
 
 
-def _update_float32(old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any], rate: float, guard: Array) -> None:
-    # The one operator of MXNet that leaves its weights unchanged if a number on the device is NaN. With these constants
-    # it is plain descent: the mean is the gradient itself, its root mean square stays 0, and 1 is added to that.
+def _update_float32(
+    old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any], rate: float, guard: Array
+) -> None:
+    # The one operator of MXNet that leaves its weights unchanged if a number on the device is NaN.
+    # With these constants it is plain descent: the mean is the gradient itself, its root mean
+    # square stays 0, and 1 is added to that.
     count = len(old)
     mx.nd._internal._multi_adamw_update(
         *chain(*zip(old, new, new, zeros, strict=True)),
@@ -256,8 +284,11 @@ def _update_float32(old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any]
     )
 
 
-def _update_others(old: Sequence[Any], new: Sequence[Any], _: object, rate: float, guard: Array) -> None:
-    # That operator changes nothing in another dtype, and `where` ends the process if there are no elements.
+def _update_others(
+    old: Sequence[Any], new: Sequence[Any], _: object, rate: float, guard: Array
+) -> None:
+    # That operator changes nothing in another dtype, and `where` ends the process if there are no
+    # elements.
     for x, gradient in zip(old, new, strict=True):
         check_equal((x, gradient), "sgd_while_finite")
         if x.size:
@@ -266,7 +297,9 @@ def _update_others(old: Sequence[Any], new: Sequence[Any], _: object, rate: floa
 
 
 def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Record what the function does with arguments of this kind, and return a unit of it; None if there is none."""
+    """Record what the function does with arguments of this kind, and return a unit of it; None if
+    there is none.
+    """
     # Other names of the same memory, one for each argument, also if an array is passed twice.
     leaves = tree_map(lambda x: x.detach(), args)
     variables = list(tree_leaves(leaves))
@@ -277,15 +310,19 @@ def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., An
         results = list(tree_leaves(value))
         symbol = mx.sym.Group([autograd.get_symbol(x) for x in results]).as_np_ndarray()
     except Exception:
-        # An update refuses to be recorded, and what was not recorded has no symbol. A mistake comes up again without.
+        # An update refuses to be recorded, and what was not recorded has no symbol. A mistake comes
+        # up again without.
         return None
     places = {autograd.get_symbol(x).name: place for place, x in enumerate(variables)}
     inputs = symbol.list_inputs()
     on_one_device = len({x.ctx for x in (*variables, *results)}) == 1
     if not on_one_device or not places.keys() >= set(inputs) or _repeated((*variables, *results)):
         return None
-    # By default 15 operators are one entry of the queue; a larger number than there are takes memory.
-    operator = mx.nd.CachedOp(symbol, (*STATIC, ("forward_bulk_size", len(symbol.get_internals().list_outputs()))))
+    # By default 15 operators are one entry of the queue; a larger number than there are takes
+    # memory.
+    operator = mx.nd.CachedOp(
+        symbol, (*STATIC, ("forward_bulk_size", len(symbol.get_internals().list_outputs())))
+    )
     order, nesting = [places[name] for name in inputs], tree_map(lambda _: None, value)
 
     def unit(*args: Any) -> Any:

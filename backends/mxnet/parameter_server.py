@@ -1,8 +1,9 @@
 """Be MXNet's scheduler or a server: `python -m backends.mxnet.parameter_server [SECONDS]`.
 
-DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process. ps-lite has no
-deadline: if a process of the job dies, the other processes wait for ever. So with SECONDS, a thread ends this one with
-status 1 after so long without progress; without, whoever started it ends it.
+DMLC_ROLE says which. Importing MXNet then serves until all workers are done, and ends the process.
+ps-lite has no deadline: if a process of the job dies, the other processes wait for ever. So with
+SECONDS, a thread ends this one with status 1 after so long without progress; without, whoever
+started it ends it.
 """
 
 import os
@@ -41,11 +42,16 @@ def main() -> None:
             raise
         # ps-lite does not say which address.
         root = f"{os.environ.get('DMLC_PS_ROOT_URI')}:{os.environ.get('DMLC_PS_ROOT_PORT')}"
-        sys.exit(f"parallel-core: cannot listen at {root}: the port is in use, or the address is not this host's")
+        sys.exit(
+            f"parallel-core: cannot listen at {root}: the port is in use, or the address is not "
+            "this host's"
+        )
 
 
 def _watch(seconds: float) -> None:
-    """End the process after some seconds in which a process of the job was missing, or a server was sent nothing."""
+    """End the process after some seconds in which a process of the job was missing, or a server was
+    sent nothing.
+    """
     role, workers = os.environ["DMLC_ROLE"], int(os.environ["DMLC_NUM_WORKER"])
     # A process of ps-lite is connected to itself, too, and a server to no other server.
     expected = workers + (int(os.environ["DMLC_NUM_SERVER"]) if role == "scheduler" else 1)
@@ -67,16 +73,22 @@ def _watch(seconds: float) -> None:
         elif monotonic() < complete_at + seconds:
             continue
         else:
-            cause = f"{max(connected, 0)} of {expected} other processes are connected, so one ended or never came"
+            cause = (
+                f"{max(connected, 0)} of {expected} other processes are connected, so one "
+                "ended or never came"
+            )
         sys.stderr.write(
-            f"parallel-core: the {role} on {socket.gethostname()} made no progress for {seconds:g} s: {cause}\n"
+            f"parallel-core: the {role} on {socket.gethostname()} made no progress for {seconds:g} "
+            f"s: {cause}\n"
         )
         sys.stderr.flush()
         os._exit(1)
 
 
 def _silences() -> list[float] | None:
-    """Return the seconds since data came, for each connection to this process; None if it does not listen yet."""
+    """Return the seconds since data came, for each connection to this process; None if it does not
+    listen yet.
+    """
     ports, silences = set(), []
     for descriptor in Path("/proc/self/fd").iterdir():
         # What was closed meanwhile has no link, and what is no TCP socket no information.
@@ -85,11 +97,15 @@ def _silences() -> list[float] | None:
                 continue
             with socket.socket(fileno=os.dup(int(descriptor.name))) as duplicate:
                 port = duplicate.getsockname()[1]
-                info = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA_RECEIVED + 4)
+                info = duplicate.getsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA_RECEIVED + 4
+                )
                 if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     ports.add(port)
                 elif info[0] == ESTABLISHED:
-                    silences.append((port, struct.unpack_from("I", info, LAST_DATA_RECEIVED)[0] / 1000))
+                    silences.append(
+                        (port, struct.unpack_from("I", info, LAST_DATA_RECEIVED)[0] / 1000)
+                    )
     return [seconds for port, seconds in silences if port in ports] if ports else None
 
 

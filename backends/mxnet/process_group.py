@@ -1,8 +1,10 @@
-"""MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside `backends/torch/process_group.py`.
+"""MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside
+`backends/torch/process_group.py`.
 
-The processes meet at a scheduler. Servers, separate processes, make the sums: every worker pushes its array to a
-server and pulls the sum of all. Push and pull are operators of MXNet's engine, ordered by the arrays that they read and
-write, so no thread needs to wait for them. ps-lite has no deadline: if a worker dies, the other workers wait for ever.
+The processes meet at a scheduler. Servers, separate processes, make the sums: every worker pushes
+its array to a server and pulls the sum of all. Push and pull are operators of MXNet's engine,
+ordered by the arrays that they read and write, so no thread needs to wait for them. ps-lite has no
+deadline: if a worker dies, the other workers wait for ever.
 """
 
 import os
@@ -25,7 +27,8 @@ def join_mxnet(_: Backend, where: Rendezvous) -> Group:
     """Meet the other processes; blocks for ever if one of them does not come."""
     if os.environ.get("DMLC_ROLE") != "worker":
         raise BackendError(
-            "MXNet's processes meet at a scheduler, and DMLC_ROLE and related variables are not set: start them with "
+            "MXNet's processes meet at a scheduler, and DMLC_ROLE and related variables are not "
+            "set: start them with "
             "`parallel-core launch --backend mxnet`, not with torchrun"
         )
     import mxnet as mx
@@ -55,18 +58,25 @@ class MXNetGroup:
         arrays = list(tree_leaves(x))
         self._sums += 1
         agree_on_exchange(self.sum_on_host, self.rank, self.hosts, self._sums, arrays)
-        sums = iter([self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)])
+        sums = iter(
+            [self._sum_one(f"{place}", array, -place) for place, array in enumerate(arrays)]
+        )
         return tree_map(lambda _: next(sums), x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(self._sum_one("host", self._mx.np.array(x, dtype=x.dtype, ctx=self._context), 0).asnumpy())
+        return np.asarray(
+            self._sum_one(
+                "host", self._mx.np.array(x, dtype=x.dtype, ctx=self._context), 0
+            ).asnumpy()
+        )
 
     def waitall(self) -> None:
         self._mx.npx.waitall()
 
     def close(self) -> None:
         self.waitall()
-        # Waits for all processes. At exit, when Python frees it, no thread of Python's could keep a deadline.
+        # Waits for all processes. At exit, when Python frees it, no thread of Python's could keep a
+        # deadline.
         del self._store
 
     def _sum_one(self, name: str, x: Array, priority: int) -> Array:

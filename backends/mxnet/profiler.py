@@ -1,7 +1,9 @@
-"""MXNet's own profiler. Read it beside `backends/torch/profiler.py`: the same functions, in the same order.
+"""MXNet's own profiler. Read it beside `backends/torch/profiler.py`: the same functions, in the
+same order.
 
-MXNet's engine records each operator that a worker runs, with the device's number and the thread, but not which call it
-comes from. Of Python's calls the trace holds only the marks that the verbs leave.
+MXNet's engine records each operator that a worker runs, with the device's number and the thread,
+but not which call it comes from. Of Python's calls the trace holds only the marks that the verbs
+leave.
 """
 
 import re
@@ -52,11 +54,13 @@ COPY_OPERATORS = re.compile(r"_slice_assign|_contrib_index_copy|_copyto|Copy[CG]
 WAIT_OPERATORS = {"WaitForVar", "parallel_core"}
 """What cpu(0)'s worker runs for calls that wait: MXNet's operator, and our barriers."""
 UNLINKED = (
-    "MXNet's profiler does not record which call an operator comes from. They are matched by name and order; on {} not "
+    "MXNet's profiler does not record which call an operator comes from. They are matched by name "
+    "and order; on {} not "
     "all calls could be matched, because one call may run several operators"
 )
 SHORT_SUMS = (
-    "MXNet sums short arrays by ordinary operators: these count as computation, and only copying the sums back counts "
+    "MXNet sums short arrays by ordinary operators: these count as computation, and only copying "
+    "the sums back counts "
     "as communication"
 )
 
@@ -73,7 +77,9 @@ _profiler = cache(MXNetProfiler)
 
 
 def check(backend: Backend) -> None:
-    """Raise BackendError if MXNet's profiler has no row for one of the devices, and would abort the process."""
+    """Raise BackendError if MXNet's profiler has no row for one of the devices, and would abort the
+    process.
+    """
     import mxnet as mx
 
     cores = len(core_numbers())
@@ -81,7 +87,8 @@ def check(backend: Backend) -> None:
     beyond = [device for device in backend.devices if device.kind == "cpu" and device.index > last]
     if beyond:
         raise BackendError(
-            f"mxnet's profiler would abort at {beyond[0]}: with {cores} {'core' if cores == 1 else 'cores'} it has "
+            f"mxnet's profiler would abort at {beyond[0]}: with {cores} "
+            f"{'core' if cores == 1 else 'cores'} it has "
             f"rows up to cpu:{last}, so profile with --devices {last} or fewer"
         )
 
@@ -110,7 +117,9 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a separate queue."""
+    """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a separate
+    queue.
+    """
     slices = trace.columns
     devices = _devices(trace.processes)
     on_devices = slices.on_threads({row for row in slices.rows if row[0] in devices})
@@ -121,11 +130,16 @@ def timeline_of(trace: Trace) -> Timeline:
     waiting = on_first & work.has_name(WAIT_OPERATORS)
     waits, operators = work.select(waiting), work.select(~waiting)
     wait_queues = numbered_queues(dict.fromkeys(waits.threads(), (HOST_DEVICE, "waits")))
-    computing = operators.select(~operators.has_name({name for name in operators.names if _kind(name) == "copy"}))
+    computing = operators.select(
+        ~operators.has_name({name for name in operators.names if _kind(name) == "copy"})
+    )
     # MXNet's copy workers of a GPU, or a CPU device's worker that does nothing else.
     copying = {*operators.threads()} - {*computing.threads()}
     queues = numbered_queues(
-        {thread: (devices[thread[0]], "copy" if thread in copying else "compute") for thread in operators.threads()}
+        {
+            thread: (devices[thread[0]], "copy" if thread in copying else "compute")
+            for thread in operators.threads()
+        }
     )
     marks = list(slices.select(slices.has_category(MARKS)))
     cases, host = windows(marks), host_spans(outermost_calls(marks))
@@ -136,21 +150,30 @@ def timeline_of(trace: Trace) -> Timeline:
         spans = Spans.of(linked)
     waited = spans_of(waits, lambda _: "host", wait_queues, lambda _: "wait")
     notes = [*trace.problems]
-    if any(call.name == "allreduce" for call in host) and KINDS.index("exchange") not in spans.kinds:
+    if (
+        any(call.name == "allreduce" for call in host)
+        and KINDS.index("exchange") not in spans.kinds
+    ):
         notes.append(SHORT_SUMS)
     if unlinked:
         notes.append(UNLINKED.format(", ".join(unlinked)))
-    timeline = assemble("mxnet", [Spans.of(host), waited, spans], cases, notes, set(devices.values()))
+    timeline = assemble(
+        "mxnet", [Spans.of(host), waited, spans], cases, notes, set(devices.values())
+    )
     if cases:
         return timeline
-    steps = tuple(Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP))
+    steps = tuple(
+        Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP)
+    )
     return replace(timeline, annotations=steps)
 
 
 def _with_cpu_rows(text: str) -> str:
-    # MXNet's CUDA build has 32 rows for GPUs behind those of the cores, whatever GPUs there are; without any GPU, they
-    # are the rows of the CPU devices with their numbers.
-    return re.sub(r'"(?:gpu/\d+|cpu pinned/|cpu shared/)"(\s*},\s*"pid": )(\d+)', r'"cpu/\2"\1\2', text)
+    # MXNet's CUDA build has 32 rows for GPUs behind those of the cores, whatever GPUs there are;
+    # without any GPU, they are the rows of the CPU devices with their numbers.
+    return re.sub(
+        r'"(?:gpu/\d+|cpu pinned/|cpu shared/)"(\s*},\s*"pid": )(\d+)', r'"cpu/\2"\1\2', text
+    )
 
 
 def _device_in(label: str) -> str | None:
@@ -162,7 +185,8 @@ def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
     devices = {row: device for row, label in labels.items() if (device := _device_in(label))}
     gpus = any(device.startswith("gpu") for device in devices.values())
     for row, label in labels.items():
-        # Without GPUs nothing is page-locked, and a row with such a label is that of the CPU device with its number.
+        # Without GPUs nothing is page-locked, and a row with such a label is that of the CPU device
+        # with its number.
         if label in ("cpu pinned/", "cpu shared/"):
             devices[row] = "cpu:0" if gpus else f"cpu:{row}"
     return devices
@@ -187,12 +211,14 @@ def _readable(operator: str) -> str:
 def _link_launches(
     spans: Sequence[Span], host: Sequence[Span], cases: Sequence[Window]
 ) -> tuple[list[Span], list[str]]:
-    """Return the spans, with their launch if it is known, and the devices on which some calls have no match.
+    """Return the spans, with their launch if it is known, and the devices on which some calls have
+    no match.
 
-    `host` holds the calls of the verbs; spans outside of the cases stay as they are. A device begins its operators when
-    their inputs are there, which need not be in the order of their launch. So operators are matched with calls of the
-    same name only, and only if there are as many of the one as of the other. Among those of one name the first call is
-    taken to have launched what began first; a mean wait does not depend on which did.
+    `host` holds the calls of the verbs; spans outside of the cases stay as they are. A device
+    begins its operators when their inputs are there, which need not be in the order of their
+    launch. So operators are matched with calls of the same name only, and only if there are as many
+    of the one as of the other. Among those of one name the first call is taken to have launched
+    what began first; a mean wait does not depend on which did.
     """
     linked = {id(span): span for span in spans}
     unmatched: set[str] = set()
@@ -210,7 +236,9 @@ def _link_launches(
                 operators[span.device, span.name.removesuffix("_scalar")].append(span)
         for key, starts in launches.items():
             pairs = list(zip(starts, operators[key], strict=False))
-            if len(starts) != len(operators[key]) or any(span.start < start for start, span in pairs):
+            if len(starts) != len(operators[key]) or any(
+                span.start < start for start, span in pairs
+            ):
                 unmatched.add(key[0])
             else:
                 linked.update({id(span): span._replace(launched=start) for start, span in pairs})

@@ -1,7 +1,8 @@
 """Hooks into an MXNet program of the user's own. Read it beside `backends/torch/program_hooks.py`.
 
-This is loaded by its path into the program's process, and imports only Python's own library; the program's MXNet is an
-argument. A step ends with a call of its first trainer's `step` or `update`, or of its first module's `update`.
+This is loaded by its path into the program's process, and imports only Python's own library; the
+program's MXNet is an argument. A step ends with a call of its first trainer's `step` or `update`,
+or of its first module's `update`.
 """
 
 import os
@@ -44,11 +45,16 @@ class MXNetProfiler:
         last = last_row(len(os.sched_getaffinity(0)), self.mxnet.context.num_gpus())
         beyond = [one for one in self.contexts if one.device_type == "cpu" and one.device_id > last]
         if beyond:
-            return f"MXNet's profiler has rows up to cpu({last}), and would abort the program at {beyond[0]}"
+            return (
+                f"MXNet's profiler has rows up to cpu({last}), and would abort the program at "
+                f"{beyond[0]}"
+            )
         return ""
 
     def settle(self) -> None:
-        """Wait for all that was queued. Raises what failed there, because only the first wait has that error."""
+        """Wait for all that was queued. Raises what failed there, because only the first wait has
+        that error.
+        """
         self.mxnet.nd.waitall()
 
     def start(self) -> None:
@@ -59,7 +65,11 @@ class MXNetProfiler:
             self.file = Path(name)
             self.is_starting = True
             self.mxnet.profiler.set_config(
-                filename=name, profile_imperative=True, profile_symbolic=True, profile_api=False, profile_memory=False
+                filename=name,
+                profile_imperative=True,
+                profile_symbolic=True,
+                profile_api=False,
+                profile_memory=False,
             )
             self.is_starting = False
         self.mxnet.profiler.set_state("run")
@@ -102,7 +112,8 @@ class MXNetProfiler:
 
 def last_row(cores: int, gpus: int) -> int:
     """Return the last number of a CPU device that the profiler has a row for."""
-    # It has a row for each core, for each GPU, and two more; a CPU device's number is its row, whatever the label.
+    # It has a row for each core, for each GPU, and two more; a CPU device's number is its row,
+    # whatever the label.
     return cores - 1 if gpus else cores + 1
 
 
@@ -137,7 +148,9 @@ def _mark_updates(mxnet: Any, recorder: Any, profiler: MXNetProfiler) -> None:
 
 
 def _leave_own_profiles(mxnet: Any, profiler: MXNetProfiler) -> None:
-    """Let the program configure MXNet's profiler, and have whole files from it, also after this has recorded."""
+    """Let the program configure MXNet's profiler, and have whole files from it, also after this has
+    recorded.
+    """
     set_config, dump = mxnet.profiler.set_config, mxnet.profiler.dump
     own_file = Path("profile.json")
 

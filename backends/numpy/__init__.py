@@ -5,4 +5,8 @@ from backends.registry import Offer
 
 INSTALLATION = Installation(module="numpy", engines=("sync",))
 
-OFFER = Offer(title="NumPy", backend="backends.numpy.backend:NumPyBackend", installation="backends.numpy:INSTALLATION")
+OFFER = Offer(
+    title="NumPy",
+    backend="backends.numpy.backend:NumPyBackend",
+    installation="backends.numpy:INSTALLATION",
+)

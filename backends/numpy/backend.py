@@ -1,7 +1,8 @@
 """NumPy behind the `Backend` protocol: the synchronous reference.
 
-Read it beside `mxnet/backend.py` and `torch/worker_threads.py`: same verbs, same order. Nothing is queued, so there is
-nothing to wait for, and every other backend's numbers are checked against this one.
+Read it beside `mxnet/backend.py` and `torch/worker_threads.py`: same verbs, same order. Nothing is
+queued, so there is nothing to wait for, and every other backend's numbers are checked against this
+one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,19 +40,29 @@ class NumPyBackend(BaseBackend):
         variants: Sequence[str] = (),
     ) -> None:
         if engine == "async":
-            raise BackendError("numpy is the synchronous reference and has no async engine: use --engine sync")
+            raise BackendError(
+                "numpy is the synchronous reference and has no async engine: use --engine sync"
+            )
         check_workers(self.name, "sync", workers_per_device)
         own_variants = choose_variants(self.name, "sync", variants)
-        chosen, note = choose_devices(self.name, device_kind, devices, gpus=0, workers=workers_per_device)
+        chosen, note = choose_devices(
+            self.name, device_kind, devices, gpus=0, workers=workers_per_device
+        )
         threads = threads_per_device or threads_for(len(chosen), workers_per_device)
-        setup = Setup(np, numpy_ops, "sync", chosen, note, threads, workers_per_device, own_variants, {})
-        super().__init__(setup, "none: NumPy computes on the calling thread", cores_of(chosen, None))
+        setup = Setup(
+            np, numpy_ops, "sync", chosen, note, threads, workers_per_device, own_variants, {}
+        )
+        super().__init__(
+            setup, "none: NumPy computes on the calling thread", cores_of(chosen, None)
+        )
         # NumPy read its environment when it was imported, before a backend was chosen.
         limit_blas_threads(self.name, threads)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         if not any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(args)):
-            raise BackendError("numpy's launch needs an array among its arguments: it says the device")
+            raise BackendError(
+                "numpy's launch needs an array among its arguments: it says the device"
+            )
         return self._compute(fn, *args)
 
     def wait(self, x: Array) -> Array:
@@ -69,7 +80,10 @@ class NumPyBackend(BaseBackend):
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         self._check_values(xs, np.ndarray)
         if not 0 < len(xs) <= len(self.devices):
-            raise BackendError(f"numpy's allreduce takes one value per device, of {len(self.devices)}, not {len(xs)}")
+            raise BackendError(
+                f"numpy's allreduce takes one value per device, of {len(self.devices)}, not "
+                f"{len(xs)}"
+            )
         sums: tuple[Array, ...] = self._compute(_sum_in_place, tuple(xs))
         return sums
 
@@ -96,7 +110,9 @@ class NumPyBackend(BaseBackend):
 
     def _check_device(self, device: Device) -> None:
         if device not in self.devices:
-            raise BackendError(f"numpy has no device {device}: its devices are {', '.join(map(str, self.devices))}")
+            raise BackendError(
+                f"numpy has no device {device}: its devices are {', '.join(map(str, self.devices))}"
+            )
 
 
 def _load(x: np.ndarray) -> np.ndarray:
@@ -105,10 +121,13 @@ def _load(x: np.ndarray) -> np.ndarray:
 
 
 def _as_result(x: Any) -> np.ndarray:
-    # NumPy makes a number of what has no dimensions, and a view that must not be written to of what it repeats.
+    # NumPy makes a number of what has no dimensions, and a view that must not be written to of what
+    # it repeats.
     array = np.asarray(x)
     if array.dtype.kind not in NUMBERS:
-        raise TypeError(f"a value is an array of numbers, or a tuple of values, not {type(x).__name__}")
+        raise TypeError(
+            f"a value is an array of numbers, or a tuple of values, not {type(x).__name__}"
+        )
     return array if array.flags.writeable else array.copy()
 
 
@@ -133,8 +152,13 @@ def _sum_in_place(xs: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _check_disjoint(consumed: Sequence[np.ndarray], others: Iterable[np.ndarray] = ()) -> None:
-    """Raise ValueError if a consumed array shares memory with another one, or with one of `others`."""
+    """Raise ValueError if a consumed array shares memory with another one, or with one of
+    `others`.
+    """
     pairs = chain(combinations(consumed, 2), product(consumed, others))
     # The first compares only addresses, and so also finds arrays that alternate in one memory.
     if any(np.may_share_memory(*pair) and np.shares_memory(*pair) for pair in pairs):
-        raise ValueError("an array that is consumed shares memory with another one: its contents would be overwritten")
+        raise ValueError(
+            "an array that is consumed shares memory with another one: its contents would be "
+            "overwritten"
+        )

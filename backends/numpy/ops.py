@@ -1,6 +1,8 @@
-"""NumPy's functions in the spelling that all backends share, with derivatives: the reference for every other backend.
+"""NumPy's functions in the spelling that all backends share, with derivatives: the reference for
+every other backend.
 
-NumPy does not differentiate, so each function that a model needs also says how a gradient passes back through it.
+NumPy does not differentiate, so each function that a model needs also says how a gradient passes
+back through it.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +50,9 @@ def relu(x: Array) -> tuple[Array, Vjp]:
 def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
     if axis is not None and not x.ndim:
         raise ValueError("an array of no dimensions has no axis to sum along")
-    return np.sum(x, axis), lambda g: np.broadcast_to(g if axis is None else np.expand_dims(g, axis), x.shape)
+    return np.sum(x, axis), lambda g: np.broadcast_to(
+        g if axis is None else np.expand_dims(g, axis), x.shape
+    )
 
 
 @differentiable
@@ -60,13 +64,18 @@ def flatten(x: Array) -> tuple[Array, Vjp]:
 def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
     check_shapes("conv2d", x, weight, bias)
     windows = _windows(x, weight.shape[2:])
-    result = np.tensordot(windows, weight, axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2) + bias[:, None, None]
+    result = (
+        np.tensordot(windows, weight, axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2)
+        + bias[:, None, None]
+    )
 
     def by_image(g: Array) -> Array:
         rows, columns = weight.shape[2] - 1, weight.shape[3] - 1
         padded = np.pad(g, ((0, 0), (0, 0), (rows, rows), (columns, columns)))
         flipped = weight[:, :, ::-1, ::-1]
-        back = np.tensordot(_windows(padded, weight.shape[2:]), flipped, axes=([1, 4, 5], [0, 2, 3]))
+        back = np.tensordot(
+            _windows(padded, weight.shape[2:]), flipped, axes=([1, 4, 5], [0, 2, 3])
+        )
         return back.transpose(0, 3, 1, 2)
 
     def by_weight(g: Array) -> Array:
@@ -80,13 +89,17 @@ def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
     check_shapes("avg_pool2d", x)
     n, c, height, width = x.shape
     if not 0 < size <= min(height, width):
-        raise ValueError(f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}")
+        raise ValueError(
+            f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
+        )
     rows, columns = height // size, width // size
     blocks = x[:, :, : rows * size, : columns * size].reshape(n, c, rows, size, columns, size)
 
     def back(g: Array) -> Array:
         spread = np.zeros_like(x)
-        spread[:, :, : rows * size, : columns * size] = np.repeat(np.repeat(g, size, 2), size, 3) / size**2
+        spread[:, :, : rows * size, : columns * size] = (
+            np.repeat(np.repeat(g, size, 2), size, 3) / size**2
+        )
         return spread
 
     return blocks.mean(axis=(3, 5)), back
@@ -134,7 +147,9 @@ def zeros_like(x: Any) -> Any:
 
 
 def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[Array, ...]]]:
-    def value_and_gradients(parameters: tuple[Array, ...], *rest: Array) -> tuple[Array, tuple[Array, ...]]:
+    def value_and_gradients(
+        parameters: tuple[Array, ...], *rest: Array
+    ) -> tuple[Array, tuple[Array, ...]]:
         if not parameters:
             raise ValueError("value_and_grad needs a parameter to differentiate by")
         if not all(x.size for x in rest):
@@ -142,7 +157,9 @@ def value_and_grad(fn: Callable[..., Any]) -> Callable[..., tuple[Array, tuple[A
         tracked = tuple(map(Tracked, parameters))
         value = fn(tracked, *rest)
         if value.shape != ():
-            raise ValueError(f"value_and_grad differentiates one number, and not an array of shape {value.shape}")
+            raise ValueError(
+                f"value_and_grad differentiates one number, and not an array of shape {value.shape}"
+            )
         # Copied, because the function may return a parameter.
         return value.value.copy(), gradients_of(value, tracked)
 
@@ -154,11 +171,15 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-def sgd(parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float) -> tuple[Array, ...]:
+def sgd(
+    parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
+) -> tuple[Array, ...]:
     for pair in zip(parameters, gradients, strict=True):
         check_equal(pair, "sgd")
     # Not in place: arrays that share memory would see each other's updates.
-    return tuple(np.asarray(p - float(rate) * g, p.dtype) for p, g in zip(parameters, gradients, strict=True))
+    return tuple(
+        np.asarray(p - float(rate) * g, p.dtype) for p, g in zip(parameters, gradients, strict=True)
+    )
 
 
 def sgd_while_finite(
@@ -179,4 +200,6 @@ def _sum_to(g: Array, shape: tuple[int, ...]) -> Array:
     if g.shape == shape:
         return g
     summed = g.sum(axis=tuple(range(g.ndim - len(shape))))
-    return summed.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1 < summed.shape[i]), keepdims=True)
+    return summed.sum(
+        axis=tuple(i for i, n in enumerate(shape) if n == 1 < summed.shape[i]), keepdims=True
+    )

@@ -1,10 +1,19 @@
-"""Several processes as one backend: the frameworks' own engines between processes, behind the same verbs.
+"""Several processes as one backend: the frameworks' own engines between processes, behind the same
+verbs.
 
 >>> where = rendezvous(os.environ)
 >>> backend = join(backends.load("torch", devices=1), where)
 """
 
-from backends.process_groups.group import DisagreementError, Group, GroupError, agree, barrier, broadcast, gather
+from backends.process_groups.group import (
+    DisagreementError,
+    Group,
+    GroupError,
+    agree,
+    barrier,
+    broadcast,
+    gather,
+)
 from backends.process_groups.grouped_backend import GroupedBackend, check_group, join
 from backends.process_groups.rendezvous import Rendezvous, rendezvous
 

@@ -15,12 +15,16 @@ from backends.errors import ComputationError
 from backends.process_groups.group import GroupError
 
 PORTS = range(20000, 30000)
-"""Below those that systems give to outgoing connections, one of which could take a port before the job listens."""
+"""Below those that systems give to outgoing connections, one of which could take a port before the
+job listens.
+"""
 TRIES = 100
 
 
 def interface_of(address: str) -> str | None:
-    """Return the name of the network interface that has this IPv4 address; None if there is none."""
+    """Return the name of the network interface that has this IPv4 address; None if there is
+    none.
+    """
     for name, entries in psutil.net_if_addrs().items():
         own = [entry.address for entry in entries if entry.family == socket.AF_INET]
         # All of 127.0.0.0/8 is this machine, though only 127.0.0.1 is listed.
@@ -40,11 +44,14 @@ def local_address(remote: str) -> str:
             probe.connect((remote, 9))
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise GroupError(f"no network of this machine leads to {remote}: {error.strerror}") from error
+        raise GroupError(
+            f"no network of this machine leads to {remote}: {error.strerror}"
+        ) from error
 
 
 def interface_towards(host: str) -> str:
-    """Return the name of the network interface through which this machine reaches a host; nothing is sent.
+    """Return the name of the network interface through which this machine reaches a host; nothing
+    is sent.
 
     Raises GroupError if there is none.
     """
@@ -55,7 +62,8 @@ def interface_towards(host: str) -> str:
 
 
 def listen_at(address: str, port: int) -> socket.socket:
-    """Return a socket that listens at a port of an IPv4 address. Raises ComputationError, in one line, if it cannot.
+    """Return a socket that listens at a port of an IPv4 address. Raises ComputationError, in one
+    line, if it cannot.
 
     A port whose connections were closed a moment ago is free.
     """
@@ -71,7 +79,9 @@ def listen_at(address: str, port: int) -> socket.socket:
 
 
 def free_port(address: str) -> int:
-    """Return a port at this IPv4 address that is free now. Raises ComputationError if the address is not ours."""
+    """Return a port at this IPv4 address that is free now. Raises ComputationError if the address
+    is not ours.
+    """
     *others, last = random.sample(PORTS, TRIES)
     for port in others:
         with suppress(ComputationError):

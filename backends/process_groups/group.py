@@ -1,10 +1,13 @@
-"""The seam between processes: what a framework's own engine must do for a group of them, and what is made of that.
+"""The seam between processes: what a framework's own engine must do for a group of them, and what
+is made of that.
 
-All processes of a group join it, and then call the same functions in the same order. A barrier, a broadcast and a
-gather are composed of the sum, which every engine has: a byte travels as a float32, which holds it exactly, and the
-processes that send nothing add zeros. That takes four times the bytes, of messages that are short and few.
+All processes of a group join it, and then call the same functions in the same order. A barrier, a
+broadcast and a gather are composed of the sum, which every engine has: a byte travels as a float32,
+which holds it exactly, and the processes that send nothing add zeros. That takes four times the
+bytes, of messages that are short and few.
 
-Ranks that do different things are found before they exchange anything: gloo would end the process, MXNet hang.
+Ranks that do different things are found before they exchange anything: gloo would end the process,
+MXNet hang.
 """
 
 import hashlib
@@ -43,13 +46,16 @@ class Group(Protocol):
     """The name of each rank's host."""
 
     def sum(self, x: Array) -> Array:
-        """Enqueue the sum over all processes of a value on this process's first device; `x` is consumed.
+        """Enqueue the sum over all processes of a value on this process's first device; `x` is
+        consumed.
 
         Arrays of a tuple are one exchange. All processes give equal shapes and dtypes.
         """
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
-        """Sum a float32 array over all processes, and block until it is computed. Raises GroupError."""
+        """Sum a float32 array over all processes, and block until it is computed. Raises
+        GroupError.
+        """
 
     def waitall(self) -> None:
         """Block until all sums are done. Raises GroupError if one failed."""
@@ -81,7 +87,8 @@ def gather(group: Group, content: bytes) -> tuple[bytes, ...]:
 
 
 def agree(group: Group, statement: Mapping[str, object]) -> None:
-    """Compare the statements of all processes; raises DisagreementError, in every process, if they differ.
+    """Compare the statements of all processes; raises DisagreementError, in every process, if they
+    differ.
 
     The values must be fit for JSON. Blocks until all processes call it.
     """
@@ -94,14 +101,17 @@ def agree(group: Group, statement: Mapping[str, object]) -> None:
 def agree_on_exchange(
     sum_on_host: SumOnHost, rank: int, hosts: Sequence[str], number: int, arrays: Sequence[Array]
 ) -> None:
-    """Compare the shapes and dtypes of one of the first exchanges, about to begin; raises DisagreementError.
+    """Compare the shapes and dtypes of one of the first exchanges, about to begin; raises
+    DisagreementError.
 
     Costs one sum of a few bytes if they agree.
     """
     if number > COMPARED_EXCHANGES:
         return
     shapes = ", ".join(f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}" for x in arrays)
-    digest = np.frombuffer(hashlib.sha256(shapes.encode()).digest()[:DIGEST], np.uint8).astype(np.float32)
+    digest = np.frombuffer(hashlib.sha256(shapes.encode()).digest()[:DIGEST], np.uint8).astype(
+        np.float32
+    )
     own = np.zeros((len(hosts), DIGEST), dtype=np.float32)
     own[rank] = digest
     if np.array_equal(sum_on_host(own), np.broadcast_to(digest, own.shape)):
@@ -120,7 +130,9 @@ def differences(statements: Sequence[Mapping[str, object]]) -> str:
         for rank, statement in enumerate(statements):
             ranks.setdefault(str(statement.get(name, "unknown")), []).append(rank)
         if len(ranks) > 1:
-            parts.append(f"{name} ({'; '.join(f'{value} on {_ranks(who)}' for value, who in ranks.items())})")
+            parts.append(
+                f"{name} ({'; '.join(f'{value} on {_ranks(who)}' for value, who in ranks.items())})"
+            )
     return ", ".join(parts)
 
 
@@ -130,7 +142,9 @@ def _gather_by(sum_on_host: SumOnHost, rank: int, size: int, content: bytes) -> 
     lengths[rank] = len(content)
     ends = np.cumsum(sum_on_host(lengths).astype(np.int64))
     starts = ends - np.diff(ends, prepend=0)
-    joined = _sum_bytes(sum_on_host, np.frombuffer(content, np.uint8), int(starts[rank]), int(ends[-1]))
+    joined = _sum_bytes(
+        sum_on_host, np.frombuffer(content, np.uint8), int(starts[rank]), int(ends[-1])
+    )
     return tuple(joined[start:end] for start, end in zip(starts, ends, strict=True))
 
 

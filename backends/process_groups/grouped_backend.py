@@ -1,7 +1,9 @@
-"""A backend that is one of several processes: the same verbs, whose sums go over all devices of all of them.
+"""A backend that is one of several processes: the same verbs, whose sums go over all devices of all
+of them.
 
-Every process runs the same program on separate devices. Two verbs concern all processes: `split_and_load` takes this
-process's share of the rows, and `allreduce` adds the sum over processes to the sum over its own devices.
+Every process runs the same program on separate devices. Two verbs concern all processes:
+`split_and_load` takes this process's share of the rows, and `allreduce` adds the sum over processes
+to the sum over its own devices.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +28,11 @@ class GroupedBackend(DelegatingBackend):
     """
 
     def __init__(
-        self, inner: Backend, group: Group, device_counts: Sequence[int], on_exchange: Callable[[int], object]
+        self,
+        inner: Backend,
+        group: Group,
+        device_counts: Sequence[int],
+        on_exchange: Callable[[int], object],
     ) -> None:
         super().__init__(inner)
         self.group, self.device_counts, self.on_exchange = group, tuple(device_counts), on_exchange
@@ -34,7 +40,10 @@ class GroupedBackend(DelegatingBackend):
 
     @property
     def scheduler(self) -> str:
-        return f"{self.inner.scheduler}; sums over {self.group.size} processes by {self.group.transport}"
+        return (
+            f"{self.inner.scheduler}; sums over {self.group.size} processes by "
+            f"{self.group.transport}"
+        )
 
     def waitall(self) -> None:
         # The own devices come first: if one of them failed, the sums only show the consequence.
@@ -47,7 +56,9 @@ class GroupedBackend(DelegatingBackend):
             raise BackendError("the shares of several processes are of all their devices")
         first = sum(counts[: self.group.rank])
         own = row_ranges(len(x), sum(counts))[first : first + len(devices)]
-        return tuple(self.inner.asarray(x[rows], device) for rows, device in zip(own, devices, strict=True))
+        return tuple(
+            self.inner.asarray(x[rows], device) for rows, device in zip(own, devices, strict=True)
+        )
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         # A single value too: the backend refuses what cannot be summed.
@@ -60,14 +71,22 @@ class GroupedBackend(DelegatingBackend):
         if own is None:
             own = self.inner.copy_to(sums[0], first)
         total = self.group.sum(own)
-        return tuple(total if x is own else self.inner.copy_to(total, device, out=x) for device, x in placed)
+        return tuple(
+            total if x is own else self.inner.copy_to(total, device, out=x) for device, x in placed
+        )
 
     def _device_of(self, x: Array, place: int) -> Device:
-        """Return the device of a value; if arrays do not know it, that of this place among the devices."""
+        """Return the device of a value; if arrays do not know it, that of this place among the
+        devices.
+        """
         device_of = getattr(self.inner, "device_of", lambda _: None)
         device = next(map(device_of, tree_leaves(x)), None)
         # A method of this name may be a plug-in's, for something else.
-        return device if isinstance(device, Device) and device in (*self.devices, HOST) else self.devices[place]
+        return (
+            device
+            if isinstance(device, Device) and device in (*self.devices, HOST)
+            else self.devices[place]
+        )
 
 
 def check_group(name: str) -> None:
@@ -75,15 +94,20 @@ def check_group(name: str) -> None:
     _find(name)
 
 
-def join(local: Backend, where: Rendezvous, on_exchange: Callable[[int], object] = lambda _: None) -> GroupedBackend:
+def join(
+    local: Backend, where: Rendezvous, on_exchange: Callable[[int], object] = lambda _: None
+) -> GroupedBackend:
     """Meet the other processes and return the backend of all of them.
 
-    Blocks until all are there. Raises BackendError for a backend that cannot join, GroupError if a process does not
-    come, and DisagreementError if they run different programs.
+    Blocks until all are there. Raises BackendError for a backend that cannot join, GroupError if a
+    process does not come, and DisagreementError if they run different programs.
     """
-    if len({device.kind for device in local.devices}) > 1 or any(d.stream is not None for d in local.devices):
+    if len({device.kind for device in local.devices}) > 1 or any(
+        d.stream is not None for d in local.devices
+    ):
         raise BackendError(
-            f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have only CPUs, or whole GPUs"
+            f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have only "
+            "CPUs, or whole GPUs"
         )
     group = _find(local.name)(local, where)
     statement = {

@@ -1,10 +1,11 @@
 """Where the processes of a job meet, and which of them this one is: read from the environment.
 
-torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, "Environment
-Variables"). Open MPI's mpirun sets the first four under different names (mpirun(1), "Environment Variables"), and
-passes on the last two on request. MXNet's launcher sets DMLC_ROLE, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER
-and DMLC_NUM_SERVER (MXNet, "Distributed Training"). Two are our own: PARALLEL_CORE_TIMEOUT, after how many seconds
-without progress a process gives up, and PARALLEL_CORE_BIND, the address at which rank 0 listens if it is not
+torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun,
+"Environment Variables"). Open MPI's mpirun sets the first four under different names (mpirun(1),
+"Environment Variables"), and passes on the last two on request. MXNet's launcher sets DMLC_ROLE,
+DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_WORKER and DMLC_NUM_SERVER (MXNet, "Distributed
+Training"). Two are our own: PARALLEL_CORE_TIMEOUT, after how many seconds without progress a
+process gives up, and PARALLEL_CORE_BIND, the address at which rank 0 listens if it is not
 MASTER_ADDR.
 """
 
@@ -36,8 +37,9 @@ Role = Literal["worker", "server", "scheduler"]
 class Rendezvous:
     """Which process of a job this is, and where all of them meet.
 
-    `rank` is None if the framework numbers the processes itself: MXNet's scheduler numbers workers that were started
-    by hand. Only MXNet has other roles than `worker`; a server or scheduler trains nothing.
+    `rank` is None if the framework numbers the processes itself: MXNet's scheduler numbers workers
+    that were started by hand. Only MXNet has other roles than `worker`; a server or scheduler
+    trains nothing.
     """
 
     rank: int | None
@@ -51,34 +53,51 @@ class Rendezvous:
 
 
 def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
-    """Read the environment; None if it describes no job. Raises BackendError if the description is incomplete."""
+    """Read the environment; None if it describes no job. Raises BackendError if the description is
+    incomplete.
+    """
     by_torchrun = "RANK" in environment or "WORLD_SIZE" in environment
     role = environment.get("DMLC_ROLE")
     if not role and not by_torchrun and MPIRUN_VARIABLES["RANK"] in environment:
         by_torchrun = True
-        environment = {**environment, **{ours: environment.get(its, "") for ours, its in MPIRUN_VARIABLES.items()}}
+        environment = {
+            **environment,
+            **{ours: environment.get(its, "") for ours, its in MPIRUN_VARIABLES.items()},
+        }
     if not role and not by_torchrun:
         left_over = [name for name in ROOT_VARIABLES if environment.get(name)]
         if left_over:
-            raise BackendError(f"{left_over[0]} is set, and DMLC_ROLE is not: set it, or unset {' '.join(left_over)}")
+            raise BackendError(
+                f"{left_over[0]} is set, and DMLC_ROLE is not: set it, or unset "
+                f"{' '.join(left_over)}"
+            )
         return None
     if role and role not in get_args(Role):
-        raise BackendError(f"DMLC_ROLE={role} is no role of MXNet's (known: {', '.join(get_args(Role))})")
+        raise BackendError(
+            f"DMLC_ROLE={role} is no role of MXNet's (known: {', '.join(get_args(Role))})"
+        )
     if by_torchrun and role and role != "worker":
         raise BackendError(
-            f"DMLC_ROLE={role} and RANK are both set: a {role} of MXNet's has no rank; unset one of them"
+            f"DMLC_ROLE={role} and RANK are both set: a {role} of MXNet's has no rank; unset one "
+            "of them"
         )
-    size_name, address_name, port_name = ROOT_VARIABLES if role else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    size_name, address_name, port_name = (
+        ROOT_VARIABLES if role else ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    )
     rank = _number(environment, "RANK") if by_torchrun else None
     size = _number(environment, size_name)
     if size < 1 or (rank is not None and rank >= size):
-        raise BackendError(f"rank {rank} of {size} processes cannot be: look at RANK and {size_name}")
+        raise BackendError(
+            f"rank {rank} of {size} processes cannot be: look at RANK and {size_name}"
+        )
     if role and not _number(environment, "DMLC_NUM_SERVER"):
         raise BackendError("DMLC_NUM_SERVER=0: MXNet's workers need a server at least")
     local_rank = _number(environment, "LOCAL_RANK", rank or 0)
     local_size = _number(environment, "LOCAL_WORLD_SIZE", 1 if rank is None else size)
     if local_rank >= local_size:
-        raise BackendError(f"process {local_rank} of {local_size} on this host cannot be: look at LOCAL_RANK")
+        raise BackendError(
+            f"process {local_rank} of {local_size} on this host cannot be: look at LOCAL_RANK"
+        )
     port = _number(environment, port_name)
     if not 0 < port < 2**16:
         raise BackendError(f"{port_name}={port} is no port")
@@ -96,7 +115,9 @@ def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
 
 def _text(environment: Mapping[str, str], name: str) -> str:
     if not environment.get(name):
-        raise BackendError(f"{name} is not set, and the environment says that this is one process of several")
+        raise BackendError(
+            f"{name} is not set, and the environment says that this is one process of several"
+        )
     return environment[name]
 
 

@@ -1,4 +1,6 @@
-"""The frameworks' own profilers: how they are run, and their traces in one form for all frameworks."""
+"""The frameworks' own profilers: how they are run, and their traces in one form for all
+frameworks.
+"""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -44,13 +46,19 @@ class Profiler(Protocol):
     """The functions of a profiler's module."""
 
     def check(self, backend: Backend) -> None:
-        """Raise BackendError, in one line, if the profiler cannot be run on this backend's devices."""
+        """Raise BackendError, in one line, if the profiler cannot be run on this backend's
+        devices.
+        """
 
     def profile(self, backend: Backend, path: Path) -> AbstractContextManager[Mark]:
-        """Run the profiler, which writes its trace to `path` when the context ends; the context gives a `Mark`."""
+        """Run the profiler, which writes its trace to `path` when the context ends; the context
+        gives a `Mark`.
+        """
 
     def is_from(self, trace: Trace) -> bool:
-        """Return whether this profiler wrote a trace. Neither this nor reading one may need the framework."""
+        """Return whether this profiler wrote a trace. Neither this nor reading one may need the
+        framework.
+        """
 
     def timeline_of(self, trace: Trace) -> Timeline:
         """Read a trace that this profiler wrote."""
@@ -64,15 +72,18 @@ def check_profiler(backend: Backend) -> None:
 def run_profiler(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
     """Run the framework's own profiler, which writes its trace to `path` when the context ends.
 
-    Within it every verb of `backend` leaves a mark; the context gives a `Mark` for marks of the caller's own. One at a
-    time: frameworks have one profiler in a process. Raises BackendError if there is none, or none for these devices.
+    Within it every verb of `backend` leaves a mark; the context gives a `Mark` for marks of the
+    caller's own. One at a time: frameworks have one profiler in a process. Raises BackendError if
+    there is none, or none for these devices.
     """
     check_profiler(backend)
     return _load(backend.name).profile(backend, path)
 
 
 def timeline_from(trace: Trace) -> Timeline:
-    """Read a trace that one of the profilers wrote. Raises ValueError, in one line, for any other."""
+    """Read a trace that one of the profilers wrote. Raises ValueError, in one line, for any
+    other.
+    """
     known = offered("profiler")
     for profiler in (load() for load in known.values()):
         if profiler.is_from(trace):

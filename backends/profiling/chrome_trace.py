@@ -1,8 +1,10 @@
-"""Read a Chrome trace: pair begins with ends into slices, properly nested in each row as the format asks.
+"""Read a Chrome trace: pair begins with ends into slices, properly nested in each row as the format
+asks.
 
-The times of events become whole nanoseconds from the digits in the file: a float would round them before we do.
-Microseconds since 1970 have 16 digits before the point, and with nanoseconds 19: more than a float holds. So many
-numbers are read at once as integers, their points taken out; if one has another form, one by one, as decimals.
+The times of events become whole nanoseconds from the digits in the file: a float would round them
+before we do. Microseconds since 1970 have 16 digits before the point, and with nanoseconds 19: more
+than a float holds. So many numbers are read at once as integers, their points taken out; if one has
+another form, one by one, as decimals.
 """
 
 from collections import Counter
@@ -19,16 +21,22 @@ from backends.profiling.slices import Places, Slices, Trace, TraceThread, decode
 from backends.profiling.trace_events import Document, Event, read_events, text_blocks
 
 PairingKey: TypeAlias = tuple[Any, ...]
-"""What an end shares with its begin: a process and thread, or a category, an identity and a name."""
+"""What an end shares with its begin: a process and thread, or a category, an identity and a
+name.
+"""
 
 WITHOUT_ARGUMENTS = frozenset({"cpu_op", "Operator", "python_function"})
-"""Categories of the host's own work: shapes and stacks are most of a trace's text, and no reader asks for them."""
+"""Categories of the host's own work: shapes and stacks are most of a trace's text, and no reader
+asks for them.
+"""
 
 ENDLESS, BEGINLESS = "began and never ended", "ended without a beginning"
 TIMELESS = "without times or with impossible times"
 
 MAX_NANOSECONDS = 2**62
-"""146 years: a time further from zero is impossible, and differences of possible ones fit in 64 bits."""
+"""146 years: a time further from zero is impossible, and differences of possible ones fit in 64
+bits.
+"""
 MAX_MICROSECONDS = Decimal(MAX_NANOSECONDS) / 1000
 MAX_DIGITS = 19
 COMMA, POINT, NINE = b",.9"
@@ -45,9 +53,9 @@ NUMBER: "msgspec.json.Decoder[Number]" = msgspec.json.Decoder(int | Decimal | No
 def read_trace(path: Path) -> Trace:
     """Read a Chrome trace, plain or compressed by gzip, as much of it as there is.
 
-    Complete events, begins with their ends and asynchronous ones with theirs become slices; counters, instants and
-    flows do not. Of operators on a host the arguments are not kept. Raises OSError if the file cannot be read, and
-    ValueError, in one line, if nothing in it can be used.
+    Complete events, begins with their ends and asynchronous ones with theirs become slices;
+    counters, instants and flows do not. Of operators on a host the arguments are not kept. Raises
+    OSError if the file cannot be read, and ValueError, in one line, if nothing in it can be used.
     """
     document = Document()
     pairing = _Pairing()
@@ -85,7 +93,9 @@ class _Begin(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Columns of slices: codes of name, category and row (n, 3), times, places of their begins, arguments."""
+    """Columns of slices: codes of name, category and row (n, 3), times, places of their begins,
+    arguments.
+    """
 
     codes: np.ndarray
     starts: np.ndarray
@@ -102,7 +112,9 @@ class _Pairing:
         self.processes: dict[int | str, str] = {}
         self.threads: dict[TraceThread, str] = {}
         self.namings: Counter[int | str] = Counter()
-        """How often each process was named, without Kineto's names of GPUs, whose numbers may be a process's, too."""
+        """How often each process was named, without Kineto's names of GPUs, whose numbers may be a
+        process's, too.
+        """
         self.dropped: dict[str, list[str]] = {ENDLESS: [], BEGINLESS: [], TIMELESS: []}
         """By reason, the names of the events that were dropped."""
         self._names: Places[str] = Places()
@@ -123,12 +135,16 @@ class _Pairing:
         self._taken += len(events)
 
     def finish(self) -> tuple[Slices, int]:
-        """Return all slices in the order of their start, and then of the file; and when the first started.
+        """Return all slices in the order of their start, and then of the file; and when the first
+        started.
 
-        The slices' times are nanoseconds from the first one's start, which is by the file's own clock.
+        The slices' times are nanoseconds from the first one's start, which is by the file's own
+        clock.
         """
         self.dropped[ENDLESS] += (begin.name for begins in self._open.values() for begin in begins)
-        codes, starts, ends, places, raw_args = (np.concatenate(column) for column in zip(*self._batches, strict=True))
+        codes, starts, ends, places, raw_args = (
+            np.concatenate(column) for column in zip(*self._batches, strict=True)
+        )
         self._batches.clear()
         order = np.lexsort((places, starts))
         first = int(starts[order[0]]) if len(order) else 0
@@ -150,7 +166,9 @@ class _Pairing:
         begins = times_of(begin_values)
         ends = ends_of(begins, begin_values, [event.dur for event in events])
         if not ends.is_possible.all():
-            self.dropped[TIMELESS] += (events[place].name for place in np.flatnonzero(~ends.is_possible).tolist())
+            self.dropped[TIMELESS] += (
+                events[place].name for place in np.flatnonzero(~ends.is_possible).tolist()
+            )
             kept = np.flatnonzero(ends.is_possible)
             events, places = [events[place] for place in kept.tolist()], places[kept]
             begins, ends = (Times(*(column[kept] for column in times)) for times in (begins, ends))
@@ -161,7 +179,9 @@ class _Pairing:
             [rows[event.pid, event.tid] for event in events],
         )
         raw = [b"" if event.cat in WITHOUT_ARGUMENTS else bytes(event.args) for event in events]
-        self._add(np.array(columns, np.int32).T, begins.nanoseconds, ends.nanoseconds, places, raw=raw)
+        self._add(
+            np.array(columns, np.int32).T, begins.nanoseconds, ends.nanoseconds, places, raw=raw
+        )
 
     def _take_others(self, events: Sequence[tuple[int, Event]]) -> None:
         pairs = [(place, event) for place, event in events if event.ph in ("B", "E", "b", "e")]
@@ -187,12 +207,18 @@ class _Pairing:
 
     def _add(self, codes: ArrayLike, *columns: ArrayLike, raw: Sequence[bytes]) -> None:
         starts, ends, places = (np.asarray(column, np.int64) for column in columns)
-        self._batches.append(_Batch(np.asarray(codes, np.int32), starts, ends, places, np.array(raw, object)))
+        self._batches.append(
+            _Batch(np.asarray(codes, np.int32), starts, ends, places, np.array(raw, object))
+        )
 
-    def _begin(self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int) -> None:
+    def _begin(
+        self, key: PairingKey, event: Event, start: int, is_possible: bool, place: int
+    ) -> None:
         name = event.name
         codes = self._names[name], self._categories[event.cat], self._rows[event.pid, event.tid]
-        self._open.setdefault(key, []).append(_Begin(name, codes, start, is_possible, place, bytes(event.args)))
+        self._open.setdefault(key, []).append(
+            _Begin(name, codes, start, is_possible, place, bytes(event.args))
+        )
         self._open_names[key, name] += 1
 
     def _begin_of(self, key: PairingKey, event: Event) -> _Begin | None:
@@ -231,7 +257,9 @@ def _key(event: Event) -> PairingKey:
 
 def _problems(document: Document, pairing: _Pairing) -> tuple[str, ...]:
     cut = ("The file ends before its events do: it was cut off.",) if document.cut else ()
-    damaged = (f"{_events(document.damaged)} could not be read, left out.",) if document.damaged else ()
+    damaged = (
+        (f"{_events(document.damaged)} could not be read, left out.",) if document.damaged else ()
+    )
     dropped = (
         f"{_events(len(names))} {reason}, left out: the first is {names[0][:60]!r}."
         for reason, names in pairing.dropped.items()
@@ -254,12 +282,18 @@ class Times(NamedTuple):
 
 
 def times_of(values: Sequence[msgspec.Raw]) -> Times:
-    """Return the times that JSON values in microseconds stand for; what is no number is impossible."""
+    """Return the times that JSON values in microseconds stand for; what is no number is
+    impossible.
+    """
     return _many(values) or _one_by_one(values)
 
 
-def ends_of(begins: Times, begin_values: Sequence[msgspec.Raw], duration_values: Sequence[msgspec.Raw]) -> Times:
-    """Return when events end that begin at some times and last so long; each end is rounded once."""
+def ends_of(
+    begins: Times, begin_values: Sequence[msgspec.Raw], duration_values: Sequence[msgspec.Raw]
+) -> Times:
+    """Return when events end that begin at some times and last so long; each end is rounded
+    once.
+    """
     durations = times_of(duration_values)
     ends = begins.nanoseconds + durations.nanoseconds
     possible = begins.is_possible & durations.is_possible
@@ -292,7 +326,11 @@ def _many(values: Sequence[msgspec.Raw]) -> Times | None:
         return None
     digits[with_point] -= 1
     digits += 3 - decimals
-    if np.any((decimals > 3) | (digits > MAX_DIGITS) | ((digits == MAX_DIGITS) & (characters[begins] >= NINE))):
+    if np.any(
+        (decimals > 3)
+        | (digits > MAX_DIGITS)
+        | ((digits == MAX_DIGITS) & (characters[begins] >= NINE))
+    ):
         return None
     numbers = np.fromstring(text.replace(b".", b""), np.int64, sep=",")
     nanoseconds = numbers * POWERS[3 - decimals]
@@ -317,4 +355,6 @@ def _number(value: msgspec.Raw) -> Number:
         number = NUMBER.decode(value)
     except (msgspec.MsgspecError, ValueError):
         return None
-    return number if isinstance(number, int) or (number is not None and number.is_finite()) else None
+    return (
+        number if isinstance(number, int) or (number is not None and number.is_finite()) else None
+    )

@@ -1,8 +1,9 @@
 """What one rank of several communicated, and with whom.
 
-PyTorch's profiler writes the group, the kind and, lately, a running number into the arguments of NCCL's kernels
-(`Collective name`, `Process Group Name`, `Process Group Ranks`, `Seq`); before 2024 the kernel's name is all there is.
-On a CPU, Gloo's work stands under an annotation on a separate thread.
+PyTorch's profiler writes the group, the kind and, lately, a running number into the arguments of
+NCCL's kernels (`Collective name`, `Process Group Name`, `Process Group Ranks`, `Seq`); before 2024
+the kernel's name is all there is. On a CPU, Gloo's work stands under an annotation on a separate
+thread.
 """
 
 import json
@@ -19,22 +20,30 @@ from backends.profiling.timeline import KINDS, Timeline
 JOB = "distributedInfo"
 """The key under which PyTorch's profiler says which rank of how many wrote a trace."""
 COLLECTIVES = re.compile(
-    r"AllReduce|AllGather|ReduceScatter|Broadcast|AllToAll|SendRecv|Reduce|Send|Recv|Generic", re.IGNORECASE
+    r"AllReduce|AllGather|ReduceScatter|Broadcast|AllToAll|SendRecv|Reduce|Send|Recv|Generic",
+    re.IGNORECASE,
 )
 """In NCCL's kernels' names; longer ones first."""
 KERNELS = {"kernel", "Kernel", "mtia_ccp_events", "hpu_op"}
 ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 LIBRARIES = re.compile(
-    r"(?:void |\w+::|\(anonymous namespace\)::)*(?:_Z\w*?\d)?(?:nccl|rccl|msccl|hccl|oneccl)", re.IGNORECASE
+    r"(?:void |\w+::|\(anonymous namespace\)::)*(?:_Z\w*?\d)?(?:nccl|rccl|msccl|hccl|oneccl)",
+    re.IGNORECASE,
 )
-"""NCCL, RCCL (whose kernels are called `nccl…`, too), MSCCL, and those for Gaudi and for Intel's GPUs."""
+"""NCCL, RCCL (whose kernels are called `nccl…`, too), MSCCL, and those for Gaudi and for Intel's
+GPUs.
+"""
 ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "xpu_runtime", "Operator", "Runtime"}
-"""The categories of what a rank's own process does, now and in 2021; a trace that one process wrote has one such."""
+"""The categories of what a rank's own process does, now and in 2021; a trace that one process wrote
+has one such.
+"""
 LAUNCHES = ON_HOST - {"cpu_op", "Operator"}
 LABEL = re.compile(r"\[((?:[A-Za-z]+\d+)(?:-[A-Za-z]+\d+)*)\]|\brank[ _:-]*(\d+)\b", re.IGNORECASE)
 """What tools that merge put into the names or ids of processes: `RANK 3 - GPU`, `[TP03] 4711`."""
 MAX_REPEATED = 0.05
-"""A process uses no correlation id twice; a larger share of repeated ones is more than damage to a file."""
+"""A process uses no correlation id twice; a larger share of repeated ones is more than damage to a
+file.
+"""
 
 
 class Collective(NamedTuple):
@@ -59,19 +68,24 @@ class Collective(NamedTuple):
 def job_of(trace: Trace) -> tuple[int | None, int | None]:
     """Return which rank of how many a trace says it is from; None for what it does not say."""
     said = trace.properties.get(JOB)
-    rank, size = (said.get(name) if isinstance(said, dict) else None for name in ("rank", "world_size"))
+    rank, size = (
+        said.get(name) if isinstance(said, dict) else None for name in ("rank", "world_size")
+    )
     return rank if _is_count(rank) else None, size if _is_count(size) else None
 
 
 def check_one_rank(trace: Trace) -> None:
     """Raise ValueError, in one line, if the traces of several ranks were merged into one file.
 
-    Process ids and correlation ids are unique within a rank only, so operations could be taken for another rank's.
+    Process ids and correlation ids are unique within a rank only, so operations could be taken for
+    another rank's.
     """
     slices = trace.columns
     processes = {process for process, _ in slices.threads()}
     hosts = {process for process, _ in slices.select(slices.has_category(*ON_HOST)).threads()}
-    written = (LABEL.search(str(one)) or LABEL.search(trace.processes.get(one, "")) for one in processes)
+    written = (
+        LABEL.search(str(one)) or LABEL.search(trace.processes.get(one, "")) for one in processes
+    )
     labels = {(found[1] or found[2].lstrip("0")) for found in written if found}
     if (
         max(len(labels), len(hosts)) > 1
@@ -93,19 +107,28 @@ def collectives_of(trace: Trace, kernels: Container[str]) -> tuple[Collective, .
 
 
 def is_communication(kernel: str) -> bool:
-    """Return whether a kernel, by its full name, is one of a communication library; arguments do not make it one."""
+    """Return whether a kernel, by its full name, is one of a communication library; arguments do
+    not make it one.
+    """
     return LIBRARIES.match(kernel) is not None
 
 
 def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline:
-    """Return a timeline in which also those operations on a device communicate whose full name holds `kernels`.
+    """Return a timeline in which also those operations on a device communicate whose full name
+    holds `kernels`.
 
-    For libraries that `is_communication` does not know, such as DeepEP, NVSHMEM or a framework's own `multimem_`.
+    For libraries that `is_communication` does not know, such as DeepEP, NVSHMEM or a framework's
+    own `multimem_`.
     """
     spans = timeline.columns
-    named = np.array([kernels.search(operator) is not None for operator in spans.operators], bool)[spans.operator_of]
+    named = np.array([kernels.search(operator) is not None for operator in spans.operators], bool)[
+        spans.operator_of
+    ]
     communicates = named & (spans.kinds != KINDS.index("host"))
-    return replace(timeline, spans=replace(spans, kinds=np.where(communicates, KINDS.index("exchange"), spans.kinds)))
+    return replace(
+        timeline,
+        spans=replace(spans, kinds=np.where(communicates, KINDS.index("exchange"), spans.kinds)),
+    )
 
 
 def _on_device(one: Slice) -> Collective:
@@ -140,7 +163,11 @@ def _listed(ranks: str) -> tuple[int, ...] | None:
         listed = json.loads(ranks)
     except ValueError:
         return None
-    return tuple(listed) if isinstance(listed, list) and listed and all(map(_is_count, listed)) else None
+    return (
+        tuple(listed)
+        if isinstance(listed, list) and listed and all(map(_is_count, listed))
+        else None
+    )
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

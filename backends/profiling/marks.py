@@ -1,7 +1,8 @@
-"""The marks that a backend's verbs leave in a profile: which verb was called, with which function, for which device.
+"""The marks that a backend's verbs leave in a profile: which verb was called, with which function,
+for which device.
 
-The mark of a verb ends in the number of its call. Work that a worker runs for that call stands under a mark with the
-same number; the time between the two is how long the work waited.
+The mark of a verb ends in the number of its call. Work that a worker runs for that call stands
+under a mark with the same number; the time between the two is how long the work waited.
 """
 
 import re
@@ -20,9 +21,12 @@ from backends.protocol import Array
 Mark: TypeAlias = Callable[[str], AbstractContextManager[object]]
 """How a framework writes a named span of the calling thread into its profile."""
 FindDevice: TypeAlias = Callable[..., "Device | None"]
-"""Takes a verb's name and arguments, returns the device whose queue its work goes to; None if there are several."""
+"""Takes a verb's name and arguments, returns the device whose queue its work goes to; None if there
+are several.
+"""
 
-# MXNet does not escape quotation marks in its JSON, and PyTorch replaces what is not ASCII by "unknown".
+# MXNet does not escape quotation marks in its JSON, and PyTorch replaces what is not ASCII by
+# "unknown".
 READABLE = " '()*+,-./:<=>?@[]_|"
 OURS = "parallel_core: "
 """Begins each mark: what a program annotates itself may read like one otherwise."""
@@ -63,7 +67,9 @@ def parse_verb(text: str) -> ParsedMark | None:
 
 
 def task_text(name: str, queue: str) -> str:
-    """Return the text of the mark of work that the present call of a verb submits; `queue` is `cpu:1 compute`, say."""
+    """Return the text of the mark of work that the present call of a verb submits; `queue` is
+    `cpu:1 compute`, say.
+    """
     return f"{OURS}run {name} on {queue} #{getattr(_calling, 'number', 0)}"
 
 
@@ -74,7 +80,9 @@ def parse_task(text: str) -> ParsedMark | None:
 
 
 def function_name(fn: Any) -> str:
-    """Return the name of a function, also of a partial one, in characters that every profiler writes."""
+    """Return the name of a function, also of a partial one, in characters that every profiler
+    writes.
+    """
     while isinstance(fn, partial):
         fn = fn.func
     return quote(getattr(fn, "__name__", type(fn).__name__), safe=READABLE)
@@ -82,13 +90,19 @@ def function_name(fn: Any) -> str:
 
 @contextmanager
 def marking_verbs(
-    backend: object, mark: Mark, device_of: FindDevice, name_of: Callable[[Any], str] = function_name
+    backend: object,
+    mark: Mark,
+    device_of: FindDevice,
+    name_of: Callable[[Any], str] = function_name,
 ) -> Iterator[None]:
     """Put every call of the backend's verbs under a mark, within the context.
 
     The verbs are shadowed on this one object, so that they cost nothing more without a profile.
     """
-    shadowed = {name: _under_mark(getattr(backend, name), name, mark, device_of, name_of) for name in MARKED_VERBS}
+    shadowed = {
+        name: _under_mark(getattr(backend, name), name, mark, device_of, name_of)
+        for name in MARKED_VERBS
+    }
     vars(backend).update(shadowed)
     try:
         yield
@@ -100,7 +114,11 @@ def marking_verbs(
 
 
 def _under_mark(
-    verb: Callable[..., Any], name: str, mark: Mark, device_of: FindDevice, name_of: Callable[[Any], str]
+    verb: Callable[..., Any],
+    name: str,
+    mark: Mark,
+    device_of: FindDevice,
+    name_of: Callable[[Any], str],
 ) -> Callable[..., Any]:
     @wraps(verb)
     def call(*args: Array, **named: Array) -> Any:
@@ -119,9 +137,16 @@ def _under_mark(
 
 
 def queue_device(
-    backend: Any, array_type: type, verb: str, *args: Array, copies_by_source: bool = False, **named: Any
+    backend: Any,
+    array_type: type,
+    verb: str,
+    *args: Array,
+    copies_by_source: bool = False,
+    **named: Any,
 ) -> Device | None:
-    """Return the device whose queue a verb's work goes to, by its arrays, of this type; None if there are several."""
+    """Return the device whose queue a verb's work goes to, by its arrays, of this type; None if
+    there are several.
+    """
     if verb == "copy_to" and not copies_by_source:
         return named.get("device") or args[1]
     if verb in ("copy_to", "launch"):

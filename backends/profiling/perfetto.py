@@ -1,7 +1,9 @@
-"""Timelines as Chrome traces that open in Perfetto (https://ui.perfetto.dev), and read back as they were written.
+"""Timelines as Chrome traces that open in Perfetto (https://ui.perfetto.dev), and read back as they
+were written.
 
-A process for each device, the host's first, and a thread for each queue; the cases are a separate process above
-them. An arrow leads from the call that launched an operation to the operation, if the profiler gives the link.
+A process for each device, the host's first, and a thread for each queue; the cases are a separate
+process above them. An arrow leads from the call that launched an operation to the operation, if the
+profiler gives the link.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +15,16 @@ import msgspec
 import numpy as np
 
 from backends.profiling.slices import Slices, Trace, coded, recoded
-from backends.profiling.timeline import KINDS, UNKNOWN, Queue, Span, Spans, Timeline, Window, queue_order
+from backends.profiling.timeline import (
+    KINDS,
+    UNKNOWN,
+    Queue,
+    Span,
+    Spans,
+    Timeline,
+    Window,
+    queue_order,
+)
 
 OWN_KEY = "parallel_core"
 """The key under which our traces describe themselves."""
@@ -25,13 +36,17 @@ FIRST_DEVICE = 2
 
 JSONObject: TypeAlias = dict[str, Any]
 PerfettoRow: TypeAlias = dict[str, int]
-"""The `pid` and `tid` that stand for a queue. A `tid` is unique in the file: viewers mix up equal ones."""
+"""The `pid` and `tid` that stand for a queue. A `tid` is unique in the file: viewers mix up equal
+ones.
+"""
 
 CASES_ROW = {"pid": CASES_PROCESS, "tid": CASES_PROCESS}
 
 
 def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
-    """Write a timeline as a Chrome trace, an event on a line; its description of itself comes first."""
+    """Write a timeline as a Chrome trace, an event on a line; its description of itself comes
+    first.
+    """
     rows = _rows(timeline.spans)
     # In the order of time, so that also a file that is cut off begins with its earliest event.
     slices = sorted(_slices(timeline, rows), key=itemgetter("ts"))
@@ -46,15 +61,21 @@ def write_timeline(timeline: Timeline, stream: BinaryIO) -> None:
         "first_event_us": slices[0]["ts"] if slices else 0.0,
     }
     encode = msgspec.json.Encoder().encode
-    stream.write(b'{"displayTimeUnit":"ms",\n"%s":%s,\n"traceEvents":[' % (OWN_KEY.encode(), encode(own)))
+    stream.write(
+        b'{"displayTimeUnit":"ms",\n"%s":%s,\n"traceEvents":[' % (OWN_KEY.encode(), encode(own))
+    )
     # Arrows come last: at equal times a viewer binds an arrow to what it has read before.
-    for number, event in enumerate(chain(_names(timeline, rows), slices, _arrows(timeline.spans, rows))):
+    for number, event in enumerate(
+        chain(_names(timeline, rows), slices, _arrows(timeline.spans, rows))
+    ):
         stream.write((b",\n" if number else b"\n") + encode(event))
     stream.write(b"\n]}\n")
 
 
 def parse_timeline(trace: Trace) -> Timeline:
-    """Read back what `write_timeline` wrote. Raises ValueError for any other trace, or another schema."""
+    """Read back what `write_timeline` wrote. Raises ValueError for any other trace, or another
+    schema.
+    """
     own = trace.properties.get(OWN_KEY)
     if not isinstance(own, Mapping):
         raise ValueError("it is no trace of parallel-core")
@@ -67,7 +88,10 @@ def parse_timeline(trace: Trace) -> Timeline:
         return Timeline(
             str(own["source"]),
             _parse_spans(slices.select(~of_cases), trace).moved(first),
-            tuple(Window(one.name, first + one.start, first + one.end) for one in slices.select(of_cases)),
+            tuple(
+                Window(one.name, first + one.start, first + one.end)
+                for one in slices.select(of_cases)
+            ),
             tuple(map(str, own["notes"])),
             # Files of before have none of these.
             int(own.get("unlinked", 0)),
@@ -129,10 +153,25 @@ def _parse_spans(slices: Slices, trace: Trace) -> Spans:
     kinds = np.array([KINDS.index(kind) for kind, _, _ in arguments], np.int8)
     names, name_of = recoded(slices.names, slices.name_of, str)
     operators, operator_of = coded(str(operator or "") for _, operator, _ in arguments)
-    queues, queue_of = recoded(slices.rows, slices.row_of, lambda row: (trace.processes[row[0]], trace.threads[row]))
+    queues, queue_of = recoded(
+        slices.rows, slices.row_of, lambda row: (trace.processes[row[0]], trace.threads[row])
+    )
     # The very number at which the span of the launch starts.
     starts = slices.starts.tolist()
     waited = zip(starts, arguments, strict=True)
-    launched = np.array([UNKNOWN if wait is None else start - round(wait * 1000) for start, (_, _, wait) in waited])
+    launched = np.array(
+        [UNKNOWN if wait is None else start - round(wait * 1000) for start, (_, _, wait) in waited]
+    )
     launched = launched.astype(np.int64)
-    return Spans(names, operators, queues, name_of, operator_of, queue_of, kinds, slices.starts, slices.ends, launched)
+    return Spans(
+        names,
+        operators,
+        queues,
+        name_of,
+        operator_of,
+        queue_of,
+        kinds,
+        slices.starts,
+        slices.ends,
+        launched,
+    )

@@ -1,8 +1,9 @@
-"""A Chrome trace as its slices, the names of its rows and what was wrong with it, whatever program wrote it.
+"""A Chrome trace as its slices, the names of its rows and what was wrong with it, whatever program
+wrote it.
 
-A million slices are too many for objects, so they are columns: an array has an entry for each slice. Names, categories
-and rows are few, so each is kept once and a column holds its place. Arguments stay as they stand in the file;
-`Slices.arguments` decodes some of many at once.
+A million slices are too many for objects, so they are columns: an array has an entry for each
+slice. Names, categories and rows are few, so each is kept once and a column holds its place.
+Arguments stay as they stand in the file; `Slices.arguments` decodes some of many at once.
 """
 
 import json
@@ -35,7 +36,9 @@ class Places(dict[Value, int]):
 
 
 def coded(values: Iterable[Value]) -> tuple[tuple[Value, ...], np.ndarray]:
-    """Return the different values, in the order in which they come, and the place of each one among them."""
+    """Return the different values, in the order in which they come, and the place of each one among
+    them.
+    """
     places: Places[Value] = Places()
     codes = np.fromiter((places[value] for value in values), np.int32)
     return tuple(places), codes
@@ -53,7 +56,9 @@ def recoded(
 
 
 class Slice(NamedTuple):
-    """One complete event: `X`, or a begin and its end. Times are in nanoseconds from the trace's earliest event."""
+    """One complete event: `X`, or a begin and its end. Times are in nanoseconds from the trace's
+    earliest event.
+    """
 
     name: str
     category: str
@@ -71,7 +76,8 @@ class Slice(NamedTuple):
 
 def decoded_args(raw: bytes) -> dict[str, Any]:
     """Decode an event's arguments; there are none if they are no object, or cannot be decoded."""
-    # The standard library's decoder takes lone surrogates, which msgspec passes over and then refuses.
+    # The standard library's decoder takes lone surrogates, which msgspec passes over and then
+    # refuses.
     try:
         decoded = json.loads(raw or b"{}")
     except (ValueError, RecursionError):
@@ -80,7 +86,8 @@ def decoded_args(raw: bytes) -> dict[str, Any]:
 
 
 class Columns(Sequence[Row]):
-    """Rows as columns, the fields that hold an entry for each: a sequence whose rows are made when they are asked for.
+    """Rows as columns, the fields that hold an entry for each: a sequence whose rows are made when
+    they are asked for.
 
     Subclasses are dataclasses.
     """
@@ -96,7 +103,11 @@ class Columns(Sequence[Row]):
     @overload
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> "Row | Self":
-        return self.select(index) if isinstance(index, slice) else next(iter(self.select(np.array([index]))))
+        return (
+            self.select(index)
+            if isinstance(index, slice)
+            else next(iter(self.select(np.array([index]))))
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
@@ -109,10 +120,11 @@ class Columns(Sequence[Row]):
 @final
 @dataclass(frozen=True, eq=False)
 class Slices(Columns[Slice]):
-    """Slices in the order of their start: a sequence of `Slice`, made when asked for, and the columns they come from.
+    """Slices in the order of their start: a sequence of `Slice`, made when asked for, and the
+    columns they come from.
 
-    For all of a trace use the columns (`starts[has_category("kernel")]`), or `select` some first: to go through a
-    million objects takes a second.
+    For all of a trace use the columns (`starts[has_category("kernel")]`), or `select` some first:
+    to go through a million objects takes a second.
     """
 
     names: tuple[str, ...]
@@ -162,7 +174,11 @@ class Slices(Columns[Slice]):
     def counts(self) -> dict[str, int]:
         """Return how many slices there are of each category."""
         counted = np.bincount(self.category_of, minlength=len(self.categories)).tolist()
-        return {category: count for category, count in zip(self.categories, counted, strict=True) if count}
+        return {
+            category: count
+            for category, count in zip(self.categories, counted, strict=True)
+            if count
+        }
 
     def threads(self) -> list[TraceThread]:
         """Return the threads that there are, in the order of their first slices."""
@@ -190,7 +206,10 @@ def _holds(values: Sequence[Any], place_of: np.ndarray, wanted: Container[Any]) 
 def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[tuple[Any, ...]]:
     keys = [f"key_{place}" for place in range(len(names))]
     wanted = msgspec.defstruct(
-        "wanted", [(key, Any, None) for key in keys], rename=dict(zip(keys, names, strict=True)), gc=False
+        "wanted",
+        [(key, Any, None) for key in keys],
+        rename=dict(zip(keys, names, strict=True)),
+        gc=False,
     )
     try:
         rows = msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[wanted])  # type: ignore[valid-type]
@@ -201,7 +220,9 @@ def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[tuple[Any, ..
 
 @dataclass(frozen=True)
 class Trace:
-    """The slices of a file in the order of their start, the names of its rows, and what was wrong with it."""
+    """The slices of a file in the order of their start, the names of its rows, and what was wrong
+    with it.
+    """
 
     slices: Sequence[Slice]
     """Those of a file are `Slices`; `columns` has them as such in any case."""

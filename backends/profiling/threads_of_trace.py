@@ -1,4 +1,6 @@
-"""What the readers of all frameworks' traces share: outermost slices, cases from marks, a queue for each thread."""
+"""What the readers of all frameworks' traces share: outermost slices, cases from marks, a queue for
+each thread.
+"""
 
 from bisect import bisect_right
 from collections import Counter
@@ -10,10 +12,21 @@ import numpy as np
 
 from backends.profiling.marks import parse_case, parse_verb
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
-from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, Queue, Span, SpanKind, Spans, Timeline, Window
+from backends.profiling.timeline import (
+    HOST_DEVICE,
+    KINDS,
+    UNKNOWN,
+    Queue,
+    Span,
+    SpanKind,
+    Spans,
+    Timeline,
+    Window,
+)
 
 UNLINKED = (
-    "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or the profiler does not "
+    "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or "
+    "the profiler does not "
     "report it. How long they waited is not known"
 )
 
@@ -28,7 +41,9 @@ def outermost(slices: Slices) -> Slices:
     last: dict[int, int] = {}
     until: dict[int, int] = {}
     starts, ends = slices.starts.tolist(), slices.ends.tolist()
-    for place, (row, start, end) in enumerate(zip(slices.row_of.tolist(), starts, ends, strict=True)):
+    for place, (row, start, end) in enumerate(
+        zip(slices.row_of.tolist(), starts, ends, strict=True)
+    ):
         if start >= until.get(row, start):
             last[row] = len(places)
             until[row] = end
@@ -41,7 +56,9 @@ def outermost(slices: Slices) -> Slices:
 
 
 def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
-    """Return a function that finds which of some slices, none of which overlap, another one of its thread begins in."""
+    """Return a function that finds which of some slices, none of which overlap, another one of its
+    thread begins in.
+    """
     threads: dict[TraceThread, list[Slice]] = {}
     for one in slices:
         threads.setdefault(thread_of(one), []).append(one)
@@ -50,7 +67,11 @@ def enclosing(slices: Iterable[Slice]) -> Callable[[Slice], Slice | None]:
     def find(one: Slice) -> Slice | None:
         thread = thread_of(one)
         place = bisect_right(starts.get(thread, ()), one.start)
-        return threads[thread][place - 1] if place and one.start < threads[thread][place - 1].end else None
+        return (
+            threads[thread][place - 1]
+            if place and one.start < threads[thread][place - 1].end
+            else None
+        )
 
     return find
 
@@ -68,7 +89,9 @@ def windows(marks: Iterable[Slice]) -> tuple[Window, ...]:
 
 
 def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Queue]:
-    """Give each thread a separate queue: if several serve one, the second is called `compute 2`, say."""
+    """Give each thread a separate queue: if several serve one, the second is called `compute 2`,
+    say.
+    """
     served: Counter[Queue] = Counter()
     queues = {}
     for thread, (device, queue) in threads.items():
@@ -78,10 +101,16 @@ def numbered_queues(threads: Mapping[TraceThread, Queue]) -> dict[TraceThread, Q
     return queues
 
 
-def python_queues(slices: Iterable[Slice], names: Mapping[TraceThread, str]) -> dict[TraceThread, Queue]:
-    """Give each of Python's own threads a queue of the host, in the order of their first slices, and of its name."""
+def python_queues(
+    slices: Iterable[Slice], names: Mapping[TraceThread, str]
+) -> dict[TraceThread, Queue]:
+    """Give each of Python's own threads a queue of the host, in the order of their first slices,
+    and of its name.
+    """
     threads = slices.threads() if isinstance(slices, Slices) else map(thread_of, slices)
-    return numbered_queues({thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads})
+    return numbered_queues(
+        {thread: (HOST_DEVICE, names.get(thread, "Python")) for thread in threads}
+    )
 
 
 def spans_of(
@@ -99,23 +128,45 @@ def spans_of(
     known, queue_of = recoded(slices.rows, slices.row_of, queues.__getitem__)
     kinds = np.array([KINDS.index(kind(operator)) for operator in operators], np.int8)[operator_of]
     launched = np.full(len(slices), UNKNOWN)
-    return Spans(names, operators, known, name_of, operator_of, queue_of, kinds, slices.starts, slices.ends, launched)
+    return Spans(
+        names,
+        operators,
+        known,
+        name_of,
+        operator_of,
+        queue_of,
+        kinds,
+        slices.starts,
+        slices.ends,
+        launched,
+    )
 
 
-def host_spans(calls: Sequence[Slice], queues: Mapping[TraceThread, Queue] | None = None) -> list[Span]:
-    """Return what Python did, from the marks of the verbs' outermost calls; without `queues`, on those of Python."""
+def host_spans(
+    calls: Sequence[Slice], queues: Mapping[TraceThread, Queue] | None = None
+) -> list[Span]:
+    """Return what Python did, from the marks of the verbs' outermost calls; without `queues`, on
+    those of Python.
+    """
     queues = queues or python_queues(calls, {})
     return [
-        Span(parsed.name, "host", *queues[thread_of(call)], call.start, call.end, operator=call.name)
+        Span(
+            parsed.name, "host", *queues[thread_of(call)], call.start, call.end, operator=call.name
+        )
         for call in calls
         if (parsed := parse_verb(call.name))
     ]
 
 
 def assemble(
-    source: str, parts: Iterable[Spans], cases: tuple[Window, ...], notes: Sequence[str], devices: Container[str]
+    source: str,
+    parts: Iterable[Spans],
+    cases: tuple[Window, ...],
+    notes: Sequence[str],
+    devices: Container[str],
 ) -> Timeline:
-    """Make a timeline that begins with its first case; if there are cases, spans outside of them are left out.
+    """Make a timeline that begins with its first case; if there are cases, spans outside of them
+    are left out.
 
     The operations of `devices` are counted that no launch is linked to.
     """
@@ -130,11 +181,15 @@ def assemble(
 
 
 def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
-    """Return the timeline with the number of the devices' operations that no launch is linked to, and a note of it."""
+    """Return the timeline with the number of the devices' operations that no launch is linked to,
+    and a note of it.
+    """
     spans = timeline.columns
     operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
     # NumPy 2.4 counts in different numbers.
-    count, unlinked = (int(np.count_nonzero(one)) for one in (operations, operations & (spans.launched == UNKNOWN)))
+    count, unlinked = (
+        int(np.count_nonzero(one)) for one in (operations, operations & (spans.launched == UNKNOWN))
+    )
     if not unlinked:
         return timeline
     note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")

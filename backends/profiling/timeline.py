@@ -1,7 +1,9 @@
-"""What a profiler recorded, in the same terms for every framework: spans on queues, and when they were launched.
+"""What a profiler recorded, in the same terms for every framework: spans on queues, and when they
+were launched.
 
-A million spans are kept as columns, arrays with an entry for each. Names and queues are few, so each is kept once and a
-column holds its place. Whoever needs some spans takes them from the sequence; whoever needs all takes the columns.
+A million spans are kept as columns, arrays with an entry for each. Names and queues are few, so
+each is kept once and a column holds its place. Whoever needs some spans takes them from the
+sequence; whoever needs all takes the columns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,9 +19,13 @@ from backends.profiling.slices import Columns, coded
 HOST_DEVICE = "host"
 """The device of spans that run on none: launching, waiting."""
 QUEUES = ("python", "waits", "calling", "compute", "copy")
-"""The first words of queues' names, in the order in which they are listed; other queues come after them."""
+"""The first words of queues' names, in the order in which they are listed; other queues come after
+them.
+"""
 SpanKind: TypeAlias = Literal["compute", "copy", "exchange", "host"]
-"""What a span does: compute, copy from one device to another, sum over devices, or launch and wait in Python."""
+"""What a span does: compute, copy from one device to another, sum over devices, or launch and wait
+in Python.
+"""
 KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 """In columns a kind is its place here."""
 Queue: TypeAlias = tuple[str, str]
@@ -38,13 +44,16 @@ HostRole: TypeAlias = Literal[
     "wait for a queue",
     "wait for an event",
 ]
-"""An operator, an annotation of the program's own, or a call of the runtime by what it does: a copy may block the host,
-and to let a queue wait for an event does not."""
+"""An operator, an annotation of the program's own, or a call of the runtime by what it does: a copy
+may block the host, and to let a queue wait for an event does not.
+"""
 ROLES: tuple[HostRole, ...] = get_args(HostRole)
 
 
 class KnownWait(NamedTuple):
-    """What a call waited for, if the profiler recorded that: all of a device, a queue, or a queue up to an event."""
+    """What a call waited for, if the profiler recorded that: all of a device, a queue, or a queue
+    up to an event.
+    """
 
     device: str
     queue: str | None = None
@@ -53,7 +62,9 @@ class KnownWait(NamedTuple):
 
 
 class QueueWait(NamedTuple):
-    """A queue that was let wait for an event: what is launched there from then on waits for all before the event."""
+    """A queue that was let wait for an event: what is launched there from then on waits for all
+    before the event.
+    """
 
     since: int
     waiting: tuple[str, str]
@@ -65,8 +76,9 @@ class QueueWait(NamedTuple):
 class Span(NamedTuple):
     """One operation, from start to end, on one queue; spans of one device and queue never overlap.
 
-    Times are whole nanoseconds from the timeline's beginning. `launched` is when the call that asked for the operation
-    began, if the profiler records it; `operator` is the framework's own name, `name` the one that readers know.
+    Times are whole nanoseconds from the timeline's beginning. `launched` is when the call that
+    asked for the operation began, if the profiler records it; `operator` is the framework's own
+    name, `name` the one that readers know.
     """
 
     name: str
@@ -82,7 +94,9 @@ class Span(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Spans(Columns[Span]):
-    """Spans in the order of their start: a sequence of `Span`, made when asked for, and the columns they come from."""
+    """Spans in the order of their start: a sequence of `Span`, made when asked for, and the columns
+    they come from.
+    """
 
     names: tuple[str, ...]
     operators: tuple[str, ...]
@@ -112,27 +126,55 @@ class Spans(Columns[Span]):
         queues, queue_of = coded((span.device, span.queue) for span in listed)
         kinds = np.array([KINDS.index(span.kind) for span in listed], np.int8)
         starts, ends = (np.array([span[place] for span in listed], np.int64) for place in (4, 5))
-        launched = np.array([UNKNOWN if span.launched is None else span.launched for span in listed], np.int64)
-        return cls(names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched)
+        launched = np.array(
+            [UNKNOWN if span.launched is None else span.launched for span in listed], np.int64
+        )
+        return cls(
+            names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched
+        )
 
     @classmethod
     def joined(cls, parts: Iterable["Spans"]) -> "Spans":
         """Put all spans of some columns into one, in the order of their start."""
         some = [part for part in parts if len(part)] or [cls.of(())]
-        (names, name_of), (operators, operator_of), (queues, queue_of) = (_joined(some, *columns) for columns in CODED)
-        kinds, starts, ends, launched = (
-            np.concatenate([getattr(part, column) for part in some]) for column in cls.COLUMNS[len(CODED) :]
+        (names, name_of), (operators, operator_of), (queues, queue_of) = (
+            _joined(some, *columns) for columns in CODED
         )
-        whole = cls(names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched)
+        kinds, starts, ends, launched = (
+            np.concatenate([getattr(part, column) for part in some])
+            for column in cls.COLUMNS[len(CODED) :]
+        )
+        whole = cls(
+            names, operators, queues, name_of, operator_of, queue_of, kinds, starts, ends, launched
+        )
         in_order = len(starts) < 2 or bool(np.all(starts[1:] >= starts[:-1]))
         return whole if in_order else whole.select(np.argsort(starts, kind="stable"))
 
     def __iter__(self) -> Iterator[Span]:
-        columns = (self.name_of, self.kinds, self.queue_of, self.starts, self.ends, self.launched, self.operator_of)
-        for name, kind, place, start, end, launched, operator in zip(*(one.tolist() for one in columns), strict=True):
+        columns = (
+            self.name_of,
+            self.kinds,
+            self.queue_of,
+            self.starts,
+            self.ends,
+            self.launched,
+            self.operator_of,
+        )
+        for name, kind, place, start, end, launched, operator in zip(
+            *(one.tolist() for one in columns), strict=True
+        ):
             device, queue = self.queues[place]
             link = None if launched == UNKNOWN else launched
-            yield Span(self.names[name], KINDS[kind], device, queue, start, end, link, self.operators[operator])
+            yield Span(
+                self.names[name],
+                KINDS[kind],
+                device,
+                queue,
+                start,
+                end,
+                link,
+                self.operators[operator],
+            )
 
     @property
     def since(self) -> np.ndarray:
@@ -149,19 +191,24 @@ CODED = (("names", "name_of"), ("operators", "operator_of"), ("queues", "queue_o
 """The values that spans share, and the columns of their places."""
 
 
-def _joined(parts: Sequence[Spans], values: str, places: str) -> "tuple[tuple[Any, ...], np.ndarray]":
+def _joined(
+    parts: Sequence[Spans], values: str, places: str
+) -> "tuple[tuple[Any, ...], np.ndarray]":
     joined, codes = coded(value for part in parts for value in getattr(part, values))
     ends = accumulate(len(getattr(part, values)) for part in parts)
     own = np.split(codes, list(ends)[:-1])
-    return joined, np.concatenate([code[getattr(part, places)] for code, part in zip(own, parts, strict=True)])
+    return joined, np.concatenate(
+        [code[getattr(part, places)] for code, part in zip(own, parts, strict=True)]
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class HostCalls:
-    """What the host did while devices worked: operators, annotations and the runtime's calls, nested, thread by thread.
+    """What the host did while devices worked: operators, annotations and the runtime's calls,
+    nested, thread by thread.
 
-    A timeline's spans hold the outermost of them; this holds all in the order of their start, as arrays with an entry
-    for each. Times are as in the timeline.
+    A timeline's spans hold the outermost of them; this holds all in the order of their start, as
+    arrays with an entry for each. Times are as in the timeline.
     """
 
     names: tuple[str, ...]
@@ -180,7 +227,9 @@ class HostCalls:
 
 
 class Window(NamedTuple):
-    """The time from `start` to `end`, in nanoseconds from the timeline's beginning, in which a case was repeated."""
+    """The time from `start` to `end`, in nanoseconds from the timeline's beginning, in which a case
+    was repeated.
+    """
 
     name: str
     start: int
@@ -189,15 +238,21 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans in the order of their start, and the cases whose repetitions they belong to, in the order of time."""
+    """Spans in the order of their start, and the cases whose repetitions they belong to, in the
+    order of time.
+    """
 
     source: str
-    """The framework, its version and engine; the profiler's name if another program wrote the file."""
+    """The framework, its version and engine; the profiler's name if another program wrote the
+    file.
+    """
     spans: Sequence[Span] = field(repr=False)
     """Those of a file are `Spans`; `columns` has them as such in any case."""
     cases: tuple[Window, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a reader must know: events that could not be used, links that the profiler does not give."""
+    """What a reader must know: events that could not be used, links that the profiler does not
+    give.
+    """
     unlinked: int = 0
     """The number of operations on devices that were launched, but by a call that is not known."""
     timed: Mapping[str, float] = field(default_factory=dict)
@@ -207,7 +262,9 @@ class Timeline:
     annotations: tuple[Window, ...] = field(default=(), repr=False)
     """What a program says of itself in its profile: steps, phases; they may lie in each other."""
     host_calls: HostCalls | None = field(default=None, repr=False, compare=False)
-    """All that the host did, call within call, if other programs' profiles have it, with links to operations."""
+    """All that the host did, call within call, if other programs' profiles have it, with links to
+    operations.
+    """
 
     @cached_property
     def columns(self) -> Spans:
@@ -222,7 +279,9 @@ def in_seconds(nanoseconds: int) -> float:
 
 
 def queue_order(device: str, queue: str) -> tuple[object, ...]:
-    """Return the key by which queues are sorted: the host's first, cpu:2 before cpu:10, computation before copies."""
+    """Return the key by which queues are sorted: the host's first, cpu:2 before cpu:10, computation
+    before copies.
+    """
     first = queue.lower().split(" ")[0]
     rank = QUEUES.index(first) if first in QUEUES else len(QUEUES)
     return device != HOST_DEVICE, len(device), device, rank, len(queue), queue

@@ -1,8 +1,9 @@
 """Read the events of a Chrome trace some at a time, however the file ends.
 
-Profilers write these files piece by piece, and a program that dies leaves a piece. So the list of events is never
-decoded as a whole: the text between two places where one event ends and the next begins is decoded at once, which is
-fast, and if that fails, event by event, which loses only those that are damaged.
+Profilers write these files piece by piece, and a program that dies leaves a piece. So the list of
+events is never decoded as a whole: the text between two places where one event ends and the next
+begins is decoded at once, which is fast, and if that fails, event by event, which loses only those
+that are damaged.
 """
 
 import codecs
@@ -68,14 +69,17 @@ class Document:
 
 
 def text_blocks(path: Path) -> Iterator[str]:
-    """Yield a file's text; bytes that are not UTF-8 become U+FFFD, and a compressed file may be cut off anywhere.
+    """Yield a file's text; bytes that are not UTF-8 become U+FFFD, and a compressed file may be cut
+    off anywhere.
 
     Raises OSError if the file cannot be read, and ValueError if nothing of it can be decompressed.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     with path.open("rb") as stream:
         is_compressed = stream.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
-        for block in _inflated(stream) if is_compressed else iter(partial(stream.read, BLOCK_BYTES), b""):
+        for block in (
+            _inflated(stream) if is_compressed else iter(partial(stream.read, BLOCK_BYTES), b"")
+        ):
             yield decoder.decode(block)
     yield decoder.decode(b"", final=True)
 
@@ -83,8 +87,8 @@ def text_blocks(path: Path) -> Iterator[str]:
 def read_events(blocks: Iterator[str], document: Document) -> Iterator[list[Event]]:
     """Yield the events of a trace in the order of the file, some at a time.
 
-    Several documents may follow each other, and MXNet appends to a closed one: a comma, more events, and an end.
-    Raises ValueError if the text does not begin as a trace does.
+    Several documents may follow each other, and MXNet appends to a closed one: a comma, more
+    events, and an end. Raises ValueError if the text does not begin as a trace does.
     """
     text = _Text(blocks)
     first = True
@@ -117,7 +121,9 @@ class _Text:
         self.ended = False
 
     def grow(self, characters: int = 1) -> bool:
-        """Append at least so many characters, as far as there are; return whether there were any."""
+        """Append at least so many characters, as far as there are; return whether there were
+        any.
+        """
         taken: list[str] = []
         missing = characters
         while missing > 0 and not self.ended:
@@ -131,7 +137,9 @@ class _Text:
         return missing < characters
 
     def peek(self, skip_commas: bool = True) -> str:
-        """Go to the next character that is neither white space nor, with `skip_commas`, a comma; "" is the end."""
+        """Go to the next character that is neither white space nor, with `skip_commas`, a comma; ""
+        is the end.
+        """
         while True:
             gap = GAP.match(self.text, self.at)
             assert gap is not None
@@ -201,7 +209,9 @@ def _read_list(text: _Text, document: Document) -> Iterator[list[Event]]:
 
 
 def _last_end(text: _Text) -> int:
-    """Return where the last event ends that another one surely follows; the present place if there is none."""
+    """Return where the last event ends that another one surely follows; the present place if there
+    is none.
+    """
     end = len(text.text)
     for _ in range(100):
         end = text.text.rfind("}", text.at, end)
@@ -213,7 +223,9 @@ def _last_end(text: _Text) -> int:
 
 
 def _read_singly(text: _Text, document: Document) -> list[Event]:
-    """Read up to the list's end, or to an event that may be incomplete because its rest has not been read."""
+    """Read up to the list's end, or to an event that may be incomplete because its rest has not
+    been read.
+    """
     events = []
     while text.peek() not in ("]", ""):
         if len(text.text) - text.at < MAX_EVENT_CHARACTERS and text.grow(MAX_EVENT_CHARACTERS):
@@ -233,7 +245,9 @@ def _read_singly(text: _Text, document: Document) -> list[Event]:
 
 
 def _skip_damaged(text: _Text, document: Document) -> None:
-    """Go to the next event; a last one is not damaged but cut off, and `peek` then finds the file's end."""
+    """Go to the next event; a last one is not damaged but cut off, and `peek` then finds the file's
+    end.
+    """
     following = BOUNDARY.search(text.text, text.at)
     if following is None:
         document.cut = document.cut or text.ended

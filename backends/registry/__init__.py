@@ -1,4 +1,6 @@
-"""Finds backends, and what belongs to them, by entry point. Importing this package imports no framework."""
+"""Finds backends, and what belongs to them, by entry point. Importing this package imports no
+framework.
+"""
 
 from backends.registry.files import named
 from backends.registry.loading import (
@@ -11,4 +13,13 @@ from backends.registry.loading import (
     title,
 )
 
-__all__ = ["Offer", "installed_version", "load", "named", "names", "offered", "package_version", "title"]
+__all__ = [
+    "Offer",
+    "installed_version",
+    "load",
+    "named",
+    "names",
+    "offered",
+    "package_version",
+    "title",
+]

@@ -1,4 +1,6 @@
-"""Backends in files: `--backend PATH.py:Class` registers a class, for this process and those that it starts."""
+"""Backends in files: `--backend PATH.py:Class` registers a class, for this process and those that
+it starts.
+"""
 
 import os
 import sys
@@ -22,7 +24,9 @@ def in_files() -> dict[str, str]:
 
 
 def named(text: str) -> str:
-    """Return the name of a backend, and register it before if it is `PATH.py:Class`; raises BackendError."""
+    """Return the name of a backend, and register it before if it is `PATH.py:Class`; raises
+    BackendError.
+    """
     path, colon, name = text.rpartition(".py:")
     if not colon:
         return text
@@ -30,8 +34,12 @@ def named(text: str) -> str:
     if not (file.is_file() and name.isidentifier()):
         raise BackendError(f"{text!r} is not PATH.py:Class, a class in a file that exists")
     if os.pathsep in str(file):
-        raise BackendError(f"{file} has {os.pathsep!r} in its path, which separates files in {FILES}: move it")
-    os.environ[FILES] = os.pathsep.join(f"{one}={where}" for one, where in {**in_files(), name: str(file)}.items())
+        raise BackendError(
+            f"{file} has {os.pathsep!r} in its path, which separates files in {FILES}: move it"
+        )
+    os.environ[FILES] = os.pathsep.join(
+        f"{one}={where}" for one, where in {**in_files(), name: str(file)}.items()
+    )
     return name
 
 
@@ -50,7 +58,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _run_file(path: str, module_name: str) -> None:
-    """Import a file as a module of this name; it may import what lies beside it, as `python PATH.py` may."""
+    """Import a file as a module of this name; it may import what lies beside it, as `python
+    PATH.py` may.
+    """
     folder = str(Path(path).parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -1,8 +1,9 @@
-"""Finds backends by entry point, without importing them, and loads one, importing its module only then.
+"""Finds backends by entry point, without importing them, and loads one, importing its module only
+then.
 
-Each backend, of this package or of another one, has an entry point in the group `parallel_core.backends`. It names a
-class with the verbs, a function that returns an instance, or, by a name in capitals (`mine:OFFER`), an `Offer` that
-also declares what else there is.
+Each backend, of this package or of another one, has an entry point in the group
+`parallel_core.backends`. It names a class with the verbs, a function that returns an instance, or,
+by a name in capitals (`mine:OFFER`), an `Offer` that also declares what else there is.
 """
 
 import inspect
@@ -32,21 +33,29 @@ MOST_THREADS = 4096
 
 @dataclass(frozen=True)
 class Offer:
-    """What a package offers for a backend: paths, `module` or `module:name`, which are imported when they are needed.
+    """What a package offers for a backend: paths, `module` or `module:name`, which are imported
+    when they are needed.
 
-    Only `backend` is needed. The module that holds the offer imports no framework, nor do those marked with *.
+    Only `backend` is needed. The module that holds the offer imports no framework, nor do those
+    marked with *.
     """
 
     backend: str
-    """The class, or a function that returns an instance; `backends.load` says with which arguments."""
+    """The class, or a function that returns an instance; `backends.load` says with which
+    arguments.
+    """
     title: str = ""
     """What readers call the framework, `PyTorch`; without it, they read the backend's name."""
     variants: str = ""
     """* A tuple of `Variant`, those of one setting together, and its default first."""
     installation: str = ""
-    """* An `Installation`; without it, `doctor` tries the first engine, and shows failures as they are."""
+    """* An `Installation`; without it, `doctor` tries the first engine, and shows failures as they
+      are.
+    """
     kernels: str = ""
-    """A module with the functions of `FrameworkKernels`; without it, the BLAS in the framework's package computes."""
+    """A module with the functions of `FrameworkKernels`; without it, the BLAS in the framework's
+    package computes.
+    """
     profiler: str = ""
     """* A module with the functions of `Profiler`."""
     group: str = ""
@@ -54,42 +63,56 @@ class Offer:
 
 
 def registered() -> dict[str, EntryPoint]:
-    """Return the entry points of the backends, by name; raises BackendError if two have one name, or there is none."""
+    """Return the entry points of the backends, by name; raises BackendError if two have one name,
+    or there is none.
+    """
     entries: dict[str, EntryPoint] = {}
     for entry in (*_entry_points(), *_of_files()):
         other = entries.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise BackendError(
-                f"two backends are called {entry.name!r} ({other.value} and {entry.value}): uninstall one of them"
+                f"two backends are called {entry.name!r} ({other.value} and {entry.value}): "
+                "uninstall one of them"
             )
     if not entries:
-        raise BackendError(f"no entry points in {GROUP}: install the package first (pip install -e .)")
+        raise BackendError(
+            f"no entry points in {GROUP}: install the package first (pip install -e .)"
+        )
     return dict(sorted(entries.items()))
 
 
 def offer_of(entry: EntryPoint) -> Offer:
-    """Return what a backend offers: if its entry point names no offer, there is only the backend."""
+    """Return what a backend offers: if its entry point names no offer, there is only the
+    backend.
+    """
     try:
         named = entry.load() if entry.attr.isupper() else None
     except Exception:
-        # Commands that need other backends go on; `load` and `doctor` say what is wrong with this one.
+        # Commands that need other backends go on; `load` and `doctor` say what is wrong with this
+        # one.
         named = None
     return named if isinstance(named, Offer) else Offer(entry.value)
 
 
 def offered(part: str) -> dict[str, Callable[[], Any]]:
-    """Return the backends that offer a part, a field of `Offer`; each with a function that imports and returns it."""
+    """Return the backends that offer a part, a field of `Offer`; each with a function that imports
+    and returns it.
+    """
     paths = {name: getattr(offer_of(entry), part) for name, entry in registered().items()}
     return {name: partial(resolve_name, path) for name, path in paths.items() if path}
 
 
 def package_version() -> str:
-    """Return this package's version; `unknown` if neither an installation nor a checkout says it."""
+    """Return this package's version; `unknown` if neither an installation nor a checkout says
+    it.
+    """
     return installed_version(NAME) or str(_setup().get("metadata", "version", fallback="unknown"))
 
 
 def installed_version(distribution: str) -> str | None:
-    """Return the version of a distribution; None if it is not installed, or lies on a path without its metadata."""
+    """Return the version of a distribution; None if it is not installed, or lies on a path without
+    its metadata.
+    """
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -97,12 +120,16 @@ def installed_version(distribution: str) -> str | None:
 
 
 def names() -> tuple[str, ...]:
-    """List the registered backends by name; that a backend is registered does not mean its framework is installed."""
+    """List the registered backends by name; that a backend is registered does not mean its
+    framework is installed.
+    """
     return tuple(registered())
 
 
 def title(name: str) -> str:
-    """Return what readers call a framework, `PyTorch`; the name itself if its backend does not say, or is unknown."""
+    """Return what readers call a framework, `PyTorch`; the name itself if its backend does not say,
+    or is unknown.
+    """
     entry = registered().get(name)
     return (entry and offer_of(entry).title) or name
 
@@ -118,15 +145,17 @@ def load(
 ) -> Backend:
     """Import a framework and return its backend.
 
-    `devices` is the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or `"gpu:0/0,gpu:0/1"` for two
-    streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs if there are enough of them, or one, and then
-    streams on it). `engine` is `async` or `sync`; None takes the backend's own first choice: `async` for all but NumPy.
-    `threads_per_device` is for CPU devices; None divides this process's cores among them. Synchronous engines
-    compute on the calling thread, for which each framework has one number: the last load of a framework decides it, and
-    `threads_per_device` of the backends before says so. `workers_per_device` is how many operators a CPU device may run
-    at the same time, each on as many threads; more than 1 needs a queue, and so the `async` engine. `variants` are
-    names that `backends.registry.variants` knows for it, of each setting at most one.
-    Raises BackendError, in one line, for anything that cannot be had.
+    `devices` is the number of logical devices, or their names: `["cpu:1", "gpu:0"]`, or
+    `"gpu:0/0,gpu:0/1"` for two streams on one GPU. `device_kind` is `cpu`, `gpu`, or `auto` (GPUs
+    if there are enough of them, or one, and then streams on it). `engine` is `async` or `sync`;
+    None takes the backend's own first choice: `async` for all but NumPy. `threads_per_device` is
+    for CPU devices; None divides this process's cores among them. Synchronous engines compute on
+    the calling thread, for which each framework has one number: the last load of a framework
+    decides it, and `threads_per_device` of the backends before says so. `workers_per_device` is how
+    many operators a CPU device may run at the same time, each on as many threads; more than 1 needs
+    a queue, and so the `async` engine. `variants` are names that `backends.registry.variants` knows
+    for it, of each setting at most one. Raises BackendError, in one line, for anything that cannot
+    be had.
     """
     entry = _entry(name)
     wanted = _wanted(devices)
@@ -142,7 +171,9 @@ def load(
         raise BackendError(f"a device needs at least 1 worker, not {workers_per_device}")
     started = cpu_devices(wanted) * workers_per_device * (threads_per_device or 1)
     if started > MOST_THREADS:
-        raise BackendError(f"devices × workers × threads are {started}, more than {MOST_THREADS}: ask for fewer")
+        raise BackendError(
+            f"devices × workers × threads are {started}, more than {MOST_THREADS}: ask for fewer"
+        )
     # For every framework alike, and before it allocates.
     keep_freed_memory()
     try:
@@ -151,16 +182,21 @@ def load(
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BackendError(f"{entry.value}, the entry point of {name!r}, cannot be imported: {reason}") from error
+        raise BackendError(
+            f"{entry.value}, the entry point of {name!r}, cannot be imported: {reason}"
+        ) from error
     if not callable(make):
         raise BackendError(
-            f"{entry.value}, the entry point of {name!r}, cannot be called: an Offer's name is in capitals"
+            f"{entry.value}, the entry point of {name!r}, cannot be called: an Offer's name is in "
+            "capitals"
         )
     # Some backends know nothing of workers or variants, and need not unless these are asked for.
     workers = () if workers_per_device == 1 else (workers_per_device,)
     named = {"variants": tuple(variants)} if variants else {}
     if named and not _takes_variants(make):
-        raise BackendError(f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}")
+        raise BackendError(
+            f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}"
+        )
     backend = make(wanted, device_kind, engine, threads_per_device, *workers, **named)
     if isinstance(backend, BaseBackend):
         _keep_account(backend)
@@ -172,7 +208,8 @@ _loaded: "weakref.WeakSet[BaseBackend]" = weakref.WeakSet()
 
 def _keep_account(backend: BaseBackend) -> None:
     for other in _loaded:
-        # The calling thread computes, and has one number of threads for each framework: the last that was set.
+        # The calling thread computes, and has one number of threads for each framework: the last
+        # that was set.
         if (other.name, other.engine) == (backend.name, "sync"):
             other.threads_per_device = backend.threads_per_device
     _loaded.add(backend)
@@ -212,7 +249,10 @@ def _entry_points() -> list[EntryPoint]:
     if installed_version(NAME):
         return installed
     lines = _setup().get("options.entry_points", GROUP, fallback="").strip().splitlines()
-    own = [EntryPoint(name.strip(), value.strip(), GROUP) for name, value in (line.split("=", 1) for line in lines)]
+    own = [
+        EntryPoint(name.strip(), value.strip(), GROUP)
+        for name, value in (line.split("=", 1) for line in lines)
+    ]
     return [*own, *installed]
 
 

@@ -11,7 +11,12 @@ from backends.installation.frameworks import (
     separate_environment,
 )
 from backends.registry import Offer
-from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE, MATRIX_PRECISION, Variant
+from backends.registry.variants import (
+    COPY_ON_COMPUTE_QUEUE,
+    COPY_ON_OWN_QUEUE,
+    MATRIX_PRECISION,
+    Variant,
+)
 
 OFFER = Offer(
     title="PyTorch",
@@ -26,8 +31,10 @@ OFFER = Offer(
 TF32 = Variant(
     "tf32",
     MATRIX_PRECISION,
-    "Matrix multiplications and convolutions round operands to TensorFloat-32, with 10 bits of mantissa, not 23, if "
-    "the GPU has matrix units for it: look for shorter multiplications, and for checks that miss NumPy's numbers.",
+    "Matrix multiplications and convolutions round operands to TensorFloat-32, with 10 bits of "
+    "mantissa, not 23, if "
+    "the GPU has matrix units for it: look for shorter multiplications, and for checks that miss "
+    "NumPy's numbers.",
     kinds=("gpu",),
     elsewhere="only PyTorch on GPUs has a switch for it",
     not_on_sync="is the reference for numbers, and so always computes in float32",
@@ -35,8 +42,10 @@ TF32 = Variant(
 GRAPH_REPLAY = Variant(
     "graph-replay",
     "issue of kernels",
-    "The kernels of a backward pass with its forward pass, and those of an update, are recorded when they are "
-    "launched for the third time, and from then on issued as a CUDA graph each: look for small batches that take less "
+    "The kernels of a backward pass with its forward pass, and those of an update, are recorded "
+    "when they are "
+    "launched for the third time, and from then on issued as a CUDA graph each: look for small "
+    "batches that take less "
     "time, and no gaps between their kernels.",
     kinds=("gpu",),
     elsewhere="only PyTorch can record what a function issues to a GPU",
@@ -46,42 +55,57 @@ VARIANTS: tuple[Variant, ...] = (
     COPY_ON_COMPUTE_QUEUE,
     *TF32.after_default(
         "tf32-off",
-        "Matrix multiplications and convolutions are computed in float32 throughout, as on CPUs and in NumPy.",
+        "Matrix multiplications and convolutions are computed in float32 throughout, as on CPUs "
+        "and in NumPy.",
     ),
     *GRAPH_REPLAY.after_default(
         "kernel-by-kernel",
-        "The host issues every kernel by itself: look for gaps between kernels that take less time than that.",
+        "The host issues every kernel by itself: look for gaps between kernels that take less time "
+        "than that.",
     ),
 )
 
 _, TORCH_ENVIRONMENT = separate_environment("torch")
-CUDA_11_TORCH = "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
-CUDA_12_TORCH = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
+CUDA_11_TORCH = (
+    "pip install --force-reinstall 'torch<2.8' --index-url https://download.pytorch.org/whl/cu118"
+)
+CUDA_12_TORCH = (
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
+)
 
 KNOWN_FAILURES = {
     r"driver on your system is too old \(found version 11\d{3}\)": Diagnosis(
-        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11", CUDA_11_TORCH
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 11",
+        CUDA_11_TORCH,
     ),
     r"driver on your system is too old \(found version 12\d{3}\)": Diagnosis(
-        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12", CUDA_12_TORCH
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's, which is CUDA 12",
+        CUDA_12_TORCH,
     ),
     r"driver on your system is too old|driver version is insufficient": Diagnosis(
-        "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or stay on the CPU",
+        "this PyTorch is built for a newer CUDA than the NVIDIA driver's: update the driver, or "
+        "stay on the CPU",
         "parallel-core run parallel --backend torch --device-kind cpu",
     ),
     r"no kernel image is available": Diagnosis(
-        "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of compute "
+        "this PyTorch holds no machine code for this GPU; its builds for CUDA 12.6 hold that of "
+        "compute "
         "capability 5.0 to 9.0",
         CUDA_12_TORCH,
     ),
     r"undefined symbol: nccl": Diagnosis(
-        "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite each other, so "
+        "the NCCL that is loaded is not PyTorch's own: the wheels of CUDA 11, 12 and 13 overwrite "
+        "each other, so "
         "mxnet-cu112 and a CUDA build of PyTorch need an environment each",
         TORCH_ENVIRONMENT,
     ),
 }
 
-NO_GPU = ("Found no NVIDIA driver", "no CUDA-capable device is detected", "No CUDA GPUs are available")
+NO_GPU = (
+    "Found no NVIDIA driver",
+    "no CUDA-capable device is detected",
+    "No CUDA GPUs are available",
+)
 """Messages of PyTorch's CUDA builds on a machine without a GPU, which are no failure."""
 
 
@@ -97,7 +121,9 @@ def _gpus() -> Gpus:
     text = " ".join(" ".join(str(warning.message).split()) for warning in messages)
     if not usable:
         silent = not text or any(phrase in text for phrase in NO_GPU)
-        return Gpus(built_for, failure=None if silent else diagnose("torch", text) or Diagnosis(text))
+        return Gpus(
+            built_for, failure=None if silent else diagnose("torch", text) or Diagnosis(text)
+        )
     devices = tuple(_gpu(index) for index in range(torch.cuda.device_count()))
     return Gpus(built_for, devices)
 

@@ -1,4 +1,5 @@
-"""PyTorch behind the `Backend` protocol: what is done before a backend is made, and what all have in common.
+"""PyTorch behind the `Backend` protocol: what is done before a backend is made, and what all have
+in common.
 
 There is one final class for each way of scheduling, which the engine and the devices choose:
 
@@ -37,7 +38,9 @@ def load(
     workers_per_device: int = 1,
     variants: Sequence[str] = (),
 ) -> Backend:
-    """Return PyTorch's backend for an engine and devices. Raises BackendError for what cannot be had."""
+    """Return PyTorch's backend for an engine and devices. Raises BackendError for what cannot be
+    had.
+    """
     engine = engine or "async"
     check_workers("torch", engine, workers_per_device)
     own_variants = choose_variants("torch", engine, variants)
@@ -46,20 +49,27 @@ def load(
 
     blocking = str(int(engine == "sync"))
     # Whoever asks for CPUs does not start CUDA.
-    only_cpus = device_kind == "cpu" or (not isinstance(devices, int) and cpu_devices(devices) == len(devices))
+    only_cpus = device_kind == "cpu" or (
+        not isinstance(devices, int) and cpu_devices(devices) == len(devices)
+    )
     gpus = 0 if only_cpus else _count_gpus(torch, blocking)
-    chosen, note = choose_devices("torch", device_kind, devices, gpus, workers_per_device, reason_against)
+    chosen, note = choose_devices(
+        "torch", device_kind, devices, gpus, workers_per_device, reason_against
+    )
     kinds = [device.kind for device in chosen]
     check_device_kinds("torch", chosen, variants)
     if len(set(kinds)) > 1 and COPY_ON_COMPUTE_QUEUE.name in own_variants:
-        raise BackendError(f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together")
+        raise BackendError(
+            f"torch has no variant {COPY_ON_COMPUTE_QUEUE.name!r} on CPUs and GPUs together"
+        )
     setup = Setup(
         framework=torch,
         ops=ops,
         engine=engine,
         devices=chosen,
         note=note,
-        threads_per_device=threads_per_device or threads_for(kinds.count("cpu"), workers_per_device),
+        threads_per_device=threads_per_device
+        or threads_for(kinds.count("cpu"), workers_per_device),
         workers_per_device=workers_per_device,
         variants=own_variants,
         settings=_start_cuda(torch, blocking, TF32.name in own_variants) if "gpu" in kinds else {},
@@ -69,7 +79,9 @@ def load(
 
 
 def _class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
-    """Return the path, `module:name`, of the class that schedules work on devices of these kinds."""
+    """Return the path, `module:name`, of the class that schedules work on devices of these
+    kinds.
+    """
     if engine == "sync":
         return "backends.torch.eager:EagerTorch"
     if "gpu" in kinds:
@@ -82,7 +94,10 @@ class PerDevice(dict[Device, Value]):
     """What a backend has for each of its devices; asking for another device raises BackendError."""
 
     def __missing__(self, device: Device) -> NoReturn:
-        raise BackendError(f"torch was loaded without the device {device}: choose one of {', '.join(map(str, self))}")
+        raise BackendError(
+            f"torch was loaded without the device {device}: choose one of "
+            f"{', '.join(map(str, self))}"
+        )
 
 
 class TorchBackend(BaseBackend):
@@ -111,28 +126,34 @@ class TorchBackend(BaseBackend):
 
 
 def _limit_threads(torch: Any, threads: int) -> None:
-    # The setting is the calling thread's own: without it, every worker would use all cores. But a thread's first use of
-    # OpenMP would replace it by what was set last, in any thread; asking for the number counts as first use.
+    # The setting is the calling thread's own: without it, every worker would use all cores. But a
+    # thread's first use of OpenMP would replace it by what was set last, in any thread; asking for
+    # the number counts as first use.
     torch.get_num_threads()
     torch.set_num_threads(threads)
 
 
 def _count_gpus(torch: Any, blocking: str) -> int:
-    """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management library it does."""
+    """Count the GPUs, with the setting that CUDA reads when it starts: without NVIDIA's management
+    library it does.
+    """
     with environment({} if torch.cuda.is_initialized() else {BLOCKING: blocking}):
         gpus: int = torch.cuda.device_count()
     return gpus
 
 
 def _start_cuda(torch: Any, blocking: str, tf32: bool) -> FrameworkSettings:
-    """Set whether the host waits after every kernel, and whether TensorFloat-32 may replace float32; return both.
+    """Set whether the host waits after every kernel, and whether TensorFloat-32 may replace
+    float32; return both.
 
-    Raises BackendError if CUDA cannot be started, or has been with the other value of CUDA_LAUNCH_BLOCKING.
+    Raises BackendError if CUDA cannot be started, or has been with the other value of
+    CUDA_LAUNCH_BLOCKING.
     """
     present = os.environ.get(BLOCKING, "0")
     if present != blocking and torch.cuda.is_initialized():
         raise BackendError(
-            f"CUDA was started with {BLOCKING}={present}, and this engine needs {blocking}: start afresh"
+            f"CUDA was started with {BLOCKING}={present}, and this engine needs {blocking}: start "
+            "afresh"
         )
     os.environ[BLOCKING] = blocking
     # Now, or the first array would start it, perhaps after another load has changed the setting.

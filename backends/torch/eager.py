@@ -1,7 +1,9 @@
-"""PyTorch's synchronous engine: the calling thread computes, and every verb returns when its work is done.
+"""PyTorch's synchronous engine: the calling thread computes, and every verb returns when its work
+is done.
 
-On a CPU that is how PyTorch works: an operator runs where it is called. On a GPU, CUDA_LAUNCH_BLOCKING, which
-`backend.py` sets, makes the host wait after every kernel. Values are tensors. Compare `worker_threads.py`.
+On a CPU that is how PyTorch works: an operator runs where it is called. On a GPU,
+CUDA_LAUNCH_BLOCKING, which `backend.py` sets, makes the host wait after every kernel. Values are
+tensors. Compare `worker_threads.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +16,20 @@ from backends.errors import BackendError
 from backends.protocol import Array, HostArray, Setup
 from backends.torch.backend import PerDevice, TorchBackend
 from backends.torch.streams.future import NO_ARRAY
-from backends.torch.tensors import allocate_like, check_sum, detached_copy, overwrite, sum_own_shard, tensor
+from backends.torch.tensors import (
+    allocate_like,
+    check_sum,
+    detached_copy,
+    overwrite,
+    sum_own_shard,
+    tensor,
+)
 
 ON_CPUS = "none: eager PyTorch computes on the calling thread and has no queue on a CPU"
-ON_GPUS = "CUDA streams: PyTorch itself enqueues on each GPU, and CUDA_LAUNCH_BLOCKING waits after every kernel"
+ON_GPUS = (
+    "CUDA streams: PyTorch itself enqueues on each GPU, and CUDA_LAUNCH_BLOCKING waits after "
+    "every kernel"
+)
 
 
 @final
@@ -35,13 +47,17 @@ class EagerTorch(TorchBackend):
         self._sum = partial(sum_own_shard, shard=0, shards=1)
         if self._gpus:
             places = (*self.devices, HOST)
-            self._load = self._clone = PerDevice({d: partial(_clone_to, self._torch, d) for d in places})
+            self._load = self._clone = PerDevice(
+                {d: partial(_clone_to, self._torch, d) for d in places}
+            )
             self._sum = partial(_sum_between_memories, self._torch)
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         # Most first arguments are arrays: asking them here saves a third of what a launch costs.
         is_array = self._torch.Tensor
-        if not (args and isinstance(args[0], is_array)) and not any(isinstance(x, is_array) for x in tree_leaves(args)):
+        if not (args and isinstance(args[0], is_array)) and not any(
+            isinstance(x, is_array) for x in tree_leaves(args)
+        ):
             raise BackendError(NO_ARRAY)
         try:
             return fn(*args)
@@ -67,7 +83,9 @@ class EagerTorch(TorchBackend):
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         self._check_values(xs, self._torch.Tensor)
         if not 0 < len(xs) <= len(self.devices):
-            raise BackendError(f"torch sums one value per device, and not {len(xs)} on {len(self.devices)} devices")
+            raise BackendError(
+                f"torch sums one value per device, and not {len(xs)} on {len(self.devices)} devices"
+            )
         self.launch(self._sum, tuple(xs))
         return tuple(xs)
 

@@ -1,4 +1,5 @@
-"""Which kernels PyTorch computes with: its library holds MKL, which multiplies matrices, and oneDNN.
+"""Which kernels PyTorch computes with: its library holds MKL, which multiplies matrices, and
+oneDNN.
 
 A PyTorch built without MKL has a separate BLAS beside it.
 """
@@ -33,13 +34,19 @@ def libraries(threads: int) -> Sequence[Kernels]:
 
     built: str = torch.__config__.show()
     mkl = re.search(r"Math Kernel Library Version (\S+?)-", built)
-    multiplies = [Kernels("MKL", mkl[1], _instructions_of_mkl(torch), threads)] if mkl else blas("torch", threads)
+    multiplies = (
+        [Kernels("MKL", mkl[1], _instructions_of_mkl(torch), threads)]
+        if mkl
+        else blas("torch", threads)
+    )
     dnn = re.search(r"MKL-DNN v(\S+)", built)
     return [*multiplies, *([onednn(dnn[1], threads)] if dnn else [])]
 
 
 def _instructions_of_mkl(torch: Any) -> str | None:
-    """Return what MKL says of its kernels; None if it names no instructions, as on processors of other makers."""
+    """Return what MKL says of its kernels; None if it names no instructions, as on processors of
+    other makers.
+    """
     library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
     get_version = getattr(library, "mkl_serv_get_version", None)
     if get_version is None:
@@ -47,13 +54,17 @@ def _instructions_of_mkl(torch: Any) -> str | None:
     version = _Version()
     get_version(ctypes.byref(version))
     # "Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512) enabled processors"
-    named = re.search(rb"AVX-512|AVX2|AVX|SSE[\d.]+", (version.processor or b"").replace(b"(R)", b""))
+    named = re.search(
+        rb"AVX-512|AVX2|AVX|SSE[\d.]+", (version.processor or b"").replace(b"(R)", b"")
+    )
     return named[0].decode() if named else None
 
 
 @contextmanager
 def one_thread(backend: Backend, x: Array) -> Iterator[None]:
-    """Limit each worker of the device of `x`: PyTorch and MKL have a number of threads for each thread of Python."""
+    """Limit each worker of the device of `x`: PyTorch and MKL have a number of threads for each
+    thread of Python.
+    """
     _set_threads(backend, x, 1)
     try:
         yield

@@ -1,7 +1,9 @@
-"""What ran on accelerators in a trace of Kineto's, PyTorch's tracing library: where, and which call launched it.
+"""What ran on accelerators in a trace of Kineto's, PyTorch's tracing library: where, and which call
+launched it.
 
-In 2021 Kineto's categories had other names, and steps stood among the operators: both are put in the words of today.
-What its plug-ins add keeps its name; what no reader here knows is counted, so that nothing is left out in silence.
+In 2021 Kineto's categories had other names, and steps stood among the operators: both are put in
+the words of today. What its plug-ins add keeps its name; what no reader here knows is counted, so
+that nothing is left out in silence.
 """
 
 import re
@@ -21,7 +23,9 @@ ANNOTATIONS_ON_DEVICE = "gpu_user_annotation"
 """From the first to the last operation that an annotation launched, as Kineto reckons it."""
 COPIES, MTIA = "gpu_memcpy", "mtia_ccp_events"
 ON_DEVICE = {"kernel", COPIES, "gpu_memset", MTIA, "hpu_op"}
-"""Work on accelerators: CUDA's, HIP's and XPU's have the same names, Meta's MTIA and Habana's HPU their own."""
+"""Work on accelerators: CUDA's, HIP's and XPU's have the same names, Meta's MTIA and Habana's HPU
+their own.
+"""
 WITHOUT_WORK = {
     ANNOTATIONS_ON_DEVICE,
     "Trace",
@@ -44,13 +48,19 @@ SINCE_2021 = {
 
 
 def is_launch(category: str) -> bool:
-    """Return whether calls of a category launch work: the runtime's and the driver's, of any accelerator."""
+    """Return whether calls of a category launch work: the runtime's and the driver's, of any
+    accelerator.
+    """
     return category.endswith(("_runtime", "_driver"))
 
 
 def in_words_of_today(slices: Slices) -> Slices:
-    """Return the same slices with the categories of today; steps are marks, also if they stand among operators."""
-    categories, category_of = recoded(slices.categories, slices.category_of, lambda name: SINCE_2021.get(name, name))
+    """Return the same slices with the categories of today; steps are marks, also if they stand
+    among operators.
+    """
+    categories, category_of = recoded(
+        slices.categories, slices.category_of, lambda name: SINCE_2021.get(name, name)
+    )
     if OPERATORS in categories:
         is_step = slices.has_name({name for name in slices.names if name.startswith(STEP)})
         is_step &= category_of == categories.index(OPERATORS)
@@ -63,7 +73,11 @@ def in_words_of_today(slices: Slices) -> Slices:
 def left_out(slices: Slices) -> Iterator[str]:
     """Yield a note for each category that no reader here knows."""
     for category, count in slices.counts().items():
-        if category and category not in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS} and not is_launch(category):
+        if (
+            category
+            and category not in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS}
+            and not is_launch(category)
+        ):
             events = f"{count:,} events" if count > 1 else "1 event"
             yield f"{events} of the category {category!r}, which is not known here, left out."
 
@@ -78,7 +92,9 @@ COPYING = re.compile(r"dma_|memcpy")
 
 
 def device_spans(slices: Slices, trace: Trace) -> Spans:
-    """Return the operations of a trace's devices; `slices` are all of the trace, with the categories of today."""
+    """Return the operations of a trace's devices; `slices` are all of the trace, with the
+    categories of today.
+    """
     work = slices.select(slices.has_category(*ON_DEVICE) & ~_waits(slices))
     if not work:
         return Spans.of(())
@@ -86,28 +102,46 @@ def device_spans(slices: Slices, trace: Trace) -> Spans:
     # A number that is used again is the later call's.
     starts: dict[int | str | None, int] = {
         number: start
-        for (number,), start in zip(launches.arguments("correlation"), launches.starts.tolist(), strict=True)
+        for (number,), start in zip(
+            launches.arguments("correlation"), launches.starts.tolist(), strict=True
+        )
         if isinstance(number, int | str)
     }
     arguments = work.arguments("device", "stream", "correlation")
     numbers = (number if isinstance(number, int | str) else None for _, _, number in arguments)
     launched = np.array(
-        [starts.get(number, UNKNOWN) if number is not None else UNKNOWN for number in numbers], np.int64
+        [starts.get(number, UNKNOWN) if number is not None else UNKNOWN for number in numbers],
+        np.int64,
     )
     queue = device_queue(slices, trace)
     named = zip(arguments, work.category_of.tolist(), work.row_of.tolist(), strict=True)
     queues, queue_of = coded(
-        queue(device, stream, work.categories[category], work.rows[row]) for (device, stream, _), category, row in named
+        queue(device, stream, work.categories[category], work.rows[row])
+        for (device, stream, _), category, row in named
     )
     operators, operator_of = recoded(work.names, work.name_of, str)
     short = short_names(operators)
     names, name_of = recoded(operators, operator_of, short.__getitem__)
     kinds = _kinds(work)
-    return Spans(names, operators, queues, name_of, operator_of, queue_of, kinds, work.starts, work.ends, launched)
+    return Spans(
+        names,
+        operators,
+        queues,
+        name_of,
+        operator_of,
+        queue_of,
+        kinds,
+        work.starts,
+        work.ends,
+        launched,
+    )
 
 
-def device_queue(slices: Slices, trace: Trace) -> Callable[[object, object, str, TraceThread], tuple[str, str]]:
-    """Return the function that names a queue by the arguments `device` and `stream`, the category and the row.
+def device_queue(
+    slices: Slices, trace: Trace
+) -> Callable[[object, object, str, TraceThread], tuple[str, str]]:
+    """Return the function that names a queue by the arguments `device` and `stream`, the category
+    and the row.
 
     Where an argument is None, the row says which: its process is the device, its thread the stream.
     """
@@ -133,14 +167,19 @@ def waits_left_out(slices: Slices) -> Iterator[str]:
 
 
 def _waits(slices: Slices) -> np.ndarray:
-    return slices.has_category(MTIA) & slices.has_name({name for name in slices.names if WAITS.match(name)})
+    return slices.has_category(MTIA) & slices.has_name(
+        {name for name in slices.names if WAITS.match(name)}
+    )
 
 
 def _kinds(work: Slices) -> np.ndarray:
     by_name: Mapping[bool, np.ndarray] = {
-        mtia: np.array([KINDS.index(_kind(name, mtia)) for name in work.names], np.int8) for mtia in (False, True)
+        mtia: np.array([KINDS.index(_kind(name, mtia)) for name in work.names], np.int8)
+        for mtia in (False, True)
     }
-    kinds = np.where(work.has_category(MTIA), by_name[True][work.name_of], by_name[False][work.name_of])
+    kinds = np.where(
+        work.has_category(MTIA), by_name[True][work.name_of], by_name[False][work.name_of]
+    )
     return np.where(work.has_category(COPIES), np.int8(KINDS.index("copy")), kinds)
 
 

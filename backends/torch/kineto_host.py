@@ -1,12 +1,14 @@
-"""What the host did in a trace of Kineto's: operators, the CUDA or HIP runtime's calls, and exchanges over gloo.
+"""What the host did in a trace of Kineto's: operators, the CUDA or HIP runtime's calls, and
+exchanges over gloo.
 
-Kineto may record synchronisations (category `cuda_sync`, off by default): which stream a call waited for, and which
-event a stream was let wait for. They are tied to the runtime's calls by correlation numbers.
+Kineto may record synchronisations (category `cuda_sync`, off by default): which stream a call
+waited for, and which event a stream was let wait for. They are tied to the runtime's calls by
+correlation numbers.
 
-Gloo runs an exchange between processes on a separate thread, and PyTorch records it there as `gloo:all_reduce`: from
-when that thread takes it up until it is complete, with the wait for the other processes, as a kernel of NCCL's does.
-The operator `c10d::allreduce_`, on the thread that asked for it, only launches it; that is no computation, and no
-communication.
+Gloo runs an exchange between processes on a separate thread, and PyTorch records it there as
+`gloo:all_reduce`: from when that thread takes it up until it is complete, with the wait for the
+other processes, as a kernel of NCCL's does. The operator `c10d::allreduce_`, on the thread that
+asked for it, only launches it; that is no computation, and no communication.
 """
 
 import re
@@ -20,7 +22,15 @@ import numpy as np
 
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
 from backends.profiling.threads_of_trace import python_queues, thread_of
-from backends.profiling.timeline import ROLES, HostCalls, HostRole, KnownWait, Queue, QueueWait, Span
+from backends.profiling.timeline import (
+    ROLES,
+    HostCalls,
+    HostRole,
+    KnownWait,
+    Queue,
+    QueueWait,
+    Span,
+)
 from backends.torch.kineto_devices import MARKS, OPERATORS, STEP
 
 SYNCHRONISATIONS = "cuda_sync"
@@ -45,30 +55,43 @@ KEEPING = "torch::autograd::AccumulateGrad"
 DEVICE = "cpu"
 
 
-def host_calls(slices: Slices, names: Mapping[TraceThread, str], runtime: Collection[str]) -> HostCalls:
+def host_calls(
+    slices: Slices, names: Mapping[TraceThread, str], runtime: Collection[str]
+) -> HostCalls:
     """Gather what the host did: operators, annotations, and calls of `runtime` categories.
 
-    `names` are those of threads, which give their queues the names that spans on them have. ProfilerSteps are left out:
-    they say when, and not what.
+    `names` are those of threads, which give their queues the names that spans on them have.
+    ProfilerSteps are left out: they say when, and not what.
     """
     operators, calling = slices.has_category(OPERATORS), slices.has_category(*runtime)
     steps = np.array([name.startswith(STEP) for name in slices.names], bool)
-    own = np.flatnonzero((operators | calling | slices.has_category(MARKS)) & ~steps[slices.name_of])
+    own = np.flatnonzero(
+        (operators | calling | slices.has_category(MARKS)) & ~steps[slices.name_of]
+    )
     # As spans on the host have it: operators' threads first, in the order of their first ones.
     queues = python_queues(slices.select(np.concatenate((np.flatnonzero(operators), own))), names)
     calls = slices.select(own)
     used, queue_of = recoded(calls.rows, calls.row_of, lambda thread: queues[thread][1])
     roles = _roles(calls, runtime)
-    known, let_wait = _synchronised(calls, roles, slices.select(slices.has_category(SYNCHRONISATIONS)))
-    return HostCalls(calls.names, used, calls.starts, calls.ends, calls.name_of, queue_of, roles, known, let_wait)
+    known, let_wait = _synchronised(
+        calls, roles, slices.select(slices.has_category(SYNCHRONISATIONS))
+    )
+    return HostCalls(
+        calls.names, used, calls.starts, calls.ends, calls.name_of, queue_of, roles, known, let_wait
+    )
 
 
 def _roles(calls: Slices, runtime: Collection[str]) -> np.ndarray:
     waits_known = bool(np.any(calls.has_category(*runtime)))
-    kinds, kind_of = np.unique(calls.name_of * len(calls.categories) + calls.category_of, return_inverse=True)
+    kinds, kind_of = np.unique(
+        calls.name_of * len(calls.categories) + calls.category_of, return_inverse=True
+    )
     of_kinds = []
     for kind in kinds.tolist():
-        name, category = calls.names[kind // len(calls.categories)], calls.categories[kind % len(calls.categories)]
+        name, category = (
+            calls.names[kind // len(calls.categories)],
+            calls.categories[kind % len(calls.categories)],
+        )
         reads = not waits_known and name in READS_ITEM
         role: HostRole = "wait for an event" if reads else "operator"
         if category == MARKS:
@@ -114,7 +137,9 @@ def _synchronised(
         elif kind == "Event Sync" and record is not None:
             known[call] = KnownWait(*awaited, recorded=int(calls.starts[record]))
         elif kind == "Stream Wait Event" and record is not None:
-            let_wait.append(QueueWait(int(calls.starts[call]), own, awaited, int(calls.starts[record])))
+            let_wait.append(
+                QueueWait(int(calls.starts[call]), own, awaited, int(calls.starts[record]))
+            )
     return known, tuple(let_wait)
 
 
@@ -130,7 +155,9 @@ class Exchange(NamedTuple):
 
 
 def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]:
-    """Return the exchanges over gloo. The marks are among the slices; both come in the order of time."""
+    """Return the exchanges over gloo. The marks are among the slices; both come in the order of
+    time.
+    """
     gloo = [mark for mark in marks if mark.name.startswith(GLOO)]
     if not gloo:
         return []
@@ -141,19 +168,27 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
     lanes = _Lanes()
     found = []
     for one in gloo:
-        # Gloo takes up in order what was launched; what was launched before the recording stands first.
+        # Gloo takes up in order what was launched; what was launched before the recording stands
+        # first.
         waiting = launches[_plain(one.name)]
         launch = waiting.popleft() if waiting and waiting[0].start <= one.start else None
         lane = lanes.take(thread_of(one), one.start, one.end)
         queue = "gloo" if lane == 0 else f"gloo {lane + 1}"
         launched = launch.start if launch else None
         name = one.name.removeprefix(GLOO)
-        found.append(Exchange(Span(name, "exchange", DEVICE, queue, one.start, one.end, launched, one.name), launch))
+        found.append(
+            Exchange(
+                Span(name, "exchange", DEVICE, queue, one.start, one.end, launched, one.name),
+                launch,
+            )
+        )
     return found
 
 
 class _Lanes:
-    """Numbers for exchanges that may overlap on a thread, sent asynchronously; each is a thread's."""
+    """Numbers for exchanges that may overlap on a thread, sent asynchronously; each is a
+    thread's.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -162,7 +197,9 @@ class _Lanes:
         """By the times of their ends."""
 
     def take(self, thread: TraceThread, start: int, end: int) -> int:
-        """Return a thread's first lane that is free at `start`, or a new one; starts never go back."""
+        """Return a thread's first lane that is free at `start`, or a new one; starts never go
+        back.
+        """
         free, taken = self.free[thread], self.taken[thread]
         while taken and taken[0][0] <= start:
             _, lane = heappop(taken)
@@ -179,8 +216,9 @@ class _Lanes:
 def without_exchanges(work: Sequence[Slice], found: Sequence[Exchange]) -> Sequence[Slice]:
     """Return outermost operators without what only launches exchanges or waits for them.
 
-    An operator that outlasts an exchange that it launched has waited for it, and is divided: the exchange is cut out.
-    What keeps a gradient has done its work when it launches the exchange, however late its thread goes on.
+    An operator that outlasts an exchange that it launched has waited for it, and is divided: the
+    exchange is cut out. What keeps a gradient has done its work when it launches the exchange,
+    however late its thread goes on.
     """
     return list(_computing(work, found)) if found else work
 

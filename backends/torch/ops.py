@@ -1,4 +1,6 @@
-"""PyTorch's functions in the spelling that all backends share. Importing this module imports torch."""
+"""PyTorch's functions in the spelling that all backends share. Importing this module imports
+torch.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -9,7 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.arrays import check_equal, check_lengths, check_shapes, check_vectors, tree_leaves, tree_map
+from backends.arrays import (
+    check_equal,
+    check_lengths,
+    check_shapes,
+    check_vectors,
+    tree_leaves,
+    tree_map,
+)
 from backends.torch.labels import check_labels, is_recorded_here, loss_of_labels
 from backends.torch.streams.future import Announcing, ItemPath
 from backends.torch.streams.sharing import gives_new_memory
@@ -112,13 +121,16 @@ def zeros_like(x: Tensor) -> Tensor:
 
 
 def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
-    def value_and_gradients(announce: Announce, parameters: tuple[Tensor, ...], *rest: Tensor) -> Any:
+    def value_and_gradients(
+        announce: Announce, parameters: tuple[Tensor, ...], *rest: Tensor
+    ) -> Any:
         if not parameters:
             raise ValueError("value_and_grad needs parameters, and got an empty tuple")
         if not all(x.numel() for x in tree_leaves(rest) if isinstance(x, Tensor)):
             return parameters[0].new_zeros(()), tuple(map(torch.zeros_like, parameters))
         shared = _sharing_test()
-        # Leaves of this call's own: gradients accumulate in no shared `.grad`, so devices do not race.
+        # Leaves of this call's own: gradients accumulate in no shared `.grad`, so devices do not
+        # race.
         leaves = tuple(parameter.detach().requires_grad_() for parameter in parameters)
         for place, leaf in enumerate(leaves):
             leaf.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -126,11 +138,16 @@ def value_and_grad(fn: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, tup
             )
         value = fn(leaves, *rest)
         if value.shape != ():
-            raise ValueError(f"value_and_grad differentiates one number, not an array of shape {tuple(value.shape)}")
+            raise ValueError(
+                "value_and_grad differentiates one number, not an array of shape "
+                f"{tuple(value.shape)}"
+            )
         if value.requires_grad:
             torch.autograd.backward(value)
         # A value that is a parameter, or part of one, gets separate memory.
-        gradients = tuple(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves)
+        gradients = tuple(
+            torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves
+        )
         return value.detach().clone(), gradients
 
     return Announcing(value_and_gradients)
@@ -148,7 +165,8 @@ def _check_dtypes(a: Tensor, b: Tensor) -> None:
 
 
 def _own_gradient(leaf: Tensor, shared: Callable[[Tensor], bool]) -> Tensor:
-    # PyTorch copies a gradient only if something else holds the same tensor: it may be a view of what is still read.
+    # PyTorch copies a gradient only if something else holds the same tensor: it may be a view of
+    # what is still read.
     gradient: Any = leaf.grad
     if shared(gradient):
         leaf.grad = gradient.clone()
@@ -174,12 +192,15 @@ def _sharing_test() -> Callable[[Tensor], bool]:
 
 
 def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
-    # What is launched is one task of a worker, and eager PyTorch has no queue. For GPUs, see `cuda/graphs.py`.
+    # What is launched is one task of a worker, and eager PyTorch has no queue. For GPUs, see
+    # `cuda/graphs.py`.
     return fn
 
 
 @gives_new_memory
-def sgd(parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float) -> tuple[Tensor, ...]:
+def sgd(
+    parameters: tuple[Tensor, ...], gradients: tuple[Tensor, ...], rate: float
+) -> tuple[Tensor, ...]:
     for pair in zip(parameters, gradients, strict=True):
         check_equal(pair, "sgd")
     # Not in place: another device's thread may still read the old parameters.
@@ -196,7 +217,11 @@ def sgd_while_finite(
     # Of no dimensions, as a parameter may be.
     broken = guard.isnan().any()
     if not broken.is_cuda:
-        return tuple(p.clone() for p in parameters) if broken else sgd(parameters, gradients, rate), guard
+        return tuple(p.clone() for p in parameters) if broken else sgd(
+            parameters, gradients, rate
+        ), guard
     # Chosen on the device: reading the number would make a GPU's host wait.
     updated = sgd(parameters, gradients, rate)
-    return tuple(torch.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)), guard
+    return tuple(
+        torch.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)
+    ), guard

@@ -1,9 +1,10 @@
 """PyTorch's processes: torch.distributed, over gloo on CPUs and NCCL on GPUs. Read it beside
 `backends/mxnet/process_group.py`.
 
-The processes meet in a store, a small server that rank 0 runs (under torchrun its agent does). Then every process is
-connected with every other, and a sum goes around among them as a ring. A sum occupies the thread that asks for it, so
-on the asynchronous engine a separate thread asks, as the copies of a device have one.
+The processes meet in a store, a small server that rank 0 runs (under torchrun its agent does). Then
+every process is connected with every other, and a sum goes around among them as a ring. A sum
+occupies the thread that asks for it, so on the asynchronous engine a separate thread asks, as the
+copies of a device have one.
 """
 
 import os
@@ -51,10 +52,16 @@ def join_torch(backend: Backend, where: Rendezvous) -> Group:
             its_gpu = torch.cuda.get_device_properties(backend.devices[0].index)
             check_gpus(store, where.rank, hosts, getattr(its_gpu, "uuid", None))
         distributed.init_process_group(
-            "nccl" if cuda else "gloo", store=store, rank=where.rank, world_size=where.size, timeout=timeout
+            "nccl" if cuda else "gloo",
+            store=store,
+            rank=where.rank,
+            world_size=where.size,
+            timeout=timeout,
         )
     except (RuntimeError, ValueError) as error:
-        raise GroupError(f"rank {where.rank} cannot join the other ranks: {_reason(error)}") from error
+        raise GroupError(
+            f"rank {where.rank} cannot join the other ranks: {_reason(error)}"
+        ) from error
     return TorchGroup(torch, backend, where.rank, hosts)
 
 
@@ -122,7 +129,9 @@ class TorchGroup:
             return
         joined = self._torch.cat([array.detach().reshape(-1) for array in arrays])
         self._reduce(joined)
-        for array, part in zip(arrays, joined.split([array.numel() for array in arrays]), strict=True):
+        for array, part in zip(
+            arrays, joined.split([array.numel() for array in arrays]), strict=True
+        ):
             array.copy_(part.view(array.shape))
 
     def _sum_now(self, x: np.ndarray) -> np.ndarray:
@@ -134,7 +143,9 @@ class TorchGroup:
         try:
             self._distributed.all_reduce(tensor)
         except RuntimeError as error:
-            raise GroupError(f"another rank is gone or does not answer ({self.transport}: {_reason(error)})") from error
+            raise GroupError(
+                f"another rank is gone or does not answer ({self.transport}: {_reason(error)})"
+            ) from error
 
 
 def _store(distributed: Any, where: Rendezvous, rank: int, timeout: timedelta) -> Any:
@@ -142,7 +153,9 @@ def _store(distributed: Any, where: Rendezvous, rank: int, timeout: timedelta) -
     named: dict[str, Any] = {"timeout": timeout, "wait_for_workers": False}
     if serves:
         # Without a listener the store would listen at every address of this machine.
-        named["master_listen_fd"] = listen_at(os.environ.get(BIND_VARIABLE, where.address), where.port).detach()
+        named["master_listen_fd"] = listen_at(
+            os.environ.get(BIND_VARIABLE, where.address), where.port
+        ).detach()
     return distributed.TCPStore(where.address, where.port, where.size, serves, **named)
 
 
@@ -153,12 +166,15 @@ def _wait_for_all(store: Any, rank: int, size: int, seconds: float) -> tuple[str
         store.wait(keys, timedelta(seconds=seconds))
     except RuntimeError as error:
         missing = [number for number in range(size) if not store.check([keys[number]])]
-        raise GroupError(f"rank {', '.join(map(str, missing))} has not joined within {seconds:g} s") from error
+        raise GroupError(
+            f"rank {', '.join(map(str, missing))} has not joined within {seconds:g} s"
+        ) from error
     return tuple(store.get(key).decode() for key in keys)
 
 
 def check_gpus(store: Any, rank: int, hosts: Sequence[str], uuid: object) -> None:
-    """Raise BackendError, on every rank, if ranks share a GPU, of which NCCL would only say "invalid usage".
+    """Raise BackendError, on every rank, if ranks share a GPU, of which NCCL would only say
+    "invalid usage".
 
     PyTorch before 2.3 knows no UUIDs: None.
     """
@@ -166,7 +182,8 @@ def check_gpus(store: Any, rank: int, hosts: Sequence[str], uuid: object) -> Non
     gpus = [store.get(f"GPU of {number}") for number in range(len(hosts))]
     if sharing := [number for number, gpu in enumerate(gpus) if gpus.count(gpu) > 1]:
         raise BackendError(
-            f"ranks {', '.join(map(str, sharing))} share a GPU, and NCCL needs a separate one for each: start fewer "
+            f"ranks {', '.join(map(str, sharing))} share a GPU, and NCCL needs a separate one for "
+            "each: start fewer "
             "processes, or let them compute on CPUs (--device-kind cpu)"
         )
 

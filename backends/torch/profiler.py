@@ -1,8 +1,10 @@
-"""PyTorch's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the same order.
+"""PyTorch's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the
+same order.
 
-PyTorch records each operator, and the operators that it calls, on the thread that ran it; on a GPU also each kernel, on
-its stream. The marks under which our worker threads run name their queues, and the call of a verb that each task comes
-from. Eager PyTorch on a CPU has no devices: all that it does is on the calling thread.
+PyTorch records each operator, and the operators that it calls, on the thread that ran it; on a GPU
+also each kernel, on its stream. The marks under which our worker threads run name their queues, and
+the call of a verb that each task comes from. Eager PyTorch on a CPU has no devices: all that it
+does is on the calling thread.
 """
 
 import re
@@ -16,7 +18,15 @@ from typing import Any
 
 from backends.errors import BackendError
 from backends.profiling.kernel_names import short_names
-from backends.profiling.marks import Mark, function_name, marking_verbs, parse_task, parse_verb, queue_device, task_text
+from backends.profiling.marks import (
+    Mark,
+    function_name,
+    marking_verbs,
+    parse_task,
+    parse_verb,
+    queue_device,
+    task_text,
+)
 from backends.profiling.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
@@ -59,9 +69,18 @@ READABLE_NAMES = {
 }
 """What this project, and MXNet, call the same."""
 COPY_OPERATORS = {"aten::copy_", "aten::clone", "aten::to", "aten::_to_copy"}
-KIND_OF_TASK: dict[str, SpanKind] = {"clone": "copy", "overwrite": "copy", "to_host": "copy", "take_part": "exchange"}
+KIND_OF_TASK: dict[str, SpanKind] = {
+    "clone": "copy",
+    "overwrite": "copy",
+    "to_host": "copy",
+    "take_part": "exchange",
+}
 """What workers do in tasks that do not compute."""
-KIND_OF_CALL: dict[str, SpanKind] = {"copy_to": "copy", "launch to_host": "copy", "allreduce": "exchange"}
+KIND_OF_CALL: dict[str, SpanKind] = {
+    "copy_to": "copy",
+    "launch to_host": "copy",
+    "allreduce": "exchange",
+}
 """What eager PyTorch does in calls that do not compute."""
 EAGER_QUEUE = ("cpu", "calling thread")
 RECORDED = {OPERATORS, *ON_DEVICE}
@@ -73,24 +92,32 @@ def check(backend: TorchBackend) -> None:
     import torch
 
     if all_threads(torch) is None:
-        raise BackendError(f"torch {backend.version} profiles only the calling thread: install a newer one")
+        raise BackendError(
+            f"torch {backend.version} profiles only the calling thread: install a newer one"
+        )
 
 
 @contextmanager
 def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
-    """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; gives a `Mark`."""
+    """Run PyTorch's profiler over all threads, which writes its trace to `path` at the end; gives a
+    `Mark`.
+    """
     import torch
     from torch.profiler import ProfilerActivity, record_function
 
     profiler = TorchProfiler(torch)
     on_gpus = any(device.kind == "gpu" for device in backend.devices)
-    profiler.start((ProfilerActivity.CPU, ProfilerActivity.CUDA) if on_gpus else (ProfilerActivity.CPU,))
+    profiler.start(
+        (ProfilerActivity.CPU, ProfilerActivity.CUDA) if on_gpus else (ProfilerActivity.CPU,)
+    )
     try:
         with ExitStack() as stack:
             device_of = partial(queue_device, backend, Future)
             stack.enter_context(marking_verbs(backend, record_function, device_of, _name_of))
             for stream in backend.streams:
-                stack.enter_context(stream.submitting(partial(_under_mark, record_function, stream.name)))
+                stack.enter_context(
+                    stream.submitting(partial(_under_mark, record_function, stream.name))
+                )
             yield record_function
     finally:
         profiler.stop(path)
@@ -98,16 +125,22 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
 
 def is_from(trace: Trace) -> bool:
     """Return whether PyTorch's profiler wrote a trace."""
-    return "schemaVersion" in trace.properties or any(in_words_of_today(trace.columns).has_category(*RECORDED))
+    return "schemaVersion" in trace.properties or any(
+        in_words_of_today(trace.columns).has_category(*RECORDED)
+    )
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what PyTorch's profiler wrote. Of operators that call other operators, the outer one counts."""
+    """Read what PyTorch's profiler wrote. Of operators that call other operators, the outer one
+    counts.
+    """
     slices = in_words_of_today(trace.columns)
     marks = list(slices.select(slices.has_category(MARKS)))
     tasks = [one for one in marks if parse_task(one.name)]
     gloo = exchanges(marks, slices)
-    outer = Slices.of(without_exchanges(outermost(slices.select(slices.has_category(OPERATORS))), gloo))
+    outer = Slices.of(
+        without_exchanges(outermost(slices.select(slices.has_category(OPERATORS))), gloo)
+    )
     of_workers = outer.on_threads({thread_of(one) for one in tasks})
     work = {worker: outer.select(of_workers == worker) for worker in (True, False)}
     calls = outermost_calls(marks)
@@ -117,7 +150,9 @@ def timeline_of(trace: Trace) -> Timeline:
     if calls:
         on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
     elif on_devices:
-        on_host = spans_of(work[False], lambda _: "host", python_queues(work[False], names), _readable)
+        on_host = spans_of(
+            work[False], lambda _: "host", python_queues(work[False], names), _readable
+        )
     else:
         on_host = _of_threads(work[False], names)
     spans = [on_host, Spans.of(_of_workers(work[True], tasks, launched)), on_devices]
@@ -125,7 +160,12 @@ def timeline_of(trace: Trace) -> Timeline:
         # The verbs' marks say what exchanges.
         spans.append(Spans.of(exchange.span for exchange in gloo))
     devices = {device for device, _ in on_devices.queues}
-    notes = (*trace.problems, *left_out(slices), *waits_left_out(slices), *_models(devices, trace.properties))
+    notes = (
+        *trace.problems,
+        *left_out(slices),
+        *waits_left_out(slices),
+        *_models(devices, trace.properties),
+    )
     timeline = assemble("torch", spans, windows(marks), notes, devices)
     if calls or timeline.cases:
         return timeline
@@ -143,7 +183,9 @@ def _thread_names(trace: Trace) -> dict[TraceThread, str]:
 
 def _models(devices: Iterable[str], properties: Mapping[str, Any]) -> Iterator[str]:
     described = properties.get("deviceProperties", properties.get("computeProperties"))
-    known = [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
+    known = (
+        [one for one in described if isinstance(one, dict)] if isinstance(described, list) else []
+    )
     models = {str(one.get("id")): one.get("name") for one in known}
     for device in sorted(devices, key=lambda device: queue_order(device, "")):
         if model := models.get(device.partition(":")[2]):
@@ -156,7 +198,9 @@ def _annotations(slices: Slices) -> tuple[Window, ...]:
     return tuple(Window(one.name, one.start, one.end) for one in slices.select(own))
 
 
-def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]) -> Iterator[Span]:
+def _of_workers(
+    work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping[int, int]
+) -> Iterator[Span]:
     parsed = {thread_of(mark): task for mark in marks if (task := parse_task(mark.name))}
     queues = numbered_queues({thread: (task.device, task.queue) for thread, task in parsed.items()})
     mark_around = enclosing(marks)
@@ -171,7 +215,12 @@ def _of_workers(work: Sequence[Slice], marks: Sequence[Slice], launched: Mapping
         key = thread_of(mark), mark.start
         launch = None if key in begun else launched.get(task.number)
         begun.add(key)
-        yield _span(one, KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"), queues[thread_of(one)], launch)
+        yield _span(
+            one,
+            KIND_OF_TASK.get(task.name.removeprefix("_"), "compute"),
+            queues[thread_of(one)],
+            launch,
+        )
 
 
 def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> Iterator[Span]:
@@ -184,19 +233,31 @@ def _of_python(work: Sequence[Slice], calls: Sequence[Slice], eager: bool) -> It
     if not eager:
         # The span of a call stands for the operators in it.
         return
-    eager_queues = numbered_queues({thread_of(one): EAGER_QUEUE for one, call in with_calls if call})
+    eager_queues = numbered_queues(
+        {thread_of(one): EAGER_QUEUE for one, call in with_calls if call}
+    )
     previous = None
     for one, call in with_calls:
         if call and (parsed := parse_verb(call.name)):
             kind = KIND_OF_CALL.get(parsed.name, "compute")
-            yield _span(one, kind, eager_queues[thread_of(one)], call.start if call is not previous else None)
+            yield _span(
+                one,
+                kind,
+                eager_queues[thread_of(one)],
+                call.start if call is not previous else None,
+            )
             previous = call
 
 
 def _of_threads(work: Slices, names: Mapping[TraceThread, str]) -> Spans:
-    queues = numbered_queues({thread: ("cpu", names.get(thread, "thread")) for thread in work.threads()})
-    # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that was there.
-    return spans_of(work, lambda operator: "copy" if operator == "aten::copy_" else "compute", queues, _readable)
+    queues = numbered_queues(
+        {thread: ("cpu", names.get(thread, "thread")) for thread in work.threads()}
+    )
+    # Without marks, copies between devices cannot be recognised; `copy_` copies into memory that
+    # was there.
+    return spans_of(
+        work, lambda operator: "copy" if operator == "aten::copy_" else "compute", queues, _readable
+    )
 
 
 def _under_mark(mark: Mark, queue: str, fn: Callable[..., Any]) -> Callable[..., Any]:

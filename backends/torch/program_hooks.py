@@ -1,7 +1,9 @@
-"""Hooks into a PyTorch program of the user's own: where its steps end, and PyTorch's profiler around some of them.
+"""Hooks into a PyTorch program of the user's own: where its steps end, and PyTorch's profiler
+around some of them.
 
-This is loaded by its path into the program's process, and imports only Python's own library; the program's PyTorch is
-an argument. A step ends with the program's own `torch.profiler.profile.step`, or with the step of its first optimizer.
+This is loaded by its path into the program's process, and imports only Python's own library; the
+program's PyTorch is an argument. A step ends with the program's own `torch.profiler.profile.step`,
+or with the step of its first optimizer.
 """
 
 import os
@@ -17,7 +19,9 @@ from typing import Any
 
 
 def hook(torch: Any, recorder: Any) -> None:
-    """Let the recorder know of the program's steps, and of the profilers that the program starts itself."""
+    """Let the recorder know of the program's steps, and of the profilers that the program starts
+    itself.
+    """
     profiler = TorchProfiler(torch)
     _mark_optimizers(torch, recorder)
     _mark_profilers(torch, recorder, profiler)
@@ -26,7 +30,9 @@ def hook(torch: Any, recorder: Any) -> None:
 
 @contextmanager
 def starting_a_profiler(torch: Any) -> Iterator[None]:
-    """Within a `with` block, let PyTorch's profiler import no compiler, which takes seconds, nor warn of cycles."""
+    """Within a `with` block, let PyTorch's profiler import no compiler, which takes seconds, nor
+    warn of cycles.
+    """
     lazy: set[str] = getattr(torch, "_lazy_modules", set())
     skipped = lazy & {"_inductor"} if "torch._inductor" not in sys.modules else set()
     lazy -= skipped
@@ -69,7 +75,9 @@ class TorchProfiler:
         self.starting = True
         try:
             own = all_threads(self.torch)
-            self.running = self.torch.profiler.profile(activities=activities, experimental_config=own)
+            self.running = self.torch.profiler.profile(
+                activities=activities, experimental_config=own
+            )
             with starting_a_profiler(self.torch):
                 self.running.start()
         finally:
@@ -84,7 +92,9 @@ class TorchProfiler:
 
     def step(self, number: int) -> AbstractContextManager[object]:
         """Return the context whose time in the trace is a step."""
-        context: AbstractContextManager[object] = self.torch.profiler.record_function(f"ProfilerStep#{number}")
+        context: AbstractContextManager[object] = self.torch.profiler.record_function(
+            f"ProfilerStep#{number}"
+        )
         return context
 
     def rank(self) -> int | None:
@@ -97,7 +107,9 @@ class TorchProfiler:
 
 
 def all_threads(torch: Any) -> Any:
-    """Return the setting with which PyTorch's profiler records all threads; None if this PyTorch has none."""
+    """Return the setting with which PyTorch's profiler records all threads; None if this PyTorch
+    has none.
+    """
     try:
         return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     except TypeError:
@@ -105,7 +117,8 @@ def all_threads(torch: Any) -> Any:
 
 
 def _mark_optimizers(torch: Any, recorder: Any) -> None:
-    # Not register_optimizer_step_post_hook: that hook runs within the profiler's span of the step, and cannot end it.
+    # Not register_optimizer_step_post_hook: that hook runs within the profiler's span of the step,
+    # and cannot end it.
     under_profiler = torch.optim.Optimizer.profile_hook_step
     nested = threading.local()
     first: Any = None
@@ -140,7 +153,10 @@ def _mark_profilers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
     @wraps(own_step)
     def step(self: Any) -> None:
         # The steps that are recorded have their names from the recorder.
-        names_steps, self.record_steps = self.record_steps, self.record_steps and profiler.running is None
+        names_steps, self.record_steps = (
+            self.record_steps,
+            self.record_steps and profiler.running is None,
+        )
         try:
             own_step(self)
         finally:
@@ -165,7 +181,9 @@ def _mark_profilers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
         _surround(kind, stop, after=after_stop)
 
 
-def _surround(kind: Any, name: str, before: Callable[[Any], object] = id, after: Callable[[Any], object] = id) -> None:
+def _surround(
+    kind: Any, name: str, before: Callable[[Any], object] = id, after: Callable[[Any], object] = id
+) -> None:
     """Let a method of a class be preceded and followed by a call each, with the object."""
     method = getattr(kind, name)
 

@@ -16,22 +16,27 @@ TORCH_SHARDED_BYTES = 2**21
 
 
 def tensor(torch: Any, x: Any) -> Any:
-    """Return a NumPy array as a tensor in separate, ordinary memory; raises BackendError for unknown dtypes."""
-    # From a separate tensor: PyTorch warns of arrays that cannot be written to. It refuses negative strides
-    # and other orders of bytes.
+    """Return a NumPy array as a tensor in separate, ordinary memory; raises BackendError for
+    unknown dtypes.
+    """
+    # From a separate tensor: PyTorch warns of arrays that cannot be written to. It refuses negative
+    # strides and other orders of bytes.
     x = np.asarray(x)
     if any(stride < 0 for stride in x.strides) or not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="), order="C")
     try:
         return torch.tensor(x)
     except (TypeError, ValueError) as error:
-        raise BackendError(f"torch has no arrays of {x.dtype}: convert it to another dtype, such as float32") from error
+        raise BackendError(
+            f"torch has no arrays of {x.dtype}: convert it to another dtype, such as float32"
+        ) from error
 
 
 @gives_new_memory
 def clone(x: Array) -> Array:
     """Copy a value from one CPU device to another, to new memory."""
-    # `.to(device)` would return the same tensor: on one CPU, two devices would share their parameters.
+    # `.to(device)` would return the same tensor: on one CPU, two devices would share their
+    # parameters.
     return tree_map(lambda leaf: leaf.clone(), x)
 
 
@@ -66,7 +71,9 @@ def check_out(out: Array, x: Array) -> None:
         # An array may be copied to itself, and nowhere else where one is still to be read.
         itself = extent(source) == own and source.stride() == target.stride()
         if overlap([extent(source)], [place for place in places if not (itself and place is own)]):
-            raise ValueError("out= must not share memory with what is copied: copy to new memory first")
+            raise ValueError(
+                "out= must not share memory with what is copied: copy to new memory first"
+            )
 
 
 def add_into(first: Array, *others: Array) -> Array:
@@ -76,7 +83,9 @@ def add_into(first: Array, *others: Array) -> Array:
 
 
 def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) -> None:
-    """Replace one shard of every value by the sum there; None makes a shard for each value if that is worth it."""
+    """Replace one shard of every value by the sum there; None makes a shard for each value if that
+    is worth it.
+    """
     # A short sum is done before a second thread has woken up.
     if sum(x.nbytes for x in tree_leaves(xs[0])) < TORCH_SHARDED_BYTES:
         shards = 1
@@ -93,7 +102,9 @@ def sum_own_shard(xs: tuple[Array, ...], shard: int, shards: int | None = None) 
 
 
 def check_sum(xs: Sequence[Array]) -> list[tuple[Array, ...]]:
-    """List the arrays that are to be summed; raises ValueError if they are unequal, have no sum or share memory."""
+    """List the arrays that are to be summed; raises ValueError if they are unequal, have no sum or
+    share memory.
+    """
     terms = list(zip(*map(tree_leaves, xs), strict=True))
     for same in terms:
         check_terms(same)

@@ -1,9 +1,10 @@
 """PyTorch's asynchronous engine on CPUs. Read it beside `mxnet/backend.py`: same verbs, same order.
 
-Eager PyTorch has no queue on a CPU: an operator runs on the calling thread and returns when it is done (the GIL is
-released meanwhile). So this backend brings separate queues (`streams/`), for each logical device a thread for
-computation and one for copies. `launch` is a place in a queue, and a value is a future: MXNet knows which operator
-reads and writes which array, and here the futures among a function's arguments say what it waits for.
+Eager PyTorch has no queue on a CPU: an operator runs on the calling thread and returns when it is
+done (the GIL is released meanwhile). So this backend brings separate queues (`streams/`), for each
+logical device a thread for computation and one for copies. `launch` is a place in a queue, and a
+value is a future: MXNet knows which operator reads and writes which array, and here the futures
+among a function's arguments say what it waits for.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,8 +31,12 @@ class WorkerThreadsTorch(TorchBackend):
         shares = dict(zip(self.devices, self.cores, strict=True))
         workers = self.workers_per_device
         queue = partial(PooledStream, workers=workers) if workers > 1 else WorkerStream
-        self._compute = PerDevice({d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices})
-        self._copy = PerDevice({d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices})
+        self._compute = PerDevice(
+            {d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices}
+        )
+        self._copy = PerDevice(
+            {d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices}
+        )
         self.streams = (*self._compute.values(), *self._copy.values())
         self._copies_by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
 
@@ -54,7 +59,8 @@ class WorkerThreadsTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        # On the destination's thread for copies the source's threads, and so its cores, go on computing.
+        # On the destination's thread for copies the source's threads, and so its cores, go on
+        # computing.
         stream = self._copy[device]
         if self._copies_by_source:
             # Behind all that was launched there before.
@@ -65,8 +71,11 @@ class WorkerThreadsTorch(TorchBackend):
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         devices = self._devices_of(xs, Future, device_of)
-        # On the threads for copies, so that values that are ready are summed while other values are still computed.
-        return submit_collective([self._copy[device] for device in devices], sum_own_shard, tuple(xs))
+        # On the threads for copies, so that values that are ready are summed while other values are
+        # still computed.
+        return submit_collective(
+            [self._copy[device] for device in devices], sum_own_shard, tuple(xs)
+        )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
         own = self._compute[device].device

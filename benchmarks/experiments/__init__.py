@@ -1,1 +1,3 @@
-"""Runs of our own experiments: every exercise once, their variants against the defaults, and overlap."""
+"""Runs of our own experiments: every exercise once, their variants against the defaults, and
+overlap.
+"""

@@ -2,7 +2,8 @@
 
     python -m benchmarks.experiments.exercises
 
-A single run has no interval: its numbers are for reading along, and `parallel-core compare` is for conclusions.
+A single run has no interval: its numbers are for reading along, and `parallel-core compare` is for
+conclusions.
 """
 
 import asyncio
@@ -42,7 +43,9 @@ RAW = ("series", "tasks", "environment")
 
 
 def run_on_sides(experiment: str) -> dict[str, dict[str, Any]]:
-    """Run an experiment on each of its sides; what the first one that succeeds chooses, the others get."""
+    """Run an experiment on each of its sides; what the first one that succeeds chooses, the others
+    get.
+    """
     results: dict[str, dict[str, Any]] = {}
     sizes: dict[str, Any] = {}
     for side in SIDES_OF.get(experiment, SIDES):
@@ -54,10 +57,11 @@ def run_on_sides(experiment: str) -> dict[str, dict[str, Any]]:
 
 
 def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Run an experiment in a fresh process and return its result without the raw values, or `{"failed": reason}`.
+    """Run an experiment in a fresh process and return its result without the raw values, or
+    `{"failed": reason}`.
 
-    Sizes that are not among the given ones are chosen. The times of its cases are kept if it is SHOWN, and the lines
-    that were `printed` if it is TRACED.
+    Sizes that are not among the given ones are chosen. The times of its cases are kept if it is
+    SHOWN, and the lines that were `printed` if it is TRACED.
     """
     backend, _, engine = side.partition(" ")
     options = [*OPTIONS.get(experiment, ()), *(["--engine", engine] if engine else [])]
@@ -65,8 +69,21 @@ def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, 
         options += [f"--{name}", str(value)]
     with TemporaryDirectory() as folder:
         json_file = Path(folder) / "result.json"
-        files = ["--json", str(json_file), *(["--trace", f"{folder}/trace.json"] if experiment == TRACED else [])]
-        program = (sys.executable, "-P", "-m", "parallel_core", "run", experiment, "--backend", backend)
+        files = [
+            "--json",
+            str(json_file),
+            *(["--trace", f"{folder}/trace.json"] if experiment == TRACED else []),
+        ]
+        program = (
+            sys.executable,
+            "-P",
+            "-m",
+            "parallel_core",
+            "run",
+            experiment,
+            "--backend",
+            backend,
+        )
         command = ("env", f"COLUMNS={WIDTH}", *program, *options, *files)
         outcome = asyncio.run(supervise(command, DEADLINE, set(core_numbers())))
         if outcome.timed_out or not json_file.exists():
@@ -79,7 +96,9 @@ def run_once(experiment: str, side: str, sizes: Mapping[str, Any]) -> dict[str, 
     return kept
 
 
-def with_source(machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def with_source(
+    machine: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return what the file holds of an exercise: its results, and what they were measured on."""
     backends = [result["backend"] for result in results.values() if "backend" in result]
     return {"machine": machine, **versions_and_kernels(backends), "results": results}
@@ -97,11 +116,17 @@ def main(out: Path, names: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = describe_machine()
     runs: dict[str, Mapping[str, Any]] = read_json(path)["runs"] if names and path.exists() else {}
-    for name in names or [one.name for one in EXPERIMENTS.values() if one.occasion or one.name in SIDES_OF]:
+    for name in names or [
+        one.name for one in EXPERIMENTS.values() if one.occasion or one.name in SIDES_OF
+    ]:
         click.echo(name, err=True)
         runs[name] = with_source(machine, run_on_sides(name))
         write_json(path, {"schema": 1, "benchmark": "exercises", "runs": runs})
-    failed = [name for name, run in runs.items() if any("failed" in result for result in run["results"].values())]
+    failed = [
+        name
+        for name, run in runs.items()
+        if any("failed" in result for result in run["results"].values())
+    ]
     click.echo(f"{len(runs)} exercises{f'; failed: {listed(failed)}' if failed else ''}")
     sys.exit(1 if failed else 0)
 

@@ -23,7 +23,12 @@ WIDTH, LANES = 460.0, 320.0
 
 @click.command()
 @click.argument("comparison", type=click.Path(exists=True, path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=results_folder, help="A folder.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=results_folder,
+    help="A folder.",
+)
 def main(comparison: Path, out: Path) -> None:
     """Write timelines.svg."""
     measured = read_comparison(comparison)
@@ -33,7 +38,10 @@ def main(comparison: Path, out: Path) -> None:
     if chart is None:
         raise click.ClickException(f"{comparison} has no traces: compare without --no-traces")
     machine = measured.machine
-    made = f"{machine['processor']}, {machine['cores']} cores, {machine['utc'][:10]}; one repetition under the profiler"
+    made = (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['utc'][:10]}; one "
+        "repetition under the profiler"
+    )
     out.mkdir(parents=True, exist_ok=True)
     drawn = titled(replace(chart, lanes_width=LANES), TITLE, made, width=WIDTH)
     write_whole(out / "timelines.svg", lambda stream: stream.write(drawn))

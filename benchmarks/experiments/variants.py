@@ -1,8 +1,10 @@
-"""What each variant on CPUs changes, against the default of its setting, by `parallel-core run --variant`.
+"""What each variant on CPUs changes, against the default of its setting, by `parallel-core run
+--variant`.
 
     python -m benchmarks.experiments.variants
 
-Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to see what OpenBLAS takes by itself.
+Where OPENBLAS_CORETYPE is set, `blas-as-shipped` changes nothing: unset it to see what OpenBLAS
+takes by itself.
 """
 
 import sys
@@ -49,14 +51,20 @@ def contrasts() -> Iterator[Contrast]:
         if not variant.default and variant.setting in SHOWN:
             for backend, kinds in found_on(variant.name).items():
                 if "cpu" in kinds:
-                    yield Contrast(backend, variant.name, defaults[variant.setting], variant.setting)
+                    yield Contrast(
+                        backend, variant.name, defaults[variant.setting], variant.setting
+                    )
 
 
 @benchmark("experiments/variants", rounds=3)
 @interpreters
 def main(rounds: int, quick: bool, interpreters: Iterable[tuple[str, str]]) -> Report:
-    """Measure every variant of the frameworks that can be run against the default of its setting."""
-    pythons = {name: sys.executable for name in names() if find_spec(name) is not None} | dict(interpreters)
+    """Measure every variant of the frameworks that can be run against the default of its
+    setting.
+    """
+    pythons = {name: sys.executable for name in names() if find_spec(name) is not None} | dict(
+        interpreters
+    )
     installed = [one for one in contrasts() if one.backend in pythons]
     commands: dict[str, tuple[str, ...]] = {}
     for one in installed:
@@ -65,19 +73,34 @@ def main(rounds: int, quick: bool, interpreters: Iterable[tuple[str, str]]) -> R
         if experiment == "data-parallel":
             amount = ("--epochs", 1, "--limit", 4 if quick else 60)
         for variant in (one.default, one.variant):
-            options = ("--backend", one.backend, "--device-kind", "cpu", "--variant", variant, *amount)
+            options = (
+                "--backend",
+                one.backend,
+                "--device-kind",
+                "cpu",
+                "--variant",
+                variant,
+                *amount,
+            )
             python = pythons[one.backend]
-            commands[one.name_of(variant)] = parallel_core("run", experiment, *options, python=python)
+            commands[one.name_of(variant)] = parallel_core(
+                "run", experiment, *options, python=python
+            )
     processes = take_turns([Variant(*one) for one in commands.items()], rounds)
     findings = []
     for one in installed:
         _, figure, unit = SHOWN[one.setting]
         sides = [one.name_of(variant) for variant in (one.variant, one.default)]
         values = [[process.figures[figure] for process in processes[side]] for side in sides]
-        findings += [Finding(side, median_interval(taken), unit) for side, taken in zip(sides, values, strict=True)]
+        findings += [
+            Finding(side, median_interval(taken), unit)
+            for side, taken in zip(sides, values, strict=True)
+        ]
         # Efficiencies, which have no unit, may be near zero: their ratio says nothing.
         if unit:
-            findings.append(Finding(one.name_of(f"{one.variant} / {one.default}"), by_round(truediv, *values)))
+            findings.append(
+                Finding(one.name_of(f"{one.variant} / {one.default}"), by_round(truediv, *values))
+            )
     return Report("Variants against defaults", findings, processes)
 
 

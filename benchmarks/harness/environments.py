@@ -2,7 +2,8 @@
 
     python -m benchmarks.harness.environments /opt/new/bin/python
 
-In each environment run the backends' tests, random programs on every engine, and three experiments on every framework.
+In each environment run the backends' tests, random programs on every engine, and three experiments
+on every framework.
 """
 
 import asyncio
@@ -39,15 +40,22 @@ DEADLINE = 3600
 @click.argument("pythons", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=results_folder)
 def main(pythons: Sequence[Path], out: Path) -> None:
-    """Try the environments of these Pythons, by default of those that make made; keep what is known of others."""
+    """Try the environments of these Pythons, by default of those that make made; keep what is known
+    of others.
+    """
     path = out / NAME
     out.mkdir(parents=True, exist_ok=True)
-    found = {tuple(one["versions"].items()): one for one in (read_json(path)["environments"] if path.exists() else ())}
+    found = {
+        tuple(one["versions"].items()): one
+        for one in (read_json(path)["environments"] if path.exists() else ())
+    }
     for python in pythons or made_by_make():
         one = tried(python)
         click.echo(json.dumps(one, indent=1))
         found[tuple(one["versions"].items())] = one
-        write_json(path, {"schema": 1, "machine": describe_machine(), "environments": list(found.values())})
+        write_json(
+            path, {"schema": 1, "machine": describe_machine(), "environments": list(found.values())}
+        )
 
 
 def made_by_make() -> Iterator[Path]:
@@ -74,11 +82,16 @@ def tried(python: Path) -> dict[str, Any]:
 
 
 def tests(python: Path, frameworks: Sequence[str]) -> dict[str, Any]:
-    """Return how many of the backends' tests passed, failed and were skipped, and the names of those that failed."""
+    """Return how many of the backends' tests passed, failed and were skipped, and the names of
+    those that failed.
+    """
     options = ("-p", "no:xdist", "-q", "-rfE", "-m", "not long", "--require", ",".join(frameworks))
     ended = _run(python, "-m", "pytest", *options, "tests/backends")
     (last,) = ended.output.splitlines()[-1:] or [""]
-    counts = {what: int(number) for number, what in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}
+    counts = {
+        what: int(number)
+        for number, what in re.findall(r"(\d+) (passed|failed|skipped|error)", last)
+    }
     return {
         "passed": counts.get("passed", 0),
         "failed": counts.get("failed", 0) + counts.get("error", 0),
@@ -90,19 +103,25 @@ def tests(python: Path, frameworks: Sequence[str]) -> dict[str, Any]:
 
 def conformance(python: Path) -> dict[str, str]:
     """Return what half a minute of random programs found, by backend and engine."""
-    ended = _run(python, "-m", "parallel_core", "conformance", "--all", "--minutes", "0.5", "--seed", "1")
+    ended = _run(
+        python, "-m", "parallel_core", "conformance", "--all", "--minutes", "0.5", "--seed", "1"
+    )
     return dict(re.findall(r"^(\w+ on \w+): (.* programs.*)$", ended.output, re.MULTILINE))
 
 
 def experiment(python: Path, name: str, framework: str) -> str:
     """Return what came of a short run of an experiment: how it ended, and why if it failed."""
-    ended = _run(python, "-m", "parallel_core", "run", name, "--backend", framework, "--budget", "5")
+    ended = _run(
+        python, "-m", "parallel_core", "run", name, "--backend", framework, "--budget", "5"
+    )
     return {0: "measured", DISTURBED: "disturbed"}.get(ended.status, ended.reason(DEADLINE))
 
 
 def _run(python: Path, *arguments: str) -> Outcome:
     with_sources = ["env", f"--chdir={ROOT}", f"PYTHONPATH={ROOT}", "COLUMNS=1000"]
-    return asyncio.run(supervise([*with_sources, str(python.absolute()), *arguments], DEADLINE, set()))
+    return asyncio.run(
+        supervise([*with_sources, str(python.absolute()), *arguments], DEADLINE, set())
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The findings of a benchmark: figures with intervals, the targets they are held against, a table and a JSON file."""
+"""The findings of a benchmark: figures with intervals, the targets they are held against, a table
+and a JSON file.
+"""
 
 import json
 import re
@@ -25,7 +27,9 @@ MAKERS = {"amd", "intel", "genuine", "r", "tm", "cpu", "processor"}
 
 @dataclass(frozen=True)
 class Report:
-    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes an SVG."""
+    """All findings of a benchmark. `notes` are sentences made from the numbers; `draw` writes an
+    SVG.
+    """
 
     title: str
     findings: Sequence[Finding]
@@ -38,12 +42,16 @@ class Report:
 def results_folder() -> Path:
     """Return the folder of this machine's results: `results/epyc-2-cores`."""
     machine = describe_machine()
-    words = [word for word in re.findall("[a-z0-9]+", machine["processor"].lower()) if word not in MAKERS]
+    words = [
+        word for word in re.findall("[a-z0-9]+", machine["processor"].lower()) if word not in MAKERS
+    ]
     return RESULTS / "-".join([*words, str(machine["cores"]), "cores"])
 
 
 def provenance(written: Mapping[str, Any]) -> str:
-    """Write what the JSON of measurements says of where it comes from; older files say nothing of some of it."""
+    """Write what the JSON of measurements says of where it comes from; older files say nothing of
+    some of it.
+    """
     machine, kernels = written["machine"], written.get("kernels", {})
     frameworks = [
         f"{name} {version}" + (f" ({'; '.join(kernels[name])})" if kernels.get(name) else "")
@@ -71,7 +79,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def source_of(folder: Path, measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Link the files that hold what was measured, and say on what it was; those measured alike stand together."""
+    """Link the files that hold what was measured, and say on what it was; those measured alike
+    stand together.
+    """
     places: dict[str, list[str]] = {}
     for name, written in measured.items():
         linked = folder / name
@@ -94,7 +104,8 @@ def page(written: Mapping[str, Any]) -> str:
 
 
 def benchmark(name: str, rounds: int) -> Callable[[Callable[..., Report]], click.Command]:
-    """Make a command of a function (rounds, quick) -> report, with the options that all benchmarks share, and its own.
+    """Make a command of a function (rounds, quick) -> report, with the options that all benchmarks
+    share, and its own.
 
     A target that is missed is a finding; a wrong result ends with status 1.
     """
@@ -105,7 +116,8 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[..., Report]], click
             "--out",
             type=click.Path(path_type=Path, file_okay=False),
             default=results_folder,
-            help="Folder for NAME.json and NAME.md. Default: this machine's, in results beside the scripts.",
+            help="Folder for NAME.json and NAME.md. Default: this machine's, in results beside the "
+            "scripts.",
         )
         @click.option(
             "--rounds",
@@ -128,7 +140,9 @@ def benchmark(name: str, rounds: int) -> Callable[[Callable[..., Report]], click
 
 
 def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
-    """Write the report beside `path`, with the suffixes .json, .md and .svg, and print the table."""
+    """Write the report beside `path`, with the suffixes .json, .md and .svg, and print the
+    table.
+    """
     everything = {
         "schema": 1,
         "benchmark": path.name,
@@ -142,7 +156,10 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
         "findings": [finding.as_json() for finding in report.findings],
         "notes": list(report.notes),
         "processes": {
-            name: [{part: getattr(one, part) for part in ("seconds", "figures", "versions")} for one in measured]
+            name: [
+                {part: getattr(one, part) for part in ("seconds", "figures", "versions")}
+                for one in measured
+            ]
             for name, measured in report.processes.items()
         },
     }
@@ -156,7 +173,9 @@ def write(report: Report, path: Path, rounds: int, quick: bool) -> None:
 
 
 def sources_of(processes: Sequence[Measured]) -> dict[str, Any]:
-    """Return the versions of all that ran, and by framework all libraries that computed for it in any process."""
+    """Return the versions of all that ran, and by framework all libraries that computed for it in
+    any process.
+    """
     kernels: dict[str, dict[str, None]] = {}
     for one in processes:
         for name, some in one.kernels.items():

@@ -1,12 +1,14 @@
 """How often a planted fault is named by the part of the time that it is in, on the real machine.
 
-    python -m benchmarks.harness.planted_faults --over torch --trials 20 --out benchmarks/results/NAME
+    python -m benchmarks.harness.planted_faults --over torch --trials 20 \
+        --out benchmarks/results/NAME
 
-A backend with one fault is compared with the same backend without it, in fresh processes in interleaved rounds, by the
-code of `parallel-core compare`. It wraps the real one: every multiplication made twice, time added to every launch,
-every copy made twice, or devices that take turns as if they had one queue. A neighbour that spins is no fault of the
-backend: nothing may be named then. The right part has to be named in at least 18 of 20 trials, another one in at most
-one, and its size has to be right within 20 %, in the median.
+A backend with one fault is compared with the same backend without it, in fresh processes in
+interleaved rounds, by the code of `parallel-core compare`. It wraps the real one: every
+multiplication made twice, time added to every launch, every copy made twice, or devices that take
+turns as if they had one queue. A neighbour that spins is no fault of the backend: nothing may be
+named then. The right part has to be named in at least 18 of 20 trials, another one in at most one,
+and its size has to be right within 20 %, in the median.
 """
 
 import os
@@ -60,7 +62,9 @@ Plain: TypeAlias = Mapping[str, CellResults]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is planted, the experiment that shows it, and the part that has to be named: none for a neighbour."""
+    """What is planted, the experiment that shows it, and the part that has to be named: none for a
+    neighbour.
+    """
 
     what: str
     experiment: str
@@ -84,7 +88,9 @@ def operations_of(plain: Plain) -> float:
 
 
 def launched_later(plain: Plain, fault: str) -> float:
-    """Return how much longer all launches of the main case of `async` take, timed here: a wait is never exact."""
+    """Return how much longer all launches of the main case of `async` take, timed here: a wait is
+    never exact.
+    """
     faulty = Planted(fault, 2, "cpu", ENGINE, None)
     one = faulty.asarray(np.zeros((1, 1), np.float32), faulty.devices[0])
 
@@ -94,7 +100,9 @@ def launched_later(plain: Plain, fault: str) -> float:
             x = backend.launch(faulty.ops.add, x, 1)
 
     sides = (faulty._real, faulty)
-    cases = {str(place): partial(measure, side, partial(issue, side)) for place, side in enumerate(sides)}
+    cases = {
+        str(place): partial(measure, side, partial(issue, side)) for place, side in enumerate(sides)
+    }
     without, late = interleave(cases, 9)
     added = (late.dispatch_median - without.dispatch_median) / LAUNCHES
     return added * int(plain["async"].valid[0].parameters["steps"])
@@ -103,15 +111,20 @@ def launched_later(plain: Plain, fault: str) -> float:
 def taking_turns(plain: Plain) -> float:
     """Return the seconds that `parallel` takes longer if its devices take turns."""
     together, *_ = plain["parallel"].cases(EXPERIMENTS["parallel"].case)
-    return sum(median(plain["parallel"].medians(part)) for part in together.parts) - main_seconds(plain["parallel"])
+    return sum(median(plain["parallel"].medians(part)) for part in together.parts) - main_seconds(
+        plain["parallel"]
+    )
 
 
 def copied_twice(_: Plain) -> float:
-    """Return how much longer copies take if each is made twice, timed here: no part of a comparison is in it."""
+    """Return how much longer copies take if each is made twice, timed here: no part of a comparison
+    is in it.
+    """
     backend = backends.load(os.environ[OVER], 2, "cpu", ENGINE)
     start, end = backend.devices
     x, *buffers = (
-        backend.asarray(np.ones((SIZE, SIZE), np.float32), device) for device in (start, *[end] * DESTINATIONS)
+        backend.asarray(np.ones((SIZE, SIZE), np.float32), device)
+        for device in (start, *[end] * DESTINATIONS)
     )
 
     def copy(times: int) -> None:
@@ -119,14 +132,21 @@ def copied_twice(_: Plain) -> float:
             turn = number // times % DESTINATIONS
             buffers[turn] = backend.copy_to(x, end, out=buffers[turn])
 
-    once, twice = interleave({str(times): partial(measure, backend, partial(copy, times)) for times in (1, 2)}, 5)
+    once, twice = interleave(
+        {str(times): partial(measure, backend, partial(copy, times)) for times in (1, 2)}, 5
+    )
     return twice.median - once.median
 
 
 FAULTS: Mapping[str, Fault] = {
     "twice": Fault("every multiplication twice", "parallel", "operations", operations_of),
     **{
-        name: Fault(f"+ {1e6 * by:.0f} μs a launch", "async", "overhead", partial(launched_later, fault=name))
+        name: Fault(
+            f"+ {1e6 * by:.0f} μs a launch",
+            "async",
+            "overhead",
+            partial(launched_later, fault=name),
+        )
         for name, by in DELAYS.items()
     },
     "copies-twice": Fault("every copy twice", "overlap", "transfer", copied_twice),
@@ -193,29 +213,45 @@ globals().update({fault.replace("-", "_"): partial(Planted, fault) for fault in 
 
 @contextmanager
 def plugged_in(over: str) -> Iterator[None]:
-    """Within a `with` block, let processes that are started find the backends with faults by their names."""
+    """Within a `with` block, let processes that are started find the backends with faults by their
+    names.
+    """
     with TemporaryDirectory() as folder:
         metadata = Path(folder) / "planted-1.0.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
-        entries = [f"{fault} = benchmarks.harness.planted_faults:{fault.replace('-', '_')}" for fault in FAULTS]
-        (metadata / "entry_points.txt").write_text("\n".join(["[parallel_core.backends]", *entries]) + "\n")
+        entries = [
+            f"{fault} = benchmarks.harness.planted_faults:{fault.replace('-', '_')}"
+            for fault in FAULTS
+        ]
+        (metadata / "entry_points.txt").write_text(
+            "\n".join(["[parallel_core.backends]", *entries]) + "\n"
+        )
         path = filter(None, (folder, str(ROOT), os.environ.get("PYTHONPATH")))
         with patch.dict(os.environ, {OVER: over, "PYTHONPATH": os.pathsep.join(path)}):
             yield
 
 
 def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
-    """Run cells, each a backend and one of WITHOUT_FAULT, in one fresh process, as `compare --quick` does."""
+    """Run cells, each a backend and one of WITHOUT_FAULT, in one fresh process, as `compare
+    --quick` does.
+    """
     same = {"engine": ENGINE, "device-kind": "cpu"}
     chosen = [(backend, *WITHOUT_FAULT[name]) for backend, name in cells]
-    runs = [(experiment, {**same, "backend": backend, **options}) for backend, experiment, options in chosen]
-    done = subprocess.run(measuring_command(sys.executable, runs), stdout=subprocess.PIPE, text=True, check=False)
+    runs = [
+        (experiment, {**same, "backend": backend, **options})
+        for backend, experiment, options in chosen
+    ]
+    done = subprocess.run(
+        measuring_command(sys.executable, runs), stdout=subprocess.PIPE, text=True, check=False
+    )
     return [one.result for one in measured_in(done.stdout)]
 
 
 def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Compare each fault with no fault, and return what was named, the size of the part, and the expected one."""
+    """Compare each fault with no fault, and return what was named, the size of the part, and the
+    expected one.
+    """
     of_backend = [name for name in faults if FAULTS[name].part is not None]
     beside = [name for name in faults if name not in of_backend]
     shown_by = {FAULTS[name].experiment for name in faults}
@@ -227,7 +263,8 @@ def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, dict[str, 
             found[name].append(result)
 
     for _ in range(rounds):
-        # Those without a fault share a process, and those with one another, so that no pair of cells shares one.
+        # Those without a fault share a process, and those with one another, so that no pair of
+        # cells shares one.
         take([*without], [(over, name) for name in without])
         take(of_backend, [(name, FAULTS[name].experiment) for name in of_backend])
         if not beside:
@@ -245,8 +282,13 @@ def trial(over: str, rounds: int, faults: Sequence[str]) -> dict[str, dict[str, 
 
 
 def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> dict[str, Any]:
-    """Return what a comparison names, how much of it there is, how much was planted, and how much longer all took."""
-    results, others = CellResults(Cell(fault.experiment, name, ENGINE), tuple(faulty)), plain[fault.experiment]
+    """Return what a comparison names, how much of it there is, how much was planted, and how much
+    longer all took.
+    """
+    results, others = (
+        CellResults(Cell(fault.experiment, name, ENGINE), tuple(faulty)),
+        plain[fault.experiment],
+    )
     if not results.valid or not others.valid:
         nothing = dict.fromkeys(("seconds", "longer_seconds", "planted_seconds"))
         return {"verdict": "invalid", "named": [], "withheld": "", **nothing}
@@ -263,28 +305,55 @@ def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> d
 
 
 def counts(document: Mapping[str, Any]) -> list[list[str]]:
-    """Return a row for each fault: how often its part was named, and another one, with 95 % intervals."""
+    """Return a row for each fault: how often its part was named, and another one, with 95 %
+    intervals.
+    """
     rows = []
     for name in document["trials"][0]:
         fault, trials = FAULTS[name], [one[name] for one in document["trials"]]
         count = len(trials)
-        right = sum(one["named"][:1] == [fault.part] if fault.part else not one["named"] for one in trials)
+        right = sum(
+            one["named"][:1] == [fault.part] if fault.part else not one["named"] for one in trials
+        )
         wrong = sum(any(part != fault.part for part in one["named"]) for one in trials)
-        sizes = [one["seconds"] / one["planted_seconds"] for one in trials if one["planted_seconds"] and one["seconds"]]
+        sizes = [
+            one["seconds"] / one["planted_seconds"]
+            for one in trials
+            if one["planted_seconds"] and one["seconds"]
+        ]
         size = f"{median(sizes):.2f} ({min(sizes):.2f}–{max(sizes):.2f})" if sizes else "–"
         named = [f"{some} of {count} ({bounds(some, count)})" for some in (right, wrong)]
-        rows.append([fault.what, PARTS[fault.part] if fault.part else "none: disturbed", *named, size])
+        rows.append(
+            [fault.what, PARTS[fault.part] if fault.part else "none: disturbed", *named, size]
+        )
     return rows
 
 
 @click.command()
 @click.option("--over", type=click.Choice(["torch", "mxnet"]), default="torch", show_default=True)
 @click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--rounds", type=click.IntRange(min=3), default=5, show_default=True, help="Processes a cell.")
-@click.option("--fault", "faults", type=click.Choice([*FAULTS]), multiple=True, default=[*FAULTS], help="Default: all.")
-@click.option("--minutes", type=click.FloatRange(min=0), default=60.0, show_default=True, help="No trial begins later.")
+@click.option(
+    "--rounds", type=click.IntRange(min=3), default=5, show_default=True, help="Processes a cell."
+)
+@click.option(
+    "--fault",
+    "faults",
+    type=click.Choice([*FAULTS]),
+    multiple=True,
+    default=[*FAULTS],
+    help="Default: all.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="No trial begins later.",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A folder.")
-def main(over: str, trials: int, rounds: int, faults: Sequence[str], minutes: float, out: Path) -> None:
+def main(
+    over: str, trials: int, rounds: int, faults: Sequence[str], minutes: float, out: Path
+) -> None:
     """Count what planted faults are named by."""
     chosen = "" if len(faults) == len(FAULTS) else "".join(f"-{name}" for name in faults)
     began, path = perf_counter(), out / f"planted-faults-{over}{chosen}.json"

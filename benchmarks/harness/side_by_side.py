@@ -1,15 +1,17 @@
-"""Run variants of the same work in processes that take turns, in interleaved rounds, and set them side by side.
+"""Run variants of the same work in processes that take turns, in interleaved rounds, and set them
+side by side.
 
-A round runs fresh processes one after the other (A B C, A B C, …). Or they live side by side and work in turns, one at
-a time, while the others wait: a virtual machine's core has at least two speeds, for a third of it is lost while a
-neighbour works on the other half of the physical one, for seconds or minutes, and no counter of the guest says so.
-Processes that run one after the other are timed in different states, and devices that meet in each step work at the
-speed of the slower core. So turns are short and many, and the fastest ones of a round, in which nobody disturbed either
-side, are compared; the median turns tell what the neighbours left.
+A round runs fresh processes one after the other (A B C, A B C, …). Or they live side by side and
+work in turns, one at a time, while the others wait: a virtual machine's core has at least two
+speeds, for a third of it is lost while a neighbour works on the other half of the physical one, for
+seconds or minutes, and no counter of the guest says so. Processes that run one after the other are
+timed in different states, and devices that meet in each step work at the speed of the slower core.
+So turns are short and many, and the fastest ones of a round, in which nobody disturbed either side,
+are compared; the median turns tell what the neighbours left.
 
-If both sides were timed in one process, or in neighbouring processes of a round on the same core, the ratio is taken
-there and the interval is over these ratios: the machine's drift and the process's place in memory fall on both.
-Otherwise the interval is of two independent medians.
+If both sides were timed in one process, or in neighbouring processes of a round on the same core,
+the ratio is taken there and the interval is over these ratios: the machine's drift and the
+process's place in memory fall on both. Otherwise the interval is of two independent medians.
 """
 
 import json
@@ -42,10 +44,11 @@ DONE = "done"
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to do the work. On `one` core it gets the first in odd rounds and the second in even ones.
+    """One way to do the work. On `one` core it gets the first in odd rounds and the second in even
+    ones.
 
-    On `each` the command is run twice, on either core; both work at once and have their turns at once, the slower one
-    gives the time, and processors' times add up.
+    On `each` the command is run twice, on either core; both work at once and have their turns at
+    once, the slower one gives the time, and processors' times add up.
     """
 
     name: str
@@ -74,12 +77,15 @@ def worker(module: str, **arguments: object) -> tuple[str, ...]:
 
 
 def parallel_core(*arguments: object, python: str = sys.executable) -> tuple[str, ...]:
-    """Make a command of parallel-core's own command line that writes its result to standard output."""
+    """Make a command of parallel-core's own command line that writes its result to standard
+    output.
+    """
     return (python, "-P", "-m", "parallel_core", *map(str, arguments), "--json", "-")
 
 
 def turns() -> Iterator[int]:
-    """In a worker, yield the number of each turn, from 1, when it comes; meanwhile the work of it has to be done.
+    """In a worker, yield the number of each turn, from 1, when it comes; meanwhile the work of it
+    has to be done.
 
     A line on standard input gives it a turn, the end of the lines no more.
     """
@@ -89,12 +95,14 @@ def turns() -> Iterator[int]:
         print(DONE, flush=True)
 
 
-def take_turns(variants: Sequence[Variant], rounds: int, turns: int = 0) -> dict[str, list[Measured]]:
+def take_turns(
+    variants: Sequence[Variant], rounds: int, turns: int = 0
+) -> dict[str, list[Measured]]:
     """Run every variant once a round and return what its processes gave, round by round.
 
-    With a number of turns, a round's processes are started first and work in turns (see `turns`). What fails or gives a
-    wrong result is run again, for the machine may have been disturbed; raises click.ClickException if that happens
-    ATTEMPTS times in a row, and if there is a single core.
+    With a number of turns, a round's processes are started first and work in turns (see `turns`).
+    What fails or gives a wrong result is run again, for the machine may have been disturbed; raises
+    click.ClickException if that happens ATTEMPTS times in a row, and if there is a single core.
     """
     cores = core_numbers()[:2]
     if len(cores) < 2:
@@ -115,13 +123,21 @@ def take_turns(variants: Sequence[Variant], rounds: int, turns: int = 0) -> dict
     return measured
 
 
-def _run(variants: Sequence[Variant], number: int, cores: Sequence[int], turns: int, title: str) -> dict[str, Measured]:
+def _run(
+    variants: Sequence[Variant], number: int, cores: Sequence[int], turns: int, title: str
+) -> dict[str, Measured]:
     with ExitStack() as stack:
         teams: dict[str, list[_Worker]] = {}
         for variant in variants:
             click.echo(f"{title}: {variant.name}", err=True)
-            chosen = {"one": [{cores[number % 2]}], "both": [set(cores)], "each": [{core} for core in cores]}
-            teams[variant.name] = [stack.enter_context(_started(variant, some)) for some in chosen[variant.cores]]
+            chosen = {
+                "one": [{cores[number % 2]}],
+                "both": [set(cores)],
+                "each": [{core} for core in cores],
+            }
+            teams[variant.name] = [
+                stack.enter_context(_started(variant, some)) for some in chosen[variant.cores]
+            ]
             for worker in teams[variant.name] if turns else ():
                 worker.until_done()
         for turn in range(turns):
@@ -131,7 +147,9 @@ def _run(variants: Sequence[Variant], number: int, cores: Sequence[int], turns: 
                     worker.take_turn()
                 for worker in team:
                     worker.until_done()
-        return {name: _together([worker.answer() for worker in team]) for name, team in teams.items()}
+        return {
+            name: _together([worker.answer() for worker in team]) for name, team in teams.items()
+        }
 
 
 @dataclass
@@ -182,7 +200,12 @@ def _started(variant: Variant, cores: set[int]) -> Iterator[_Worker]:
     with tempfile.TemporaryFile() as errors:
         with on_cores(cores):
             process = subprocess.Popen(
-                variant.command, bufsize=0, stdin=PIPE, stdout=PIPE, stderr=errors, start_new_session=True
+                variant.command,
+                bufsize=0,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=errors,
+                start_new_session=True,
             )
         with process:
             try:
@@ -192,12 +215,17 @@ def _started(variant: Variant, cores: set[int]) -> Iterator[_Worker]:
 
 
 def _together(team: Sequence[Measured]) -> Measured:
-    """Return what processes that had their turns at once gave: the slowest one's times, and all processors' times."""
+    """Return what processes that had their turns at once gave: the slowest one's times, and all
+    processors' times.
+    """
     return replace(
         team[0],
         seconds={
             case: tuple(
-                map(sum if case == "processor" else max, zip(*(one.seconds[case] for one in team), strict=True))
+                map(
+                    sum if case == "processor" else max,
+                    zip(*(one.seconds[case] for one in team), strict=True),
+                )
             )
             for case in team[0].seconds
         },
@@ -205,10 +233,16 @@ def _together(team: Sequence[Measured]) -> Measured:
 
 
 def read_answer(outcome: Outcome, name: str) -> Measured:
-    """Read what a worker or parallel-core printed; click.ClickException for a failure or a wrong result."""
+    """Read what a worker or parallel-core printed; click.ClickException for a failure or a wrong
+    result.
+    """
     try:
         # A wrong result comes with status 1, impossible times with 3.
-        answer = None if outcome.timed_out or outcome.status not in (0, 1, 3) else json.loads(outcome.output)
+        answer = (
+            None
+            if outcome.timed_out or outcome.status not in (0, 1, 3)
+            else json.loads(outcome.output)
+        )
     except ValueError:
         answer = None
     if answer is None:
@@ -226,16 +260,24 @@ def read_answer(outcome: Outcome, name: str) -> Measured:
 
 
 def versions_and_kernels(backends: Collection[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return versions by framework, and the libraries that computed for it, of objects under results' `backend`."""
+    """Return versions by framework, and the libraries that computed for it, of objects under
+    results' `backend`.
+    """
     return {
         "versions": {one["name"]: one["version"] for one in backends},
-        "kernels": {one["name"]: [library_in_words(of) for of in one.get("kernels", ())] for one in backends},
+        "kernels": {
+            one["name"]: [library_in_words(of) for of in one.get("kernels", ())] for one in backends
+        },
     }
 
 
 def refuse_disagreement(processes: Mapping[str, Sequence[Measured]], figure: str) -> None:
-    """Raise click.ClickException if processes that did the same work give figures that differ by more than 1e-4."""
-    values = [(one.figures[figure], name) for name, measured in processes.items() for one in measured]
+    """Raise click.ClickException if processes that did the same work give figures that differ by
+    more than 1e-4.
+    """
+    values = [
+        (one.figures[figure], name) for name, measured in processes.items() for one in measured
+    ]
     (lowest, first), (highest, last) = min(values), max(values)
     # A value that is not a number fails this too.
     if not all(highest - value <= 1e-4 * abs(highest) for value, _ in values):
@@ -251,16 +293,27 @@ def paired(processes: Sequence[Measured], case: str, other: str) -> Interval:
     """
     return median_interval(
         [
-            median(mine / theirs for mine, theirs in zip(one.seconds[case], one.seconds[other], strict=True))
+            median(
+                mine / theirs
+                for mine, theirs in zip(one.seconds[case], one.seconds[other], strict=True)
+            )
             for one in processes
         ]
     )
 
 
 def ratio_of_turns(
-    of: Callable[[Sequence[float]], float], values: Sequence[Measured], others: Sequence[Measured], case: str = "epoch"
+    of: Callable[[Sequence[float]], float],
+    values: Sequence[Measured],
+    others: Sequence[Measured],
+    case: str = "epoch",
 ) -> Interval:
-    """Return the ratio of two variants' times of a case: `of` takes one of a round's turns, `min` the fastest."""
+    """Return the ratio of two variants' times of a case: `of` takes one of a round's turns, `min`
+    the fastest.
+    """
     return median_interval(
-        [of(one.seconds[case]) / of(other.seconds[case]) for one, other in zip(values, others, strict=True)]
+        [
+            of(one.seconds[case]) / of(other.seconds[case])
+            for one, other in zip(values, others, strict=True)
+        ]
     )

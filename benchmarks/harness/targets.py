@@ -19,7 +19,9 @@ class Target:
     bound: float
 
     def verdict(self, interval: Interval) -> Verdict:
-        """Return whether the whole interval keeps the bound; `undecided` if the bound lies within it."""
+        """Return whether the whole interval keeps the bound; `undecided` if the bound lies within
+        it.
+        """
         low, high, bound = interval.low, interval.high, self.bound
         if self.kind == "at most":
             low, high, bound = -high, -low, -bound
@@ -49,18 +51,29 @@ class Finding:
     def measured(self) -> str:
         """The figure with its interval, if it is not exact, and its unit."""
         exact = self.interval.low == self.interval.high
-        return f"{figure(self.interval.estimate) if exact else with_bounds(self.interval)} {self.unit}"
+        return (
+            f"{figure(self.interval.estimate) if exact else with_bounds(self.interval)} {self.unit}"
+        )
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
         """Read what `as_json` returned; the verdict follows from the rest."""
-        bounds = (-math.inf if read["low"] is None else read["low"], math.inf if read["high"] is None else read["high"])
+        bounds = (
+            -math.inf if read["low"] is None else read["low"],
+            math.inf if read["high"] is None else read["high"],
+        )
         target = next((Target(kind, bound) for kind, bound in (read["target"] or {}).items()), None)
         return cls(read["name"], Interval(read["estimate"], *bounds), read["unit"], target)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that stands in a benchmark's `findings`; a bound that is infinite becomes null."""
-        bounds = {"estimate": self.interval.estimate, "low": self.interval.low, "high": self.interval.high}
+        """Return the object that stands in a benchmark's `findings`; a bound that is infinite
+        becomes null.
+        """
+        bounds = {
+            "estimate": self.interval.estimate,
+            "low": self.interval.low,
+            "high": self.interval.high,
+        }
         return {
             "name": self.name,
             **{name: value if math.isfinite(value) else None for name, value in bounds.items()},
@@ -78,12 +91,18 @@ def table_of(findings: Sequence[Finding]) -> str:
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Write a table; a bar within a cell would begin another one."""
-    lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    lines = [
+        headings,
+        ["---"] * len(headings),
+        *([cell.replace("|", "\\|") for cell in row] for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def by_round(figure: Callable[..., float], *values: Sequence[float]) -> Interval:
-    """Make a figure of values of each round, which share the cores or the process; return the rounds' median."""
+    """Make a figure of values of each round, which share the cores or the process; return the
+    rounds' median.
+    """
     return median_interval([figure(*of_round) for of_round in zip(*values, strict=True)])
 
 
@@ -104,4 +123,6 @@ def bounds(count: int, of: int) -> str:
 def tally(verdicts: Sequence[str | None]) -> str:
     """Say how many targets were met: `3 targets met, 1 missed, 2 undecided`."""
     counts = {kind: verdicts.count(kind) for kind in ("met", "missed", "undecided")}
-    return f"{counts['met']} targets met, {counts['missed']} missed, {counts['undecided']} undecided"
+    return (
+        f"{counts['met']} targets met, {counts['missed']} missed, {counts['undecided']} undecided"
+    )

@@ -1,12 +1,13 @@
-"""Two hosts on one machine: network namespaces with an address each, joined by a link of a given rate.
+"""Two hosts on one machine: network namespaces with an address each, joined by a link of a given
+rate.
 
-Each host has its half of the cores, so that what runs on one does not take time from the other. A namespace lasts as
-long as a process is in it. The process that holds it ends when its standard input does, so nothing is left behind even
-if the program that made both is killed. Needs root and Linux's `ip`, `tc`, `unshare`, `nsenter` and `taskset` (packages
-iproute2 and util-linux).
+Each host has its half of the cores, so that what runs on one does not take time from the other. A
+namespace lasts as long as a process is in it. The process that holds it ends when its standard
+input does, so nothing is left behind even if the program that made both is killed. Needs root and
+Linux's `ip`, `tc`, `unshare`, `nsenter` and `taskset` (packages iproute2 and util-linux).
 
-As a program it starts a rank of a command on each host by hand, with the variables of torchrun, or of MXNet's own
-launcher. A host is given by the process that holds it:
+As a program it starts a rank of a command on each host by hand, with the variables of torchrun, or
+of MXNet's own launcher. A host is given by the process that holds it:
 
     python -m benchmarks.harness.two_hosts PROCESS PROCESS BACKEND COMMAND…
 """
@@ -29,7 +30,9 @@ from backends.host import core_numbers, on_cores
 from backends.process_groups.addresses import PORTS
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
-"""Private ones, which nothing outside the two namespaces can see: any number of pairs can have the same."""
+"""Private ones, which nothing outside the two namespaces can see: any number of pairs can have the
+same.
+"""
 PREFIX_LENGTH = 24
 INTERFACE = "link0"
 PROGRAMS = ("ip", "tc", "unshare", "nsenter", "taskset")
@@ -44,19 +47,34 @@ class NoHostsError(click.ClickException):
 
 @dataclass(frozen=True)
 class TwoHosts:
-    """Two hosts. The name of each is its address, also by `hostname`, so that no name needs to be looked up."""
+    """Two hosts. The name of each is its address, also by `hostname`, so that no name needs to be
+    looked up.
+    """
 
     holders: tuple[int, int]
     """The processes that hold the namespaces."""
 
     def on(self, host: int) -> tuple[str, ...]:
-        """Return the beginning of a command that is run on a host, 0 or 1: in its namespaces, and on its cores."""
+        """Return the beginning of a command that is run on a host, 0 or 1: in its namespaces, and
+        on its cores.
+        """
         holder = self.holders[host]
         cores = ",".join(map(str, sorted(os.sched_getaffinity(holder))))
-        return ("taskset", "--cpu-list", cores, "nsenter", f"--target={holder}", "--net", "--uts", "--")
+        return (
+            "taskset",
+            "--cpu-list",
+            cores,
+            "nsenter",
+            f"--target={holder}",
+            "--net",
+            "--uts",
+            "--",
+        )
 
     def ranks(self, backend: str, *command: str) -> tuple[str, ...]:
-        """Return a command that runs this one as a rank on each host, and shows what rank 0 writes."""
+        """Return a command that runs this one as a rank on each host, and shows what rank 0
+        writes.
+        """
         program = (sys.executable, "-m", "benchmarks.harness.two_hosts")
         return (*program, *map(str, self.holders), backend, *command)
 
@@ -65,12 +83,13 @@ class TwoHosts:
 def two_hosts() -> Iterator[TwoHosts]:
     """Make two hosts for a while; the link is as fast as the machine.
 
-    What still runs on them in the end is killed. Raises NoHostsError, with the reason, if this machine does not let us
-    make them.
+    What still runs on them in the end is killed. Raises NoHostsError, with the reason, if this
+    machine does not let us make them.
     """
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
         raise NoHostsError(
-            f"two hosts on one machine need {' and '.join(missing)}: apt-get install iproute2 util-linux"
+            f"two hosts on one machine need {' and '.join(missing)}: apt-get install iproute2 "
+            "util-linux"
         )
     if os.geteuid() != 0:
         raise NoHostsError("two hosts on one machine need root, to make network namespaces")
@@ -84,7 +103,15 @@ def two_hosts() -> Iterator[TwoHosts]:
         ends = (INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", str(second))
         call(*hosts.on(0), "ip", "link", "add", *ends)
         for host, address in enumerate(ADDRESSES):
-            call(*hosts.on(host), "ip", "address", "add", f"{address}/{PREFIX_LENGTH}", "dev", INTERFACE)
+            call(
+                *hosts.on(host),
+                "ip",
+                "address",
+                "add",
+                f"{address}/{PREFIX_LENGTH}",
+                "dev",
+                INTERFACE,
+            )
             for interface in ("lo", INTERFACE):
                 call(*hosts.on(host), "ip", "link", "set", interface, "up")
         yield hosts
@@ -93,8 +120,8 @@ def two_hosts() -> Iterator[TwoHosts]:
 def set_link(hosts: TwoHosts, bits_per_second: float | None) -> None:
     """Limit the rate of both directions, each by itself; None takes the limit away.
 
-    A token bucket (tbf) sends at the rate, half a millisecond's worth of it at once, and queues up to 50 ms. Raises
-    NoHostsError if the kernel has none.
+    A token bucket (tbf) sends at the rate, half a millisecond's worth of it at once, and queues up
+    to 50 ms. Raises NoHostsError if the kernel has none.
     """
     for host in (0, 1):
         at = (*hosts.on(host), "tc", "qdisc")
@@ -103,7 +130,15 @@ def set_link(hosts: TwoHosts, bits_per_second: float | None) -> None:
         if bits_per_second is not None:
             burst = max(MIN_BURST, round(bits_per_second / 8 * BURST_SECONDS))
             limit = burst + round(bits_per_second / 8 * QUEUE_SECONDS)
-            bucket = ("tbf", "rate", f"{bits_per_second:.0f}bit", "burst", f"{burst}b", "limit", f"{limit}b")
+            bucket = (
+                "tbf",
+                "rate",
+                f"{bits_per_second:.0f}bit",
+                "burst",
+                f"{burst}b",
+                "limit",
+                f"{limit}b",
+            )
             call(*at, "add", "dev", INTERFACE, "root", *bucket)
 
 
@@ -111,13 +146,20 @@ def processes_in(holder: int) -> list[int]:
     """List the processes in a holder's namespace, but the holder itself."""
     mine = network_of(holder)
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [number for number in numbers if number != holder and mine is not None and network_of(number) == mine]
+    return [
+        number
+        for number in numbers
+        if number != holder and mine is not None and network_of(number) == mine
+    ]
 
 
 @contextmanager
 def namespace(name: str, cores: set[int]) -> Iterator[int]:
-    """Hold the namespaces of a network and of a host's name, on some cores; yield the number of who does so."""
-    # cat ends with its standard input, which the system closes when this process ends, however it ends.
+    """Hold the namespaces of a network and of a host's name, on some cores; yield the number of who
+    does so.
+    """
+    # cat ends with its standard input, which the system closes when this process ends, however it
+    # ends.
     hold = f"echo {name} >/proc/sys/kernel/hostname && exec cat"
     with on_cores(cores):
         holder = subprocess.Popen(
@@ -160,14 +202,20 @@ def call(*command: str) -> None:
 
 
 def main(first: str, second: str, backend: str, *command: str) -> int:
-    """Start all processes and wait for them; return the highest exit status, 1 for a process that was killed.
+    """Start all processes and wait for them; return the highest exit status, 1 for a process that
+    was killed.
 
-    The first host has rank 0, whose output is shown, and MXNet's scheduler and server. When one process fails, all
-    others are killed.
+    The first host has rank 0, whose output is shown, and MXNet's scheduler and server. When one
+    process fails, all others are killed.
     """
     hosts = TwoHosts((int(first), int(second)))
     address, size, port = ADDRESSES[0], str(len(ADDRESSES)), str(random.choice(PORTS))
-    torchrun = {"MASTER_ADDR": address, "MASTER_PORT": port, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": "1"}
+    torchrun = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": "1",
+    }
     places = [(host, torchrun | {"RANK": str(host), "LOCAL_RANK": "0"}) for host in (0, 1)]
     if backend == "mxnet":
         root = {"DMLC_PS_ROOT_URI": address, "DMLC_PS_ROOT_PORT": port}

@@ -1,8 +1,8 @@
 """The book's work in MXNet, which queues it by itself. Importing this module imports mxnet.
 
-Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on Multiple GPUs": the same
-operations, written anew. Nothing here waits but an epoch that is asked to, as the book does after each batch, and the
-reading of losses.
+Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on
+Multiple GPUs": the same operations, written anew. Nothing here waits but an epoch that is asked to,
+as the book does after each batch, and the reading of losses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,13 +70,20 @@ def epoch(
 ) -> list[float]:
     """Train with a part of each batch on every device, as the book does; return the average losses.
 
-    The steps are queued, and a step's loss is read when the next one is, or one waits after each step.
+    The steps are queued, and a step's loss is read when the next one is, or one waits after each
+    step.
     """
     losses: list[float] = []
     pending: list[list[Array]] = []
     for images, labels in batches:
-        parts = zip(numpy.array_split(images, len(replicas)), numpy.array_split(labels, len(replicas)), strict=True)
-        own = [gradient(replica, x, y).sum() for replica, (x, y) in zip(replicas, parts, strict=True)]
+        parts = zip(
+            numpy.array_split(images, len(replicas)),
+            numpy.array_split(labels, len(replicas)),
+            strict=True,
+        )
+        own = [
+            gradient(replica, x, y).sum() for replica, (x, y) in zip(replicas, parts, strict=True)
+        ]
         for same in zip(*replicas, strict=True):
             allreduce([parameter.grad for parameter in same])
         for replica in replicas:

@@ -1,8 +1,9 @@
-"""The book's work in eager PyTorch, and in the standard library's own queue. Importing this module imports torch.
+"""The book's work in eager PyTorch, and in the standard library's own queue. Importing this module
+imports torch.
 
-Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on Multiple GPUs": the same
-operations, written anew. One executor of one thread a device is what one would write to get what our asynchronous
-engine gives.
+Dive into Deep Learning, "Asynchronous Computation", "Automatic Parallelism" and "Training on
+Multiple GPUs": the same operations, written anew. One executor of one thread a device is what one
+would write to get what our asynchronous engine gives.
 """
 
 import os
@@ -40,7 +41,9 @@ def lenet(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     return h3 @ w4 + b4
 
 
-def train_batch(parameters: Sequence[Tensor], images: np.ndarray, labels: np.ndarray, rate: float) -> float:
+def train_batch(
+    parameters: Sequence[Tensor], images: np.ndarray, labels: np.ndarray, rate: float
+) -> float:
     """Make one step of gradient descent and return the batch's average loss."""
     x, y = torch.from_numpy(images), torch.from_numpy(labels).long()
     loss = functional.cross_entropy(lenet(x, parameters), y, reduction="sum")
@@ -77,7 +80,10 @@ def copy_made(buffer: Tensor, made: "Future[Tensor]") -> Tensor:
 
 
 def queued_epoch(
-    executor: Executor, parameters: Sequence[Tensor], batches: Iterable[tuple[np.ndarray, np.ndarray]], rate: float
+    executor: Executor,
+    parameters: Sequence[Tensor],
+    batches: Iterable[tuple[np.ndarray, np.ndarray]],
+    rate: float,
 ) -> list[float]:
     """Queue the steps, reading each loss when the next step is queued; return the losses."""
     losses: list[Future[float]] = []

@@ -35,24 +35,31 @@ def variants(folder: Path) -> str:
     rows = []
     for one in contrasts():
         sides = [
-            findings.get(one.name_of(side)) for side in (one.variant, one.default, f"{one.variant} / {one.default}")
+            findings.get(one.name_of(side))
+            for side in (one.variant, one.default, f"{one.variant} / {one.default}")
         ]
         if sides[0] is not None:
             experiment, metric, unit = SHOWN[one.setting]
             values = ["" if side is None else with_bounds(side.interval) for side in sides]
             values[2] += " ×" if values[2] else ""
             about = f"`{experiment}`, {unit or f'`{metric}`'}"
-            rows.append([f"`{one.variant}`", f"`{one.default}`", title(one.backend), about, *values])
+            rows.append(
+                [f"`{one.variant}`", f"`{one.default}`", title(one.backend), about, *values]
+            )
     headings = ["variant", "in place of", "framework", "seen in", "with it", "by default", "ratio"]
     shown = {row[0] for row in rows}
-    others = [one.name for one in all_variants() if not one.default and f"`{one.name}`" not in shown]
+    others = [
+        one.name for one in all_variants() if not one.default and f"`{one.name}`" not in shown
+    ]
     listed = ", ".join(f"`{name}` ({', '.join(in_words(name))})" for name in others)
     unmeasured = [f"\nStill to be measured: {listed}."] if others else []
     return "\n".join([markdown_table(headings, rows), *unmeasured, source])
 
 
 def processes(folder: Path) -> str:
-    """Give a row to each size of a sum between processes: time and share of a stream's speed, by transport."""
+    """Give a row to each size of a sum between processes: time and share of a stream's speed, by
+    transport.
+    """
     findings, source = _read(folder, "processes")
     rows, transports = [], ("gloo", "dist_sync")
     for size in ("4 KiB", "1 MB", "10 MB", "100 MB"):
@@ -60,10 +67,15 @@ def processes(folder: Path) -> str:
         for name in (f"{size}: {transport}" for transport in transports):
             taken, share = findings[name], findings[f"{name}: share of the stream's speed"]
             thousandths = {"ms": 1.0, "μs": 1e-3}[taken.unit]
-            estimate, low, high = (figure(value * thousandths) for value in vars(taken.interval).values())
+            estimate, low, high = (
+                figure(value * thousandths) for value in vars(taken.interval).values()
+            )
             row += [f"{estimate} ms ({low}–{high})", f"{share.interval.estimate:.0f} %"]
         rows.append(row)
-    headings = ["vector", *(heading for one in transports for heading in (one, "of the stream's speed"))]
+    headings = [
+        "vector",
+        *(heading for one in transports for heading in (one, "of the stream's speed")),
+    ]
     return "\n".join([markdown_table(headings, rows), source])
 
 
@@ -75,58 +87,89 @@ def network(folder: Path) -> str:
 
 
 def findings(folder: Path, name: str) -> str:
-    """Give all findings of a benchmark, by its file's name: a column for each framework, if that makes fewer rows."""
+    """Give all findings of a benchmark, by its file's name: a column for each framework, if that
+    makes fewer rows.
+    """
     by_name, source = _read(folder, name)
     grid = _grid(by_name.values(), lambda one: FRAMEWORK.sub("", one.name))
     frameworks = sorted({framework for row in grid.values() for framework in row})
     if "" in frameworks or any(len(cell) > 1 for row in grid.values() for cell in row.values()):
-        headings, rows = ["", "measured"], [[one.name, _with_target(one)] for one in by_name.values()]
+        headings, rows = (
+            ["", "measured"],
+            [[one.name, _with_target(one)] for one in by_name.values()],
+        )
     else:
         headings = ["", *map(title, frameworks)]
         rows = [
-            [label, *(", ".join(map(_with_target, row.get(framework, ()))) for framework in frameworks)]
+            [
+                label,
+                *(", ".join(map(_with_target, row.get(framework, ()))) for framework in frameworks),
+            ]
             for label, row in grid.items()
         ]
     return "\n".join([markdown_table(headings, rows), source])
 
 
-def _grid(found: Iterable[Finding], label: Callable[[Finding], str]) -> dict[str, dict[str, list[Finding]]]:
+def _grid(
+    found: Iterable[Finding], label: Callable[[Finding], str]
+) -> dict[str, dict[str, list[Finding]]]:
     """Group findings by a label and by the framework that they are of, empty for none."""
     grid: dict[str, dict[str, list[Finding]]] = {}
     for one in found:
         framework = FRAMEWORK.search(one.name)
-        grid.setdefault(label(one), {}).setdefault(framework[1] if framework else "", []).append(one)
+        grid.setdefault(label(one), {}).setdefault(framework[1] if framework else "", []).append(
+            one
+        )
     return grid
 
 
 def _with_target(finding: Finding) -> str:
-    return finding.measured.strip() + (f" ({finding.target}: {finding.verdict})" if finding.target else "")
+    return finding.measured.strip() + (
+        f" ({finding.target}: {finding.verdict})" if finding.target else ""
+    )
 
 
 BENCHMARKS = ("abstraction", "allreduce", "training/speed", "training/growth")
 
 
 def how_fast(folder: Path) -> str:
-    """Give a row to each target of the benchmarks: what it was on each framework, and whether it was met."""
-    by_file: Mapping[str, Any] = {f"{name}.json": read_json(folder / f"{name}.json") for name in BENCHMARKS}
+    """Give a row to each target of the benchmarks: what it was on each framework, and whether it
+    was met.
+    """
+    by_file: Mapping[str, Any] = {
+        f"{name}.json": read_json(folder / f"{name}.json") for name in BENCHMARKS
+    }
     grids = {
         folder / name: _grid(map(Finding.from_json, written["findings"]), partial(_label, name))
         for name, written in by_file.items()
     }
-    frameworks = sorted({framework for grid in grids.values() for row in grid.values() for framework in row} - {""})
+    frameworks = sorted(
+        {framework for grid in grids.values() for row in grid.values() for framework in row} - {""}
+    )
     rows = []
     for path, grid in grids.items():
         for label, row in grid.items():
-            if targets := {f"{one.target} {one.unit}".strip() for cell in row.values() for one in cell if one.target}:
+            if targets := {
+                f"{one.target} {one.unit}".strip()
+                for cell in row.values()
+                for one in cell
+                if one.target
+            }:
                 summaries = (_summary(row.get(framework, ())) for framework in frameworks)
-                rows.append([f"[{path.stem}]({path}): {label}", ", ".join(sorted(targets)), *summaries])
-    return "\n".join([markdown_table(["", "target", *map(title, frameworks)], rows), source_of(folder, by_file)])
+                rows.append(
+                    [f"[{path.stem}]({path}): {label}", ", ".join(sorted(targets)), *summaries]
+                )
+    return "\n".join(
+        [markdown_table(["", "target", *map(title, frameworks)], rows), source_of(folder, by_file)]
+    )
 
 
 def _label(file: str, finding: Finding) -> str:
     if file == "abstraction.json":
         work = "10 000 increments" if "increments" in finding.name else "the other works"
-        return f"{work}, our time / that of plain framework code" if finding.target else finding.name
+        return (
+            f"{work}, our time / that of plain framework code" if finding.target else finding.name
+        )
     return FRAMEWORK.sub("", finding.name)
 
 
@@ -142,18 +185,38 @@ def _summary(findings: Sequence[Finding]) -> str:
 
 
 def environments(folder: Path) -> str:
-    """Give a row to each environment: its versions, and what came of tests, random programs and experiments there."""
+    """Give a row to each environment: its versions, and what came of tests, random programs and
+    experiments there.
+    """
     written = read_json(folder / ENVIRONMENTS)
     rows = []
     for one in written["environments"]:
-        versions = ", ".join(f"{NAMES.get(name, name)} {version}" for name, version in one["versions"].items())
-        tests = [f"{one['tests'][what]:,} {what}" for what in ("passed", "failed", "skipped") if one["tests"][what]]
+        versions = ", ".join(
+            f"{NAMES.get(name, name)} {version}" for name, version in one["versions"].items()
+        )
+        tests = [
+            f"{one['tests'][what]:,} {what}"
+            for what in ("passed", "failed", "skipped")
+            if one["tests"][what]
+        ]
         told = " ".join(one["conformance"].values()).replace(",", "")
-        programs, found = (sum(map(int, re.findall(rf"(\d+) {what}", told))) for what in ("programs", "found"))
+        programs, found = (
+            sum(map(int, re.findall(rf"(\d+) {what}", told))) for what in ("programs", "found")
+        )
         ends = one["experiments"]
-        failed = [f"{name}: {end}" for name, end in ends.items() if end not in ("measured", "disturbed")]
+        failed = [
+            f"{name}: {end}" for name, end in ends.items() if end not in ("measured", "disturbed")
+        ]
         ran = "; ".join([f"{len(ends) - len(failed)} of {len(ends)} ran", *failed])
         result = ", ".join(tests) or one["tests"]["reason"]
-        rows.append([versions, result, f"{programs:,} programs, {found} found", ran, one["utc"].partition("T")[0]])
+        rows.append(
+            [
+                versions,
+                result,
+                f"{programs:,} programs, {found} found",
+                ran,
+                one["utc"].partition("T")[0],
+            ]
+        )
     headings = ["environment", "backends' tests", "random programs", "experiments", "tried"]
     return "\n".join([markdown_table(headings, rows), source_of(folder, {ENVIRONMENTS: written})])

@@ -28,9 +28,16 @@ def pictures(folder: Path) -> dict[str, str]:
             dispatch_chart(analysis),
             "From when control returned until all was done, on a logarithmic scale",
         ),
-        "layers.svg": (next(layers, None), "Adding 1 to a small array: the operation, and what is on top of it"),
+        "layers.svg": (
+            next(layers, None),
+            "Adding 1 to a small array: the operation, and what is on top of it",
+        ),
     }
-    return {name: titled(chart, title).decode() for name, (chart, title) in charts.items() if chart is not None}
+    return {
+        name: titled(chart, title).decode()
+        for name, (chart, title) in charts.items()
+        if chart is not None
+    }
 
 
 def comparison(folder: Path) -> str:
@@ -49,7 +56,11 @@ def comparison(folder: Path) -> str:
             value = "" if cell.metric is None else with_bounds(cell.metric)
             if book := cell.metrics.get(f"book_{described.main.name}"):
                 value += f"; the book's way {with_bounds(book)}"
-            told = (cell.difference.in_words, cell.difference.reasons_in_words) if cell.difference else ("", "")
+            told = (
+                (cell.difference.in_words, cell.difference.reasons_in_words)
+                if cell.difference
+                else ("", "")
+            )
             rows.append([*row, seconds(cell.time.estimate), value, *told])
     headings = ["experiment: case, figure", "cell", "time", "figure", "against the first", "why"]
     return "\n".join([markdown_table(headings, rows), _source(folder, measured)])
@@ -75,34 +86,59 @@ def _analysed(folder: Path) -> tuple[Comparison, Analysis]:
 
 
 def _source(folder: Path, measured: Comparison) -> str:
-    """Say where a comparison comes from; what its first result of each framework says holds for all."""
-    backends = {results.cell.backend: results.valid[0].backend for results in measured.cells if results.valid}
+    """Say where a comparison comes from; what its first result of each framework says holds for
+    all.
+    """
+    backends = {
+        results.cell.backend: results.valid[0].backend
+        for results in measured.cells
+        if results.valid
+    }
     machine = {**measured.machine, "utc": measured.utc}
     place = provenance({"machine": machine, **versions_and_kernels(backends.values())})
-    return f"\n[All of it]({folder / 'comparison.json'}): {measured.command}, {measured.rounds} rounds. {place}."
+    return (
+        f"\n[All of it]({folder / 'comparison.json'}): {measured.command}, {measured.rounds} "
+        f"rounds. {place}."
+    )
 
 
 def wrong_verdicts(folder: Path) -> str:
-    """Give a row to each kind of cells that were compared with themselves, the real ones together."""
+    """Give a row to each kind of cells that were compared with themselves, the real ones
+    together.
+    """
     written = read_json(folder / "self-test.json")
     shown = [one for one in written["rates"] if not one["name"].startswith("real")]
-    if real := [one for one in written["rates"] if one["name"].startswith("real") and one["compared"]]:
-        counted = [name for name in self_test.HEADINGS if all(one.get(name) is not None for one in real)]
+    if real := [
+        one for one in written["rates"] if one["name"].startswith("real") and one["compared"]
+    ]:
+        counted = [
+            name for name in self_test.HEADINGS if all(one.get(name) is not None for one in real)
+        ]
         sums = {name: sum(one[name] for one in real) for name in ("compared", *counted)}
-        shown.append({"name": "real, both frameworks and engines", "rounds": real[0]["rounds"], **sums})
+        shown.append(
+            {"name": "real, both frameworks and engines", "rounds": real[0]["rounds"], **sums}
+        )
     table = self_test.table_of(shown, lambda count, of: percent(count / of))
     return "\n".join([table, source_of(folder, {"self-test.json": written})])
 
 
 def interval_coverage(folder: Path) -> str:
-    """Give a row to each number of processes, with how often the interval of a single cell holds the true median."""
+    """Give a row to each number of processes, with how often the interval of a single cell holds
+    the true median.
+    """
     name = "self-test.json"
     written = read_json(folder / name)
-    return "\n".join([self_test.coverage_table(written["coverage"]), source_of(folder, {name: written})])
+    return "\n".join(
+        [self_test.coverage_table(written["coverage"]), source_of(folder, {name: written})]
+    )
 
 
 def planted_faults(folder: Path, over: str) -> str:
-    """Give a row to each fault that was planted in a framework, with how often its part was named."""
+    """Give a row to each fault that was planted in a framework, with how often its part was
+    named.
+    """
     name = f"planted-faults-{over}.json"
     written = read_json(folder / name)
-    return "\n".join([markdown_table(HEADINGS, counts(written)), source_of(folder, {name: written})])
+    return "\n".join(
+        [markdown_table(HEADINGS, counts(written)), source_of(folder, {name: written})]
+    )

@@ -1,4 +1,6 @@
-"""What the exercises showed: a first run as it is printed, a trace, and the answer to an exercise."""
+"""What the exercises showed: a first run as it is printed, a trace, and the answer to an
+exercise.
+"""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,9 @@ def first_run(folder: Path) -> str:
     """Show what a person sees of a run, and what the other engine says."""
     run = read_json(folder / NAME)["runs"][SHOWN]
     left_out = {"series": {}, "environment": describe_machine()}
-    first, other = (Result.from_json({**left_out, **run["results"][side]}) for side in ("torch", "torch sync"))
+    first, other = (
+        Result.from_json({**left_out, **run["results"][side]}) for side in ("torch", "torch sync")
+    )
     stream = io.StringIO()
     console = terminal_console(file=stream, width=WIDTH, color_system=None)
     show(first, console)
@@ -47,7 +51,9 @@ def trace(folder: Path) -> str:
     lines = run["results"][TRACED_ON]["printed"]
     # The table of all cases comes before, and what agrees comes behind.
     first = next((place for place, line in enumerate(lines) if line.startswith("“")), 0)
-    last = next((place for place, line in enumerate(lines) if line.startswith("Of the other ")), len(lines))
+    last = next(
+        (place for place, line in enumerate(lines) if line.startswith("Of the other ")), len(lines)
+    )
     return _printed(folder, lines[first:last], run)
 
 
@@ -70,7 +76,9 @@ def answer(folder: Path, name: str) -> str:
         for side, result in runs[name]["results"].items()
         if " " not in side
     ]
-    return "\n".join([f"| | `{metric}` | |", "| --- | --- | --- |", *rows, source_of(folder, {NAME: runs[name]})])
+    return "\n".join(
+        [f"| | `{metric}` | |", "| --- | --- | --- |", *rows, source_of(folder, {NAME: runs[name]})]
+    )
 
 
 def _answered(metric: str, result: Mapping[str, Any]) -> tuple[str, str]:
@@ -78,7 +86,9 @@ def _answered(metric: str, result: Mapping[str, Any]) -> tuple[str, str]:
     if "failed" in result:
         return "", f"not measured: {result['failed']}"
     value, bounds = result["metrics"].get(metric), result.get("metric_intervals", {}).get(metric)
-    written = "" if value is None else with_bounds(Interval(value, *bounds)) if bounds else figure(value)
+    written = (
+        "" if value is None else with_bounds(Interval(value, *bounds)) if bounds else figure(value)
+    )
     problems = [f"INVALID: {problem}." for problem in result["problems"]]
     # A file from before there were answers has none.
     given = result.get("answer") or {"sentences": [result["explanation"], *result["notes"]]}

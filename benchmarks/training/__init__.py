@@ -1,1 +1,3 @@
-"""Benchmarks of training: its speed, what grows with it, and exchanging gradients in one process and between hosts."""
+"""Benchmarks of training: its speed, what grows with it, and exchanging gradients in one process
+and between hosts.
+"""

@@ -7,12 +7,20 @@ from itertools import product
 from statistics import median
 
 from benchmarks.harness.findings import Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, ratio_of_turns, refuse_disagreement, take_turns, worker
+from benchmarks.harness.side_by_side import (
+    Measured,
+    Variant,
+    ratio_of_turns,
+    refuse_disagreement,
+    take_turns,
+    worker,
+)
 from benchmarks.harness.targets import Finding, scaled
 from parallel_core.measurement.confidence_intervals import Interval, median_interval
 
 BACKENDS = ("mxnet", "torch")
-# Width, batch, steps: a wider network has more parameters for the computation that hides their exchange.
+# Width, batch, steps: a wider network has more parameters for the computation that hides their
+# exchange.
 CELLS = ((1, 32, 30), (4, 256, 2), (4, 32, 6))
 QUICK_CELLS = ((1, 32, 4), (4, 32, 1))
 EXCHANGES = ("after", "during")
@@ -26,8 +34,16 @@ def main(rounds: int, quick: bool) -> Report:
     processes: dict[str, list[Measured]] = {}
     for name, (width, batch, steps) in product(BACKENDS, QUICK_CELLS if quick else CELLS):
         cell = f"{name}, width {width}, batch {batch}"
-        same = {"backend": name, "devices": 2, "batch_size": batch, "images": steps * batch, "width": width}
-        variants = [Variant(f"{cell}, {one}", worker("training", **same, exchange=one)) for one in EXCHANGES]
+        same = {
+            "backend": name,
+            "devices": 2,
+            "batch_size": batch,
+            "images": steps * batch,
+            "width": width,
+        }
+        variants = [
+            Variant(f"{cell}, {one}", worker("training", **same, exchange=one)) for one in EXCHANGES
+        ]
         measured = take_turns(variants, rounds, 1 if quick else TURNS)
         refuse_disagreement(measured, "loss")
         after, during = measured.values()

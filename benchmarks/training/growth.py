@@ -1,4 +1,5 @@
-"""What grows with the work: the cost of issuing an operation, the speed on more devices than cores, memory.
+"""What grows with the work: the cost of issuing an operation, the speed on more devices than cores,
+memory.
 
 python -m benchmarks.training.growth
 """
@@ -10,7 +11,13 @@ from typing import BinaryIO
 import numpy as np
 
 from benchmarks.harness.findings import Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, refuse_disagreement, take_turns, worker
+from benchmarks.harness.side_by_side import (
+    Measured,
+    Variant,
+    refuse_disagreement,
+    take_turns,
+    worker,
+)
 from benchmarks.harness.targets import Finding, Target, scaled
 from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
 from parallel_core.report.plots.curves import Curve, CurvesChart, Panel
@@ -40,8 +47,12 @@ def main(rounds: int, quick: bool) -> Report:
         same = {"backend": name, "batch_size": BATCH, "images": images}
         # Few images, so that parameters are what counts.
         few = {"backend": name, "width": WIDTH, "batch_size": 8, "images": 24}
-        training = [Variant(f"{name}, {devices(n)}", worker("training", devices=n, **same)) for n in DEVICES]
-        memory = [Variant(f"{name}, memory of {n}", worker("training", devices=n, **few)) for n in DEVICES]
+        training = [
+            Variant(f"{name}, {devices(n)}", worker("training", devices=n, **same)) for n in DEVICES
+        ]
+        memory = [
+            Variant(f"{name}, memory of {n}", worker("training", devices=n, **few)) for n in DEVICES
+        ]
         trained = take_turns(training, rounds, 1 if quick else TURNS)
         refuse_disagreement(trained, "loss")
         queued = take_turns([Variant(f"{name}, queue", queue)], rounds)
@@ -60,44 +71,76 @@ def devices(count: int) -> str:
 
 
 Values = tuple[dict[int, list[float]], dict[int, list[float]], dict[int, list[float]]]
-"""From each process, seconds to issue an operation by depth, images a second by number of devices, and the peak growth
-of memory by number of devices, in multiples of one copy of the parameters."""
+"""From each process, seconds to issue an operation by depth, images a second by number of devices,
+and the peak growth of memory by number of devices, in multiples of one copy of the parameters.
+"""
 
 
-def values_of(name: str, processes: Mapping[str, Sequence[Measured]], depths: Sequence[int], images: int) -> Values:
+def values_of(
+    name: str, processes: Mapping[str, Sequence[Measured]], depths: Sequence[int], images: int
+) -> Values:
     """Take the values of a backend out of what its processes gave."""
     # The fastest repetition: what wakes up beside it now and then doubles the cost of some.
-    costs = {depth: [min(one.seconds[f"{depth} queued"]) for one in processes[f"{name}, queue"]] for depth in depths}
-    rates = {n: [images / one.median("epoch") for one in processes[f"{name}, {devices(n)}"]] for n in DEVICES}
+    costs = {
+        depth: [min(one.seconds[f"{depth} queued"]) for one in processes[f"{name}, queue"]]
+        for depth in depths
+    }
+    rates = {
+        n: [images / one.median("epoch") for one in processes[f"{name}, {devices(n)}"]]
+        for n in DEVICES
+    }
     peaks = {
-        n: [one.figures["peak_bytes"] / one.figures["parameter_bytes"] for one in processes[f"{name}, memory of {n}"]]
+        n: [
+            one.figures["peak_bytes"] / one.figures["parameter_bytes"]
+            for one in processes[f"{name}, memory of {n}"]
+        ]
         for n in DEVICES
     }
     return costs, rates, peaks
 
 
 def findings_of(
-    name: str, costs: Mapping[int, list[float]], rates: Mapping[int, list[float]], peaks: Mapping[int, list[float]]
+    name: str,
+    costs: Mapping[int, list[float]],
+    rates: Mapping[int, list[float]],
+    peaks: Mapping[int, list[float]],
 ) -> list[Finding]:
-    """List the three by depth and devices, the dearest depth over the cheapest, what remains of speed past two devices,
-    and the line through the peaks of memory: what each further device adds.
+    """List the three by depth and devices, the dearest depth over the cheapest, what remains of
+    speed past two devices, and the line through the peaks of memory: what each further device adds.
     """
-    worst = median_interval([max(taken) / min(taken) for taken in zip(*costs.values(), strict=True)])
+    worst = median_interval(
+        [max(taken) / min(taken) for taken in zip(*costs.values(), strict=True)]
+    )
     fits = [line(values) for values in zip(*peaks.values(), strict=True)]
     slope, start, off = (median_interval(values) for values in zip(*fits, strict=True))
     unit = "× parameters"
     found = [
         *(
-            (f"issuing an operation when {depth:,} are queued", scaled(median_interval(taken), 1e6), "μs")
+            (
+                f"issuing an operation when {depth:,} are queued",
+                scaled(median_interval(taken), 1e6),
+                "μs",
+            )
             for depth, taken in costs.items()
         ),
         ("dearest depth / cheapest", worst, "×", Target("at most", 1.3)),
-        *((f"training on {devices(n)}", median_interval(taken), "images/s") for n, taken in rates.items()),
         *(
-            (f"{n} devices / {CORES} devices", ratio_interval(rates[n], rates[CORES]), "×", Target("at least", 0.9))
+            (f"training on {devices(n)}", median_interval(taken), "images/s")
+            for n, taken in rates.items()
+        ),
+        *(
+            (
+                f"{n} devices / {CORES} devices",
+                ratio_interval(rates[n], rates[CORES]),
+                "×",
+                Target("at least", 0.9),
+            )
             for n in DEVICES[CORES:]
         ),
-        *((f"memory of training on {devices(n)}", median_interval(taken), unit) for n, taken in peaks.items()),
+        *(
+            (f"memory of training on {devices(n)}", median_interval(taken), unit)
+            for n, taken in peaks.items()
+        ),
         ("memory that each further device adds", slope, unit),
         ("memory at no device, by that line", start, unit),
         ("farthest from that line", off, unit),
@@ -106,27 +149,49 @@ def findings_of(
 
 
 def line(values: Sequence[float]) -> tuple[float, float, float]:
-    """Fit a line over the numbers of devices; return slope, value at none, and the largest deviation from it."""
+    """Fit a line over the numbers of devices; return slope, value at none, and the largest
+    deviation from it.
+    """
     slope, start = np.polyfit(DEVICES, values, 1)
-    return float(slope), float(start), float(np.max(np.abs(np.polyval((slope, start), DEVICES) - values)))
+    return (
+        float(slope),
+        float(start),
+        float(np.max(np.abs(np.polyval((slope, start), DEVICES) - values))),
+    )
 
 
 def draw_growth(values: Mapping[str, Values], stream: BinaryIO) -> None:
     """Draw the three as SVG: a panel each, a line for each framework."""
-    drawn: dict[str, list[Curve]] = {"μs to issue one": [], "images/s": [], "peak memory / parameters": []}
+    drawn: dict[str, list[Curve]] = {
+        "μs to issue one": [],
+        "images/s": [],
+        "peak memory / parameters": [],
+    }
     for number, (name, own) in enumerate(values.items()):
         for curves, by_place, factor in zip(drawn.values(), own, (1e6, 1, 1), strict=True):
-            points = [(place, scaled(median_interval(taken), factor)) for place, taken in by_place.items()]
+            points = [
+                (place, scaled(median_interval(taken), factor)) for place, taken in by_place.items()
+            ]
             curves.append(Curve(name, f"c{number}", points, number))
     depths = [*next(iter(values.values()))[0]]
     places = linear(DEVICES)
     axes = (
         Axis("queued operations", around(depths), figure, depths[::2]),
-        *(Axis(words, places, figure, DEVICES) for words in (f"devices on {CORES} cores", "devices")),
+        *(
+            Axis(words, places, figure, DEVICES)
+            for words in (f"devices on {CORES} cores", "devices")
+        ),
     )
     panels = [
         Panel(
-            "", x, Axis(words, linear([0, *(y.estimate for curve in curves for _, y in curve.points)]), figure), curves
+            "",
+            x,
+            Axis(
+                words,
+                linear([0, *(y.estimate for curve in curves for _, y in curve.points)]),
+                figure,
+            ),
+            curves,
         )
         for x, (words, curves) in zip(axes, drawn.items(), strict=True)
     ]

@@ -1,22 +1,26 @@
-"""Images a second of our data-parallel training, against one device, the book's plain loop and two threads.
+"""Images a second of our data-parallel training, against one device, the book's plain loop and two
+threads.
 
     python -m benchmarks.training.speed
 
-A logical CPU device is a core. One device and the book's loop get a single core for all they do, the preparation of
-batches included; two devices, and one process with two intra-operator threads or with two of MXNet's contexts, get two.
+A logical CPU device is a core. One device and the book's loop get a single core for all they do,
+the preparation of batches included; two devices, and one process with two intra-operator threads or
+with two of MXNet's contexts, get two.
 
-What two devices lose of their factor of 2: the host, whose Python has no core of its own, prepares and launches two
-halves in place of one whole; they meet in every step, so each waits for the slower one; and the sum passes from thread
-to thread. And two cores of a machine may give less than twice what one gives. Variants part these. Two processes that
-never meet lose the machine's part alone; against one device with a whole batch they also lose what each step takes of
-its own. So do two devices that divide a batch, but not if it grows with them, as the book advises: what a step takes of
-its own then stands against as many rows as on one device. Two devices of one process without exchange lose the host's
-part, too. The processor's time parts them in another way: images a second are the cores at work, divided by the
-processor's time for an image. So two devices fall short of two by cores that idle, or by images that take the processor
-longer.
+What two devices lose of their factor of 2: the host, whose Python has no core of its own, prepares
+and launches two halves in place of one whole; they meet in every step, so each waits for the slower
+one; and the sum passes from thread to thread. And two cores of a machine may give less than twice
+what one gives. Variants part these. Two processes that never meet lose the machine's part alone;
+against one device with a whole batch they also lose what each step takes of its own. So do two
+devices that divide a batch, but not if it grows with them, as the book advises: what a step takes
+of its own then stands against as many rows as on one device. Two devices of one process without
+exchange lose the host's part, too. The processor's time parts them in another way: images a second
+are the cores at work, divided by the processor's time for an image. So two devices fall short of
+two by cores that idle, or by images that take the processor longer.
 
-The variants' processes live side by side and train in turns, an epoch each. Ratios are of the fastest turns, in which
-no neighbour of the machine disturbed them; images a second are of the median ones.
+The variants' processes live side by side and train in turns, an epoch each. Ratios are of the
+fastest turns, in which no neighbour of the machine disturbed them; images a second are of the
+median ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +29,14 @@ from statistics import median
 from typing import Any
 
 from benchmarks.harness.findings import Report, benchmark
-from benchmarks.harness.side_by_side import Measured, Variant, ratio_of_turns, refuse_disagreement, take_turns, worker
+from benchmarks.harness.side_by_side import (
+    Measured,
+    Variant,
+    ratio_of_turns,
+    refuse_disagreement,
+    take_turns,
+    worker,
+)
 from benchmarks.harness.targets import Finding, Target, scaled
 from parallel_core.measurement.confidence_intervals import median_interval
 
@@ -50,18 +61,32 @@ def ours(devices: int, batch: int = BATCH) -> str:
 
 @benchmark("training/speed", rounds=5)
 def main(rounds: int, quick: bool) -> Report:
-    """Hold our data-parallel training against one device and against the book's loop written plainly."""
+    """Hold our data-parallel training against one device and against the book's loop written
+    plainly.
+    """
     images, turns = (QUICK_IMAGES, 2) if quick else (IMAGES, TURNS)
     processes: dict[str, list[Measured]] = {}
     findings = []
     for name in BACKENDS:
         by_variant = take_turns(variants(name, images), rounds, turns)
         for batch in (BATCH, SMALL):
-            same = {variant: measured for variant, measured in by_variant.items() if variant.endswith(f"batch {batch}")}
+            same = {
+                variant: measured
+                for variant, measured in by_variant.items()
+                if variant.endswith(f"batch {batch}")
+            }
             refuse_disagreement(same, "loss")
-        findings += [Finding(f"{name}: {words}", *rest) for words, *rest in findings_of(name, by_variant, images)]
+        findings += [
+            Finding(f"{name}: {words}", *rest)
+            for words, *rest in findings_of(name, by_variant, images)
+        ]
         processes |= {f"{name}: {variant}": measured for variant, measured in by_variant.items()}
-    return Report("Data-parallel training of LeNet", findings, processes, parameters={"images": images, "turns": turns})
+    return Report(
+        "Data-parallel training of LeNet",
+        findings,
+        processes,
+        parameters={"images": images, "turns": turns},
+    )
 
 
 def variants(name: str, images: int) -> list[Variant]:
@@ -92,8 +117,9 @@ def ratios(name: str) -> list[tuple[str, str, float | None]]:
         # Each of the two has as many rows as the one.
         (ours(2, LARGE), ours(1), 1.9),
         (ours(2, SMALL), ours(1, SMALL), 2 * 0.93),
-        # Two processes that never meet have 128 rows each: against 128, they miss what the machine lacks; against 256,
-        # also what each step takes of its own, however many rows it has. Two devices cannot give more.
+        # Two processes that never meet have 128 rows each: against 128, they miss what the machine
+        # lacks; against 256, also what each step takes of its own, however many rows it has. Two
+        # devices cannot give more.
         (APART, ours(1, SMALL), None),
         (APART, ours(1), None),
         (ALONE, APART, None),
@@ -103,9 +129,12 @@ def ratios(name: str) -> list[tuple[str, str, float | None]]:
     ]
 
 
-def findings_of(name: str, measured: Mapping[str, Sequence[Measured]], images: int) -> Iterator[tuple[Any, ...]]:
-    """List one framework's ratios of images a second, how many cores were at work on average, the processor's time for
-    an image against one device's, and the images a second of every variant: name, interval, unit and target of each.
+def findings_of(
+    name: str, measured: Mapping[str, Sequence[Measured]], images: int
+) -> Iterator[tuple[Any, ...]]:
+    """List one framework's ratios of images a second, how many cores were at work on average, the
+    processor's time for an image against one device's, and the images a second of every variant:
+    name, interval, unit and target of each.
     """
 
     def weight(variant: str) -> int:
@@ -113,18 +142,29 @@ def findings_of(name: str, measured: Mapping[str, Sequence[Measured]], images: i
         return 2 if variant == APART else 1
 
     for mine, other, bound in ratios(name):
-        ratio = scaled(ratio_of_turns(min, measured[other], measured[mine]), weight(mine) / weight(other))
+        ratio = scaled(
+            ratio_of_turns(min, measured[other], measured[mine]), weight(mine) / weight(other)
+        )
         yield f"{mine} / {other}", ratio, "×", bound and Target("at least", bound)
         if other == ours(1) and bound:
-            yield f"{mine} / {other}, median turns", ratio_of_turns(median, measured[other], measured[mine])
-    share = median_interval([one.median("batches") / one.median("epoch") for one in measured[ours(2)]])
+            yield (
+                f"{mine} / {other}, median turns",
+                ratio_of_turns(median, measured[other], measured[mine]),
+            )
+    share = median_interval(
+        [one.median("batches") / one.median("epoch") for one in measured[ours(2)]]
+    )
     yield "the input pipeline's share of an epoch", scaled(share, 100), "%", Target("at most", 2)
     one = ours(1, SMALL)
     for variant in (one, ours(2), ours(2, LARGE), ALONE, APART):
-        taken = [process.median("processor") / process.median("epoch") for process in measured[variant]]
+        taken = [
+            process.median("processor") / process.median("epoch") for process in measured[variant]
+        ]
         yield f"cores at work: {variant}", median_interval(taken), ""
     for variant in (ours(2), ALONE, APART):
-        ratio = scaled(ratio_of_turns(min, measured[variant], measured[one], "processor"), 1 / weight(variant))
+        ratio = scaled(
+            ratio_of_turns(min, measured[variant], measured[one], "processor"), 1 / weight(variant)
+        )
         yield f"processor's time for an image: {variant} / {one}", ratio
     for variant, processes in measured.items():
         rates = [weight(variant) * images / process.median("epoch") for process in processes]

@@ -1,7 +1,7 @@
 """Measure with a module of this package: `python -m benchmarks.workers NAME JSON`.
 
-The JSON object has the arguments of the module's `measure`. What that returns is printed as one, joined by `kernels`:
-the libraries that computed for each framework that it names, in words.
+The JSON object has the arguments of the module's `measure`. What that returns is printed as one,
+joined by `kernels`: the libraries that computed for each framework that it names, in words.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Time each experiment's work through our verbs, in plain MXNet or PyTorch, in executors: in turn, in one process."""
+"""Time each experiment's work through our verbs, in plain MXNet or PyTorch, in executors: in turn,
+in one process.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,13 @@ from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import train_epoch
 from parallel_core.training.step import get_params
 
-WORKS = ("increments", "products on one device", "products on two devices", "products and copies", "a LeNet epoch")
+WORKS = (
+    "increments",
+    "products on one device",
+    "products on two devices",
+    "products and copies",
+    "a LeNet epoch",
+)
 BARE = "increments in a bare queue"
 PRODUCTS = 50
 COPIES = 8
@@ -44,7 +52,9 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Side:
-    """One way to do the work: what times it, a buffer that the copies filled, and the epochs' losses so far."""
+    """One way to do the work: what times it, a buffer that the copies filled, and the epochs'
+    losses so far.
+    """
 
     works: dict[str, Callable[[], Timing]]
     copied: Callable[[], np.ndarray]
@@ -133,8 +143,12 @@ def plain_side(
     wait: Callable[[Any], object],
     copied: Callable[[], np.ndarray],
 ) -> Side:
-    """Put the timing around plain work, in the order of WORKS, and around plain training for an epoch."""
-    side = Side({name: partial(timed, work, wait) for name, work in zip(WORKS, works, strict=False)}, copied)
+    """Put the timing around plain work, in the order of WORKS, and around plain training for an
+    epoch.
+    """
+    side = Side(
+        {name: partial(timed, work, wait) for name, work in zip(WORKS, works, strict=False)}, copied
+    )
 
     def next_epoch() -> Timing:
         chosen = batches(amounts.data, amounts.settings, len(side.losses) + 1)
@@ -154,7 +168,9 @@ def plain_mxnet(amounts: Amounts) -> Side:
     from benchmarks.plain import mxnet_plain as plain
 
     first, second = mx.cpu(1), mx.cpu(2)
-    x, other = (mx.np.array(amounts.matrix, dtype=np.float32, ctx=context) for context in (first, second))
+    x, other = (
+        mx.np.array(amounts.matrix, dtype=np.float32, ctx=context) for context in (first, second)
+    )
     buffers = [mx.np.zeros(amounts.matrix.shape, ctx=second) for _ in range(PRODUCTS)]
     works = (
         partial(increments, mx.np.ones((1, 2), ctx=first), amounts.increments),
@@ -163,11 +179,15 @@ def plain_mxnet(amounts: Amounts) -> Side:
         partial(copies, mx.np.dot, lambda buffer, made: made.copyto(buffer), x, buffers),
     )
     train = partial(plain.epoch, [plain.load_parameters(initial_parameters(), first)])
-    return plain_side(amounts, works, train, lambda _: mx.npx.waitall(), lambda: buffers[-1].asnumpy())
+    return plain_side(
+        amounts, works, train, lambda _: mx.npx.waitall(), lambda: buffers[-1].asnumpy()
+    )
 
 
 def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
-    """Do it in eager PyTorch, on the calling thread; with cores in executors, for each device's and one for copies."""
+    """Do it in eager PyTorch, on the calling thread; with cores in executors, for each device's and
+    one for copies.
+    """
     import torch
 
     from benchmarks.plain import torch_plain as plain
@@ -182,7 +202,9 @@ def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
             partial(products, matmul, x, other),
             partial(copies, matmul, torch.Tensor.copy_, x, buffers),
         )
-        return plain_side(amounts, works, partial(plain.book_epoch, parameters), lambda _: None, buffers[-1].numpy)
+        return plain_side(
+            amounts, works, partial(plain.book_epoch, parameters), lambda _: None, buffers[-1].numpy
+        )
     first, second, copying = map(plain.make_executor, (*cores, cores[1]))
     multiply = partial(first.submit, matmul)
     queued = (
@@ -196,7 +218,9 @@ def plain_torch(amounts: Amounts, cores: list[set[int]] | None = None) -> Side:
         for future in futures:
             future.result()
 
-    return plain_side(amounts, queued, partial(plain.queued_epoch, first, parameters), wait, buffers[-1].numpy)
+    return plain_side(
+        amounts, queued, partial(plain.queued_epoch, first, parameters), wait, buffers[-1].numpy
+    )
 
 
 class _Awaited:
@@ -211,7 +235,9 @@ class _Awaited:
 
 
 def bare_queue(count: int) -> Callable[[], Timing]:
-    """Return what times increments in the least queue that there can be, without errors, readers and an end."""
+    """Return what times increments in the least queue that there can be, without errors, readers
+    and an end.
+    """
     import torch
 
     one = torch.ones((1, 2))
@@ -220,7 +246,9 @@ def bare_queue(count: int) -> Callable[[], Timing]:
     def serve() -> None:
         while True:
             task = queue.get()
-            task.value = task.fn(*[arg.value if arg.__class__ is _Awaited else arg for arg in task.args])
+            task.value = task.fn(
+                *[arg.value if arg.__class__ is _Awaited else arg for arg in task.args]
+            )
             task.fn = task.args = None
             task.done.release()
 
@@ -237,16 +265,24 @@ def bare_queue(count: int) -> Callable[[], Timing]:
     )
 
 
-def measure(backend: str, engine: str, increments: int, batches: int, repetitions: int, epochs: int) -> dict[str, Any]:
+def measure(
+    backend: str, engine: str, increments: int, batches: int, repetitions: int, epochs: int
+) -> dict[str, Any]:
     """Time all sides of all works; the cases are named `WORK, SIDE`."""
     loaded = backends.load(backend, 2, "cpu", engine, 1)
     matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE), dtype=np.float32)
     amounts = Amounts(increments, Settings(limit=batches), matrix)
-    sides = {"ours": ours(loaded, amounts), "plain": (plain_mxnet if backend == "mxnet" else plain_torch)(amounts)}
+    sides = {
+        "ours": ours(loaded, amounts),
+        "plain": (plain_mxnet if backend == "mxnet" else plain_torch)(amounts),
+    }
     in_queues = backend == "torch" and engine == "async"
     if in_queues:
         sides["executors"] = plain_torch(amounts, [set(cores) for cores in loaded.cores])
-    in_turn = {work: {f"{work}, {name}": side.works[work] for name, side in sides.items()} for work in WORKS}
+    in_turn = {
+        work: {f"{work}, {name}": side.works[work] for name, side in sides.items()}
+        for work in WORKS
+    }
     if in_queues:
         # In turn with the others, for their ratios are taken between neighbours.
         in_turn["increments"][BARE] = bare_queue(increments)
@@ -259,7 +295,9 @@ def measure(backend: str, engine: str, increments: int, batches: int, repetition
 
 
 def problems(sides: Mapping[str, Side], matrix: np.ndarray) -> list[str]:
-    """Return a sentence for each side that differs from NumPy, or from the losses of our first epoch."""
+    """Return a sentence for each side that differs from NumPy, or from the losses of our first
+    epoch.
+    """
     sentences = []
     for name, side in sides.items():
         error = relative_error(side.copied(), matrix @ matrix)

@@ -1,6 +1,8 @@
-"""Time peers of our allreduce: the book's loop in each framework, MXNet's key-value store, torch.distributed's gloo.
+"""Time peers of our allreduce: the book's loop in each framework, MXNet's key-value store,
+torch.distributed's gloo.
 
-On two CPU devices of this process, but for gloo: there in two processes of this machine, each kept to a core.
+On two CPU devices of this process, but for gloo: there in two processes of this machine, each kept
+to a core.
 """
 
 import atexit
@@ -25,15 +27,18 @@ MIN_REPETITIONS, MAX_REPETITIONS = 5, 300
 BYTES = 50e6
 TIMEOUT = timedelta(seconds=60)
 Peer = tuple[Callable[[int], list[Any]], Callable[[list[Any]], object]]
-"""What makes this process's vectors of a size, and what sums them in place and returns when all is done."""
+"""What makes this process's vectors of a size, and what sums them in place and returns when all is
+done.
+"""
 
 
 def measure(peer: str, sizes: list[int], threads: int = 1, **meeting: int) -> dict[str, Any]:
     """Check a sum of a peer at each size and time it, with this many threads for an operator.
 
-    The cases of `mxnet` and `torch` are named `book, SIZE`. PyTorch's transfers between CPU devices are none, so its
-    loop is timed with real ones too: `book, copying, SIZE`. `kvstore` gives `kvstore local, SIZE` and `kvstore device,
-    SIZE`, and `gloo` `gloo, SIZE`: its two processes meet as `gloo` says.
+    The cases of `mxnet` and `torch` are named `book, SIZE`. PyTorch's transfers between CPU devices
+    are none, so its loop is timed with real ones too: `book, copying, SIZE`. `kvstore` gives
+    `kvstore local, SIZE` and `kvstore device, SIZE`, and `gloo` `gloo, SIZE`: its two processes
+    meet as `gloo` says.
     """
     set_environment(threads)
     framework, peers = PEERS[peer]
@@ -43,7 +48,10 @@ def measure(peer: str, sizes: list[int], threads: int = 1, **meeting: int) -> di
         case, data = f"{name}, {write_size(size)}", load(size)
         call(data)
         expected = drawn(size, 0) + drawn(size, 1)
-        error = max(relative_error(x.asnumpy() if hasattr(x, "asnumpy") else x.numpy(), expected) for x in data)
+        error = max(
+            relative_error(x.asnumpy() if hasattr(x, "asnumpy") else x.numpy(), expected)
+            for x in data
+        )
         if not error < 1e-5:
             problems.append(f"{case} differs from NumPy's sum by {error:.1e}")
         seconds[case] = time_calls(call, data, size)
@@ -68,7 +76,9 @@ def mxnet_loop() -> dict[str, Peer]:
 
 
 def key_value_stores() -> dict[str, Peer]:
-    """Make MXNet's own collective, pushpull of its key-value stores `local` and `device`, on cpu(1) and cpu(2)."""
+    """Make MXNet's own collective, pushpull of its key-value stores `local` and `device`, on cpu(1)
+    and cpu(2).
+    """
     load_cuda_libraries()
     import mxnet as mx
 
@@ -102,7 +112,9 @@ def torch_loops() -> dict[str, Peer]:
 
 
 def gloo(first_core: int, port: int) -> dict[str, Peer]:
-    """Be one of two processes, rank 0 that on the first core; they meet at a port of this machine."""
+    """Be one of two processes, rank 0 that on the first core; they meet at a port of this
+    machine.
+    """
     # Loopback: the machine's name need not lead to an address.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import torch
@@ -110,9 +122,16 @@ def gloo(first_core: int, port: int) -> dict[str, Peer]:
 
     rank = int(os.sched_getaffinity(0) != {first_core})
     meeting = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2, timeout=TIMEOUT)
+    distributed.init_process_group(
+        "gloo", init_method=meeting, rank=rank, world_size=2, timeout=TIMEOUT
+    )
     atexit.register(distributed.destroy_process_group)
-    return {"gloo": (lambda size: [torch.tensor(drawn(size, rank))], lambda data: distributed.all_reduce(data[0]))}
+    return {
+        "gloo": (
+            lambda size: [torch.tensor(drawn(size, rank))],
+            lambda data: distributed.all_reduce(data[0]),
+        )
+    }
 
 
 PEERS: dict[str, tuple[str, Callable[..., dict[str, Peer]]]] = {
@@ -132,7 +151,8 @@ def drawn(size: int, device: int) -> np.ndarray:
 def time_calls(call: Callable[[list[Any]], object], data: list[Any], size: int) -> list[float]:
     """Time calls on zeros: sums of sums would overflow.
 
-    All peers are repeated equally often, for a second or two, after a tenth as many calls to warm up, at least two.
+    All peers are repeated equally often, for a second or two, after a tenth as many calls to warm
+    up, at least two.
     """
     for x in data:
         x[:] = 0

@@ -1,6 +1,8 @@
-"""Time page-locked copies beside plain PyTorch's, or small units on two streams of a GPU beside one.
+"""Time page-locked copies beside plain PyTorch's, or small units on two streams of a GPU beside
+one.
 
-On CPU devices, the second of which stands for the host or the other stream, it is a rehearsal with next to no work.
+On CPU devices, the second of which stands for the host or the other stream, it is a rehearsal with
+next to no work.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,16 +38,29 @@ Pair: TypeAlias = tuple[str, Callable[[], Timing], Callable[[], Timing], Callabl
 
 
 def measure(kind: DeviceKind, devices: str, what: str) -> dict[str, Any]:
-    """Time `copies` or `units`; the figures are speeds over those of plain PyTorch or of one stream."""
+    """Time `copies` or `units`; the figures are speeds over those of plain PyTorch or of one
+    stream.
+    """
     backend = backends.load("torch", devices, "auto", "async", 1)
     pairs = list((copies if what == "copies" else units)(backend, kind))
-    timings = {f"{name}, {side}": take for name, *takes, _ in pairs for side, take in zip("ab", takes, strict=True)}
+    timings = {
+        f"{name}, {side}": take
+        for name, *takes, _ in pairs
+        for side, take in zip("ab", takes, strict=True)
+    }
     taken = {case.name: case.seconds for case in interleave(timings, ROUNDS[kind], WARMUPS)}
-    ratios = {name: by_round(truediv, taken[f"{name}, a"], taken[f"{name}, b"]) for name, *_ in pairs}
-    problems = [f"{name}: what was timed is wrong" for name, _, _, is_right in pairs if not is_right()]
+    ratios = {
+        name: by_round(truediv, taken[f"{name}, a"], taken[f"{name}, b"]) for name, *_ in pairs
+    }
+    problems = [
+        f"{name}: what was timed is wrong" for name, _, _, is_right in pairs if not is_right()
+    ]
     figures = {name: ratio.estimate for name, ratio in ratios.items()}
     intervals = {name: (ratio.low, ratio.high) for name, ratio in ratios.items()}
-    return {**compose(taken, {"torch": backend.version}, problems, figures), "metric_intervals": intervals}
+    return {
+        **compose(taken, {"torch": backend.version}, problems, figures),
+        "metric_intervals": intervals,
+    }
 
 
 def copies(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
@@ -65,7 +80,9 @@ def copies(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
 
         plain = partial(target.copy_, source, non_blocking=True)
         plain_timed = partial(timed, plain, lambda _: kind == "gpu" and torch.cuda.synchronize())
-        is_right = partial(lambda arrived: np.array_equal(backend.to_numpy(arrived[0]), values), arrived)
+        is_right = partial(
+            lambda arrived: np.array_equal(backend.to_numpy(arrived[0]), values), arrived
+        )
         yield name, plain_timed, partial(timed_on, backend, copy), is_right
 
 
@@ -75,14 +92,23 @@ def units(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
     values = np.full((SIZES[kind], SIZES[kind]), 1 / SIZES[kind], np.float32)
     loaded = (backend.asarray(values, device) for device in backend.devices)
     pair = [chained(Trial(backend, {}), x, CHAIN[kind]).unit for x in loaded]
-    one, two = (partial(timed_on, backend, lambda other=other: (pair[0](), other())) for other in pair)
-    yield "small_units_speedup", one, two, lambda: all(np.allclose(backend.to_numpy(unit()), values) for unit in pair)
+    one, two = (
+        partial(timed_on, backend, lambda other=other: (pair[0](), other())) for other in pair
+    )
+    yield (
+        "small_units_speedup",
+        one,
+        two,
+        lambda: all(np.allclose(backend.to_numpy(unit()), values) for unit in pair),
+    )
     if kind == "gpu":
         yield plain_units(values)
 
 
 def plain_units(values: NDArray[np.float32]) -> Pair:
-    """Replay the same units as graphs of plain PyTorch, both on one stream, or each on one of two."""
+    """Replay the same units as graphs of plain PyTorch, both on one stream, or each on one of
+    two.
+    """
     x, streams = torch.tensor(values, device="cuda:0"), [torch.cuda.Stream() for _ in range(2)]
     graphs, results = [torch.cuda.CUDAGraph() for _ in streams], []
     for graph, stream in zip(graphs, streams, strict=True):
@@ -102,6 +128,12 @@ def plain_units(values: NDArray[np.float32]) -> Pair:
                 graph.replay()
 
     one, two = (
-        partial(timed, partial(replay, *on), lambda _: torch.cuda.synchronize()) for on in (streams[:1] * 2, streams)
+        partial(timed, partial(replay, *on), lambda _: torch.cuda.synchronize())
+        for on in (streams[:1] * 2, streams)
     )
-    return "plain_small_units_speedup", one, two, lambda: all(np.allclose(y.cpu(), values) for y in results)
+    return (
+        "plain_small_units_speedup",
+        one,
+        two,
+        lambda: all(np.allclose(y.cpu(), values) for y in results),
+    )

@@ -1,6 +1,8 @@
-"""When plain MXNet makes a copy that is queued behind multiplications, and what of the book's copies it hides.
+"""When plain MXNet makes a copy that is queued behind multiplications, and what of the book's
+copies it hides.
 
-MXNet reads the pieces of scratch memory that its CPU devices share once, at import: each setting has its own process.
+MXNet reads the pieces of scratch memory that its CPU devices share once, at import: each setting
+has its own process.
 """
 
 import os
@@ -18,11 +20,14 @@ PRODUCTS = 20
 """Multiplications of the book's cell."""
 
 
-def measure(scratch: int, sizes: Sequence[int], copies: Sequence[int], repetitions: int) -> dict[str, Any]:
-    """Time both programs with square matrices of each size; `copies` is how often each result of the cell is copied.
+def measure(
+    scratch: int, sizes: Sequence[int], copies: Sequence[int], repetitions: int
+) -> dict[str, Any]:
+    """Time both programs with square matrices of each size; `copies` is how often each result of
+    the cell is copied.
 
-    The figures are, by size, the share of the queued multiplications' time after which the copy was done, and the
-    overlap efficiency of the book's cell.
+    The figures are, by size, the share of the queued multiplications' time after which the copy was
+    done, and the overlap efficiency of the book's cell.
     """
     set_environment(threads=1)
     os.environ["MXNET_CPU_TEMP_COPY"] = str(scratch)
@@ -38,14 +43,18 @@ def measure(scratch: int, sizes: Sequence[int], copies: Sequence[int], repetitio
         # The first one touches its memory for the first time.
         figures[f"{size}: copy done after"] = float(numpy.median(shares[1:]))
         cell = time_book_cell(mx, x, copies_of_result, repetitions)
-        run, copy, together = (float(numpy.median(cell[part])) for part in ("run", "copy", "together"))
+        run, copy, together = (
+            float(numpy.median(cell[part])) for part in ("run", "copy", "together")
+        )
         figures[f"{size}: book's cell"] = (run + copy - together) / min(run, copy)
         seconds |= {f"{size}: {part}": taken for part, taken in cell.items()}
     return compose(seconds, {"mxnet": mx.__version__}, metrics=figures)
 
 
 def share_before_copy(mx: Any, x: Any) -> float:
-    """Return the share of the multiplications' time after which a copy that is queued behind them is done."""
+    """Return the share of the multiplications' time after which a copy that is queued behind them
+    is done.
+    """
     ready = x.copyto(mx.cpu(1))
     mx.npx.waitall()
     begin = perf_counter()
@@ -60,7 +69,9 @@ def share_before_copy(mx: Any, x: Any) -> float:
 
 
 def time_book_cell(mx: Any, x: Any, copies: int, repetitions: int) -> dict[str, list[float]]:
-    """Time the book's multiplications, its copies of the results to the host, and both together, in turn."""
+    """Time the book's multiplications, its copies of the results to the host, and both together, in
+    turn.
+    """
 
     def run() -> list[Any]:
         return [mx.np.dot(x, x) for _ in range(PRODUCTS)]

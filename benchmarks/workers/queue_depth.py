@@ -29,8 +29,8 @@ FEWEST = 3
 def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
     """Issue increments behind products that keep the device busy, and time them.
 
-    The cases `DEPTH queued` are of one operation that is issued when so many are queued. At each depth it is repeated
-    until about `operations` were issued, but `FEWEST` times at least.
+    The cases `DEPTH queued` are of one operation that is issued when so many are queued. At each
+    depth it is repeated until about `operations` were issued, but `FEWEST` times at least.
     """
     loaded = backends.load(backend, 2, "cpu", "async", 1)
     device = loaded.devices[0]
@@ -53,17 +53,21 @@ def measure(backend: str, depths: list[int], operations: int) -> dict[str, Any]:
                 else:
                     failures, products = failures + 1, 2 * products
             if failures == PATIENCE:
-                problems.append(f"the device could not be kept busy while {depth} operations were issued")
+                problems.append(
+                    f"the device could not be kept busy while {depth} operations were issued"
+                )
                 break
             seconds[f"{depth} queued"] = taken
     return compose(seconds, {backend: loaded.version}, problems)
 
 
-def issue(backend: Backend, x: Array, multiply: Callable[[], Array], depth: int, products: int) -> tuple[float, bool]:
+def issue(
+    backend: Backend, x: Array, multiply: Callable[[], Array], depth: int, products: int
+) -> tuple[float, bool]:
     """Queue `depth` increments behind products, and a few more.
 
-    Return the median seconds that those few took, and whether the device was busy with its products until all were
-    issued.
+    Return the median seconds that those few took, and whether the device was busy with its products
+    until all were issued.
     """
     backend.waitall()
     add, launch = backend.ops.add, backend.launch

@@ -18,22 +18,33 @@ from parallel_core.training.step import get_params
 
 
 def measure(
-    backend: str, devices: int, batch_size: int, images: int, exchange: Exchange | None = "after", width: int = 1
+    backend: str,
+    devices: int,
+    batch_size: int,
+    images: int,
+    exchange: Exchange | None = "after",
+    width: int = 1,
 ) -> dict[str, Any]:
-    """Train on devices of one thread each, and time an epoch a turn after a first one; the case is named `epoch`.
+    """Train on devices of one thread each, and time an epoch a turn after a first one; the case is
+    named `epoch`.
 
-    What all threads took of the processor meanwhile is the case `processor`, and the input pipeline alone, without
-    training, is `batches`. Without `exchange` each device trains by itself on its rows of each batch; of `during`, a
-    step is checked against NumPy, and `buckets` and `buckets_reduced_early` are figures. The figure `loss` is the first
-    epoch's last one, `peak_bytes` by how much resident memory rose in it, and `parameter_bytes` is of one copy. A batch
-    is that of all devices together, so that what images take does not grow with the devices.
+    What all threads took of the processor meanwhile is the case `processor`, and the input pipeline
+    alone, without training, is `batches`. Without `exchange` each device trains by itself on its
+    rows of each batch; of `during`, a step is checked against NumPy, and `buckets` and
+    `buckets_reduced_early` are figures. The figure `loss` is the first epoch's last one,
+    `peak_bytes` by how much resident memory rose in it, and `parameter_bytes` is of one copy. A
+    batch is that of all devices together, so that what images take does not grow with the devices.
     """
     loaded = backends.load(backend, devices, "cpu", "async", 1)
     if exchange is None:
         vars(loaded)["allreduce"] = tuple
     data = load_fashion_mnist()
     settings = Settings(
-        batch_size=batch_size, limit=images // batch_size, exchange=exchange or "after", width=width, epochs=1
+        batch_size=batch_size,
+        limit=images // batch_size,
+        exchange=exchange or "after",
+        width=width,
+        epochs=1,
     )
     params: list[Array] = []
     losses: list[float] = []

@@ -1,4 +1,6 @@
-"""Directives for the command line: `command` and `experiments` say what click's own help and `--explain` say."""
+"""Directives for the command line: `command` and `experiments` say what click's own help and
+`--explain` say.
+"""
 
 import inspect
 import re
@@ -85,7 +87,9 @@ def _experiment(experiment: Experiment) -> str:
 
 def _shared() -> set[str | None]:
     """Return the names of the options that every experiment's command has."""
-    return set.intersection(*({option.name for option in _context("run", name).command.params} for name in EXPERIMENTS))
+    return set.intersection(
+        *({option.name for option in _context("run", name).command.params} for name in EXPERIMENTS)
+    )
 
 
 def _context(*names: str) -> click.Context:
@@ -120,8 +124,12 @@ def _code(text: str) -> str:
 
 def _options(options: Sequence[click.Parameter], context: click.Context) -> str:
     """Return the options as a Markdown list of definitions."""
-    records = [record for option in options if (record := option.get_help_record(context)) is not None]
-    return "\n\n".join(f"`{spelling}`\n: {_with_code_spans(told) or NO_HELP}" for spelling, told in records)
+    records = [
+        record for option in options if (record := option.get_help_record(context)) is not None
+    ]
+    return "\n\n".join(
+        f"`{spelling}`\n: {_with_code_spans(told) or NO_HELP}" for spelling, told in records
+    )
 
 
 def _with_code_spans(text: str) -> str:

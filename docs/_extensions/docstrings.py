@@ -1,4 +1,8 @@
-"""Docstrings of this project have no markup but code spans and lists: what else reStructuredText would see is text."""
+"""Docstrings of this project have no markup but code spans and lists: what else reStructuredText
+would see is text.
+"""
+
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
@@ -13,5 +17,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _escape(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001
+def _escape(*event: Any) -> None:
+    """Take the event of Sphinx, whose last argument are the lines of a docstring."""
+    lines: list[str] = event[-1]
     lines[:] = [line.replace("*", r"\*").replace("|", r"\|") for line in lines]

@@ -1,4 +1,6 @@
-"""Formulas as plain HTML, by docutils: MathJax would be loaded from elsewhere, and MathML needs fonts that few have."""
+"""Formulas as plain HTML, by docutils: MathJax would be loaded from elsewhere, and MathML needs
+fonts that few have.
+"""
 
 from functools import partial
 from typing import NoReturn
@@ -15,7 +17,9 @@ __all__ = ["setup"]
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Add the renderer `docutils`."""
     app.add_html_math_renderer(
-        "docutils", inline_renderers=(partial(_draw, "span"), None), block_renderers=(partial(_draw, "div"), None)
+        "docutils",
+        inline_renderers=(partial(_draw, "span"), None),
+        block_renderers=(partial(_draw, "div"), None),
     )
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 

@@ -1,4 +1,6 @@
-"""Directives for JSON: `json-keys` says what a dataclass becomes, key by key, and `module-text` quotes a docstring."""
+"""Directives for JSON: `json-keys` says what a dataclass becomes, key by key, and `module-text`
+quotes a docstring.
+"""
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,14 @@ from sphinx.util.typing import ExtensionMetadata
 
 __all__ = ["setup"]
 
-SIMPLE = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", Any: "anything"}
+SIMPLE = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
+    Any: "anything",
+}
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
@@ -54,7 +63,9 @@ class _ModuleText(SphinxDirective):
 
 
 def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
-    """Yield the lines of a Markdown list, with a list of its own under each key that holds objects."""
+    """Yield the lines of a Markdown list, with a list of its own under each key that holds
+    objects.
+    """
     margin = "  " * depth
     comments = _comments(described)
     yield from (f"{margin}{line}" for line in (*cleandoc(described.__doc__ or "").splitlines(), ""))
@@ -64,7 +75,10 @@ def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
         if field.name in left_out or not field.repr:
             continue
         own = comments.get(field.name, [""])
-        yield f"{margin}- `{field.name}` ({_in_words(hints[field.name])}){': ' if own[0] else ''}{own[0]}"
+        yield (
+            f"{margin}- `{field.name}` "
+            f"({_in_words(hints[field.name])}){': ' if own[0] else ''}{own[0]}"
+        )
         yield from (f"{margin}  {line}" for line in own[1:])
         yield ""
         for one in _objects_in(hints[field.name]):
@@ -74,7 +88,9 @@ def _keys(described: type, left_out: set[str], depth: int = 0) -> Iterator[str]:
 def _comments(described: type) -> Mapping[str, Sequence[str]]:
     analyzer = ModuleAnalyzer.for_module(described.__module__)
     found = analyzer.find_attr_docs()
-    return {name: lines for (owner, name), lines in found.items() if owner == described.__qualname__}
+    return {
+        name: lines for (owner, name), lines in found.items() if owner == described.__qualname__
+    }
 
 
 def _in_words(hint: Any) -> str:

@@ -1,6 +1,8 @@
-"""Lessons: what a cell showed on each framework stands in tabs, and each answer is folded under its question.
+"""Lessons: what a cell showed on each framework stands in tabs, and each answer is folded under its
+question.
 
-`make notebooks` stores each lesson twice. A page is read from one of them, with the outputs of both.
+`make notebooks` stores each lesson twice. A page is read from one of them, with the outputs of
+both.
 """
 
 import json
@@ -34,22 +36,30 @@ def add_cells_of_the_other(app: Sphinx, page: str, source: list[str]) -> None:
         return
     app.env.note_dependency(other)
     notebook, cells = json.loads(source[0]), []
-    for own, its in zip(notebook["cells"], json.loads(other.read_text(encoding="utf-8"))["cells"], strict=True):
+    for own, its in zip(
+        notebook["cells"], json.loads(other.read_text(encoding="utf-8"))["cells"], strict=True
+    ):
         cells.append(own)
         if its.get("outputs"):
-            cells.append({**its, "id": f"{its['id']}-{OTHER}", "metadata": {"tags": ["remove-input", OTHER]}})
+            cells.append(
+                {**its, "id": f"{its['id']}-{OTHER}", "metadata": {"tags": ["remove-input", OTHER]}}
+            )
     source[0] = json.dumps({**notebook, "cells": cells})
 
 
 class Arrange(SphinxTransform):
-    """Make tabs of a cell's outputs, and of code under frameworks' names; move each answer into its fold."""
+    """Make tabs of a cell's outputs, and of code under frameworks' names; move each answer into its
+    fold.
+    """
 
     default_priority = 700  # Translations are in their places.
 
     def apply(self, **_kwargs: object) -> None:
         for cell in list(self.document.findall(nodes.container)):
             if f"tag_{OTHER}" in cell["classes"]:
-                cell.replace_self(tabs(tab("PyTorch", previous(cell).pop()), tab("MXNet", cell.pop())))
+                cell.replace_self(
+                    tabs(tab("PyTorch", previous(cell).pop()), tab("MXNet", cell.pop()))
+                )
         for code in list(self.document.findall(nodes.literal_block)):
             name = previous(code)
             if isinstance(name, nodes.paragraph) and name.astext() in FRAMEWORKS:
@@ -63,7 +73,12 @@ class Arrange(SphinxTransform):
             if fold.astext().startswith("<details>"):
                 shown = previous(fold)
                 fold.parent.remove(shown)
-                fold.replace_self([nodes.raw("", START.format(_("Your guess"), _("Answer")), format="html"), shown])
+                fold.replace_self(
+                    [
+                        nodes.raw("", START.format(_("Your guess"), _("Answer")), format="html"),
+                        shown,
+                    ]
+                )
 
 
 def previous(node: nodes.Element) -> nodes.Element:
@@ -77,4 +92,6 @@ def tabs(*items: nodes.Element) -> nodes.Element:
 def tab(name: str, shown: nodes.Element) -> nodes.Element:
     label = nodes.rubric(name, name, classes=["sd-tab-label"], sync_id=name, sync_group="framework")
     content = create_component("tab-content", classes=["sd-tab-content", "cell"], children=[shown])
-    return create_component("tab-item", classes=["sd-tab-item"], selected=False, children=[label, content])
+    return create_component(
+        "tab-item", classes=["sd-tab-item"], selected=False, children=[label, content]
+    )

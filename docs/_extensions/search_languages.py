@@ -1,7 +1,9 @@
-"""Search in languages that Sphinx has no rules for: Korean and Vietnamese, and Chinese without a dictionary.
+"""Search in languages that Sphinx has no rules for: Korean and Vietnamese, and Chinese without a
+dictionary.
 
-Chinese is written without spaces, and Korean joins particles to its words. So a text in them is looked up by the pairs
-of characters that stand side by side in it, as search engines do; every pair of what is asked must occur on the page.
+Chinese is written without spaces, and Korean joins particles to its words. So a text in them is
+looked up by the pairs of characters that stand side by side in it, as search engines do; every pair
+of what is asked must occur on the page.
 """
 
 import re
@@ -31,7 +33,9 @@ class SearchByPairs(SearchLanguage):
 function splitQuery(query) {{
   const runs = query.match(/[{JOINED}]+|(?:(?![{JOINED}])[\\p{{Letter}}\\p{{Number}}_])+/gu) || [];
   return runs.flatMap((run) =>
-    /^[{JOINED}]{{2}}/.test(run) ? Array.from(run.slice(1), (_, at) => run.slice(at, at + 2)) : [run]
+    /^[{JOINED}]{{2}}/.test(run)
+      ? Array.from(run.slice(1), (_, at) => run.slice(at, at + 2))
+      : [run]
   );
 }}
 """

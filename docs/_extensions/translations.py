@@ -1,8 +1,9 @@
 """Build the site's first page and the guides in each language, beside the English site.
 
-`sphinx -D language=ko` reads only the pages that are translated; what they say of the others leads to the English ones.
-English stands at the root of the site, and each other language in a folder of its own: html/ko/, html/vi/, html/zh_CN/.
-Catalogues are in docs/locales: guides.po for the pages, sphinx.po for what the theme says.
+`sphinx -D language=ko` reads only the pages that are translated; what they say of the others leads
+to the English ones. English stands at the root of the site, and each other language in a folder of
+its own: html/ko/, html/vi/, html/zh_CN/. Catalogues are in docs/locales: guides.po for the pages,
+sphinx.po for what the theme says.
 """
 
 from collections.abc import Iterable
@@ -79,11 +80,17 @@ def way_to_root(page: str, language: str) -> str:
 
 def address_of(app: Sphinx, target: str, page: str, language: str = SOURCE) -> str:
     """Return what leads from a page of the site that is built to one of a language's site."""
-    return way_to_root(page, app.config.language) + folder(language) + app.builder.get_target_uri(target)
+    return (
+        way_to_root(page, app.config.language)
+        + folder(language)
+        + app.builder.get_target_uri(target)
+    )
 
 
 def choices(app: Sphinx, page: str) -> list[Choice]:
-    """Return where the switch on a page leads to: the same page if the language has it, else its first one."""
+    """Return where the switch on a page leads to: the same page if the language has it, else its
+    first one.
+    """
     here = app.config.language
     listed = []
     for language, name in LANGUAGES.items():
@@ -93,8 +100,12 @@ def choices(app: Sphinx, page: str) -> list[Choice]:
     return listed
 
 
-def add_switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None) -> None:
-    """Give a page's templates the languages, and tell search engines where the page stands in each."""
+def add_switch(
+    app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: nodes.document | None
+) -> None:
+    """Give a page's templates the languages, and tell search engines where the page stands in
+    each.
+    """
     context["languages"] = choices(app, page)
     context["english_page"] = lambda target: address_of(app, target, page)
     if ALSO_TRANSLATED(page):
@@ -105,18 +116,24 @@ def add_switch(app: Sphinx, page: str, _template: str, context: dict[str, Any], 
 
 
 class KeepWhatIsNoProse(SphinxTransform):
-    """Keep from translators what a notebook's program said, which changes with each run, and where images are."""
+    """Keep from translators what a notebook's program said, which changes with each run, and where
+    images are.
+    """
 
-    default_priority = 5  # Sphinx takes the messages at 10, and puts translations in their places at 20.
+    default_priority = (
+        5  # Sphinx takes the messages at 10, and puts translations in their places at 20.
+    )
 
     def apply(self, **_: Any) -> None:
         for output in self.document.findall(is_output):
             for node in output.findall(nodes.TextElement):
-                # Sphinx takes inline nodes of which this is said for marks of its own, and dissolves them.
+                # Sphinx takes inline nodes of which this is said for marks of its own, and
+                # dissolves them.
                 if not isinstance(node, nodes.Inline):
                     node["translatable"] = False
         for paragraph in self.document.findall(nodes.paragraph):
-            # An image's text is a message of its own; code in a cell of a table is the same in every language.
+            # An image's text is a message of its own; code in a cell of a table is the same in
+            # every language.
             said = [child for child in paragraph.children if child.astext()]
             if all(isinstance(child, (nodes.image, nodes.literal)) for child in said):
                 paragraph["translatable"] = False

@@ -1,4 +1,6 @@
-"""The command line: `parallel-core list`, and the commands that are in the modules of their names."""
+"""The command line: `parallel-core list`, and the commands that are in the modules of their
+names.
+"""
 
 from importlib import import_module
 
@@ -10,7 +12,10 @@ from parallel_core.command_line.commands import Commands
 from parallel_core.experiments import EXPERIMENTS
 
 COMMANDS = {
-    **{name: name for name in ("run", "trace", "profile", "compare", "launch", "doctor", "conformance", "lab")},
+    **{
+        name: name
+        for name in ("run", "trace", "profile", "compare", "launch", "doctor", "conformance", "lab")
+    },
     "measure": "run",
     "report": "saved",
     "diff": "saved",
@@ -19,7 +24,9 @@ COMMANDS = {
 
 
 class _Program(Commands):
-    """Commands whose modules are imported when they are asked for, so that none waits for another's imports."""
+    """Commands whose modules are imported when they are asked for, so that none waits for another's
+    imports.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Register the backends that stand in files, and name them, whichever command follows."""
@@ -45,7 +52,9 @@ class _Program(Commands):
         """Return a command, or None for one that is not known."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"{__name__}.{COMMANDS[cmd_name]}"), cmd_name)
+        command: click.Command = getattr(
+            import_module(f"{__name__}.{COMMANDS[cmd_name]}"), cmd_name
+        )
         return command
 
 
@@ -53,7 +62,9 @@ def _named(names: str) -> str:
     return ",".join(map(named, names.split(",")))
 
 
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_version(), prog_name="parallel-core")
 def cli() -> None:
     """See how deep-learning frameworks schedule work: the same experiments on every backend."""

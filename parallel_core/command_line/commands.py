@@ -8,7 +8,9 @@ from backends.installation.frameworks import is_installed
 
 
 class Commands(click.Group):
-    """A group that says of an unknown command which one may be meant; errors call its commands `what`."""
+    """A group that says of an unknown command which one may be meant; errors call its commands
+    `what`.
+    """
 
     what = "command"
 
@@ -19,13 +21,17 @@ class Commands(click.Group):
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-"):
             commands = [self.get_command(ctx, name) for name in names]
-            shown = [one.name for one in commands if one is not None and one.name and not one.hidden]
+            shown = [
+                one.name for one in commands if one is not None and one.name and not one.hidden
+            ]
             raise click.UsageError(unknown(self.what, args[0], shown))
         return super().resolve_command(ctx, args)
 
 
 class BackendName(click.types.StringParamType):
-    """The name of a backend, or several with commas between them; if it is missing, the error names those installed."""
+    """The name of a backend, or several with commas between them; if it is missing, the error names
+    those installed.
+    """
 
     def get_missing_message(self, *_: object, **__: object) -> str:
         """Name the backends that are installed."""

@@ -1,4 +1,6 @@
-"""`parallel-core compare`: measure experiments × backends × engines; print tables, write a report and raw values."""
+"""`parallel-core compare`: measure experiments × backends × engines; print tables, write a report
+and raw values.
+"""
 
 import asyncio
 import shlex
@@ -20,7 +22,13 @@ from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.environments import python_with
 from parallel_core.comparison.plan import Plan
 from parallel_core.comparison.runner import run_comparison
-from parallel_core.comparison.storage import REPORT, RESULT, claimed_folder, read_comparison, result_path
+from parallel_core.comparison.storage import (
+    REPORT,
+    RESULT,
+    claimed_folder,
+    read_comparison,
+    result_path,
+)
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report import write_report
@@ -32,7 +40,9 @@ from parallel_core.terminal.comparison import comparison_progress, show_screen
 from parallel_core.terminal.console import terminal_console
 
 MINUTES_FOR_A_CELL = 0.25
-"""How long --quick may take unless the user says; so it is 4 minutes for the chapters' demonstrations."""
+"""How long --quick may take unless the user says; so it is 4 minutes for the chapters'
+demonstrations.
+"""
 SHORTEST_MINUTES = 1.0
 DEVICE_KINDS, ENGINES = ("auto", "cpu", "gpu"), ("async", "sync")
 ANSWER_SECONDS = 60.0
@@ -43,8 +53,17 @@ ANSWER_SECONDS = 60.0
 @click.argument("experiment_names", nargs=-1, metavar="[EXPERIMENT]...")
 @options.option("--backends", type=options.names("backend", backends.names), default="mxnet,torch")
 @options.option("--engines", type=options.names("engine", lambda: ENGINES), default="async,sync")
-@options.option("--rounds", type=options.POSITIVE, help="Processes for each cell. Default: 5, or what time allows.")
-@click.option("--all", "with_exercises", is_flag=True, help="The chapters' exercises too, if no experiment is named.")
+@options.option(
+    "--rounds",
+    type=options.POSITIVE,
+    help="Processes for each cell. Default: 5, or what time allows.",
+)
+@click.option(
+    "--all",
+    "with_exercises",
+    is_flag=True,
+    help="The chapters' exercises too, if no experiment is named.",
+)
 @click.option("--quick", is_flag=True, help="Shorter runs: a first look in some minutes.")
 @click.option(
     "--minutes",
@@ -55,16 +74,24 @@ ANSWER_SECONDS = 60.0
 @options.path("--out", "out", "A new folder. Default: in runs/, named by the time.", "DIR")
 @options.interpreters
 @options.path(
-    "--like", "like", "Do the work of a saved comparison, with its sizes, so that `diff` can compare the two.", "OLD"
+    "--like",
+    "like",
+    "Do the work of a saved comparison, with its sizes, so that `diff` can compare the two.",
+    "OLD",
 )
-@options.option("--deadline", type=options.NUMBER, default="600", help="Seconds that one process may take.")
+@options.option(
+    "--deadline", type=options.NUMBER, default="600", help="Seconds that one process may take."
+)
 @click.option(
     "--traces/--no-traces",
     "with_traces",
     default=True,
-    help="Profile each cell in its first process, after the timed part, and show timelines. Default: with traces.",
+    help="Profile each cell in its first process, after the timed part, and show timelines. "
+    "Default: with traces.",
 )
-@options.option("--devices", type=click.IntRange(1, options.MOST_DEVICES), default=2, help="Logical devices.")
+@options.option(
+    "--devices", type=click.IntRange(1, options.MOST_DEVICES), default=2, help="Logical devices."
+)
 @options.device_kind
 @options.threads
 @options.json_file
@@ -84,14 +111,16 @@ def compare(
 
     Runs the chapters' demonstrations, or the experiments that are named.
 
-    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with --quick all
-    experiments on a backend and engine share one in each round. The folder gets report.html, comparison.json,
-    pyperf/ with the raw times for pyperf's own tools, and traces/ with the recordings of the frameworks'
-    profilers.
+    Every cell (experiment × backend × engine) runs in a fresh process, in interleaved rounds; with
+    --quick all experiments on a backend and engine share one in each round. The folder gets
+    report.html, comparison.json, pyperf/ with the raw times for pyperf's own tools, and traces/
+    with the recordings of the frameworks' profilers.
     """
     refuse_unknown("device kind", of_plan["device_kind"], DEVICE_KINDS)
     plan = Plan(
-        experiments=tuple(EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)),
+        experiments=tuple(
+            EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)
+        ),
         interpreters=choose_interpreters(of_plan["backends"], interpreters),
         mode="quick" if quick else "full",
         shared=quick,
@@ -105,7 +134,10 @@ def compare(
         plan = replace(plan, rounds=plan.rounds or (USUAL_ROUNDS if quick else 5))
     else:
         plan = replace(plan, seconds=60 * minutes)
-    kept = [*([] if out is None else [out / REPORT, out / RESULT]), *([] if like is None else [result_path(like)])]
+    kept = [
+        *([] if out is None else [out / REPORT, out / RESULT]),
+        *([] if like is None else [result_path(like)]),
+    ]
     files.check_outputs(json_path, others=kept)
     # Claimed until the command has ended.
     folder = click.get_current_context().with_resource(claimed_folder(out, with_traces))
@@ -113,7 +145,8 @@ def compare(
         plan = replace(plan, traces_in=folder)
     comparison = run_plan(plan, folder, terminal_console(stderr=True))
     analysis = analyse(comparison)
-    # Everything is written before anything is shown: a pipe that closes early must not cost the results.
+    # Everything is written before anything is shown: a pipe that closes early must not cost the
+    # results.
     page = write_report(analysis, folder)
     files.write_json(json_path, comparison.as_json())
     console = options.console_beside(json_path)
@@ -130,7 +163,9 @@ def refuse_unknown(what: str, name: str, known: Sequence[str]) -> None:
 
 
 def refuse_unmeasured(analysis: Analysis) -> None:
-    """Raise MeasurementError if no cell gave a result to be believed, or DisturbedError if all were disturbed."""
+    """Raise MeasurementError if no cell gave a result to be believed, or DisturbedError if all were
+    disturbed.
+    """
     if analysis.believed:
         return
     # What gave no result at all is not explained by a disturbed machine.
@@ -150,14 +185,22 @@ def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str
     return tuple(dict.fromkeys(names or catalogued))
 
 
-def choose_interpreters(names: tuple[str, ...], given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return each backend's Python, as given or found; fail if parallel-core is not installed in one that is given."""
+def choose_interpreters(
+    names: tuple[str, ...], given: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    """Return each backend's Python, as given or found; fail if parallel-core is not installed in
+    one that is given.
+    """
     for backend, path in given:
         if backend not in names:
-            raise RequestError(f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})")
+            raise RequestError(
+                f"--python names {backend!r}, which is not compared (compared: {', '.join(names)})"
+            )
         reason = _why_it_cannot_run(path)
         if reason:
-            raise RequestError(f"{path} cannot run parallel-core ({reason}): install it there with {backend}")
+            raise RequestError(
+                f"{path} cannot run parallel-core ({reason}): install it there with {backend}"
+            )
     return {name: python_with(name) for name in names} | dict(given)
 
 
@@ -172,18 +215,29 @@ def _why_it_cannot_run(interpreter: str) -> str:
 
 
 def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
-    """Return the plan with the sizes of a saved comparison; fail if the rest of the work is not the same."""
+    """Return the plan with the sizes of a saved comparison; fail if the rest of the work is not the
+    same.
+    """
     old_mode = "quick" if old.quick else "full"
-    wanted = {"mode": old_mode, **{name: old.options.get(name) for name in ("devices", "device_kind", "threads")}}
+    wanted = {
+        "mode": old_mode,
+        **{name: old.options.get(name) for name in ("devices", "device_kind", "threads")},
+    }
     for name, value in wanted.items():
         if getattr(plan, name) != value:
             option = "--quick" if name == "mode" else f"--{name.replace('_', '-')}"
-            raise RequestError(f"--like {path} was made with {name} {value}, not {getattr(plan, name)}: see {option}")
+            raise RequestError(
+                f"--like {path} was made with {name} {value}, not {getattr(plan, name)}: see "
+                f"{option}"
+            )
     sizes = {}
     for results in old.cells:
         # What a comparison chooses to suit the machine and the time.
         experiment = EXPERIMENTS[results.cell.experiment]
-        names = {*experiment.calibrated, *(name for name in GROWTH if name in experiment.parameters_by_option)}
+        names = {
+            *experiment.calibrated,
+            *(name for name in GROWTH if name in experiment.parameters_by_option),
+        }
         for result in results.results:
             if all(name in result.parameters for name in names):
                 sizes[results.cell.experiment] = {name: result.parameters[name] for name in names}
@@ -191,14 +245,17 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
 
 
 def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> Comparison:
-    """Run a plan, and save the results in a folder after every process; exit at once on SIGINT, SIGTERM and SIGHUP.
+    """Run a plan, and save the results in a folder after every process; exit at once on SIGINT,
+    SIGTERM and SIGHUP.
 
     If the folder `stays`, the user reads where to see what was measured until then.
     """
     path = folder / RESULT
     command = shlex.join(["parallel-core", *sys.argv[1:]])
     with comparison_progress(console) as on_run:
-        running = run_comparison(plan, command, on_run, lambda so_far: files.write_json(path, so_far.as_json()))
+        running = run_comparison(
+            plan, command, on_run, lambda so_far: files.write_json(path, so_far.as_json())
+        )
         comparison = asyncio.run(until_stopped(running))
     if not isinstance(comparison, signal.Signals):
         return comparison

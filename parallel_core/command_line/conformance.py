@@ -20,7 +20,12 @@ NUMBER = click.IntRange(0, 2**32 - 1)
 
 @click.command()
 @click.option("--backend", metavar="NAME", help="A framework that `list` names.")
-@click.option("--all", "every", is_flag=True, help="All backends that can be loaded, on each of their engines.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="All backends that can be loaded, on each of their engines.",
+)
 @click.option("--engine", metavar="async|sync", help="Default: async if the backend has it.")
 @click.option(
     "--devices",
@@ -32,11 +37,24 @@ NUMBER = click.IntRange(0, 2**32 - 1)
 @options.workers
 @options.variants
 @options.option("--seed", type=NUMBER, default=0, help="Which programs are drawn.")
-@click.option("--first", type=NUMBER, default=0, metavar="N", help="Begin with program N of the seed.")
+@click.option(
+    "--first", type=NUMBER, default=0, metavar="N", help="Begin with program N of the seed."
+)
 @click.option("--programs", type=options.POSITIVE, metavar="N", help="Stop after so many programs.")
-@click.option("--minutes", type=options.NUMBER, help="Stop after so long.  [default: 1, or any with --programs]")
-@options.option("--deadline", type=options.NUMBER, default="20", help="Seconds after which a program counts as hung.")
-@options.option("--findings", type=options.POSITIVE, default=1, help="Stop after this many findings.")
+@click.option(
+    "--minutes",
+    type=options.NUMBER,
+    help="Stop after so long.  [default: 1, or any with --programs]",
+)
+@options.option(
+    "--deadline",
+    type=options.NUMBER,
+    default="20",
+    help="Seconds after which a program counts as hung.",
+)
+@options.option(
+    "--findings", type=options.POSITIVE, default=1, help="Stop after this many findings."
+)
 @click.pass_context
 def conformance(
     ctx: click.Context,
@@ -62,9 +80,15 @@ def conformance(
         raise RequestError("conformance needs either --backend NAME or --all")
     seconds = 60 * minutes if minutes else None if limits["programs"] else 60
     names = wanted if isinstance(wanted, tuple) else ()
-    chosen = Limits(seconds=seconds, devices=len(names) if names else cast("int | None", wanted), **limits)
+    chosen = Limits(
+        seconds=seconds, devices=len(names) if names else cast("int | None", wanted), **limits
+    )
     console = terminal_console()
-    named: dict[str, Any] = {"device_kind": device_kind, "engine": engine, "workers_per_device": workers}
+    named: dict[str, Any] = {
+        "device_kind": device_kind,
+        "engine": engine,
+        "workers_per_device": workers,
+    }
     if variants:
         named["variants"] = variants
     if names:
@@ -107,7 +131,11 @@ def _hold(console: Console, limits: Limits, findings: int, name: str, named: dic
             console.print(one.text(loading), soft_wrap=True)
             if found == findings:
                 break
-    verdict = f"{found} found that {'is' if found == 1 else 'are'} not" if found else "all equal to NumPy's"
+    verdict = (
+        f"{found} found that {'is' if found == 1 else 'are'} not"
+        if found
+        else "all equal to NumPy's"
+    )
     show_sentence(f"{where}: {_rate(done, elapsed)}, {verdict}", console)
     return found
 

@@ -1,4 +1,6 @@
-"""`parallel-core doctor`: which frameworks work, what is broken, and the command that repairs it."""
+"""`parallel-core doctor`: which frameworks work, what is broken, and the command that repairs
+it.
+"""
 
 from pathlib import Path
 
@@ -39,7 +41,8 @@ COMMAND_COLUMN = 32
 def doctor(ctx: click.Context, deadline: float, everything: bool, json_path: Path | None) -> None:
     """Show which frameworks work here, what is broken, and how to repair it.
 
-    The exit status is 0 if all that is installed works, and 1 if something does not or no framework can be used.
+    The exit status is 0 if all that is installed works, and 1 if something does not or no framework
+    can be used.
     """
     files.check_outputs(json_path)
     console = options.console_beside(json_path)

@@ -35,7 +35,13 @@ def _list() -> None:
 
 @lab.command()
 @click.argument("name", type=click.Choice(list(LABS)))
-@click.option("--dir", "folder", type=options.PATH, metavar="D", help="A new folder. Default: named like the lab.")
+@click.option(
+    "--dir",
+    "folder",
+    type=options.PATH,
+    metavar="D",
+    help="A new folder. Default: named like the lab.",
+)
 def start(name: str, folder: Path | None) -> None:
     """Write a lab's handout and skeleton to a new folder."""
     folder = folder or Path(name)
@@ -43,13 +49,16 @@ def start(name: str, folder: Path | None) -> None:
         raise RequestError(f"{folder} exists: choose another one by --dir")
     shutil.copytree(FOLDER / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
     click.echo(
-        f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check {quote(str(folder))}"
+        f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check "
+        f"{quote(str(folder))}"
     )
 
 
 @lab.command()
 @click.argument("folder", type=options.PATH, default=Path())
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Of the inputs. Default: fresh ones.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Of the inputs. Default: fresh ones."
+)
 @options.json_file
 @click.pass_context
 def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | None) -> None:
@@ -68,11 +77,20 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
     console = terminal_console(stderr=True)
     for outcome in graded(found, engine, SystemRandom().randrange(2**32) if seed is None else seed):
         points = outcome.of if outcome.state == "passed" else 0
-        console.print(f"{MARKS[outcome.state]} {points:3}/{outcome.of}  {outcome.what} {outcome.got}", soft_wrap=True)
+        console.print(
+            f"{MARKS[outcome.state]} {points:3}/{outcome.of}  {outcome.what} {outcome.got}",
+            soft_wrap=True,
+        )
         if outcome.state == "failed" and all(one["state"] != "failed" for one in outcomes):
             program = indent(outcome.program, "    ")
-            console.print(f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}", soft_wrap=True)
-            console.print(f"  Its threads in a small program, over time:\n\n{drawn(found, engine)}\n", soft_wrap=True)
+            console.print(
+                f"  got:      {outcome.got}\n  expected: {outcome.expected}\n\n{program}",
+                soft_wrap=True,
+            )
+            console.print(
+                f"  Its threads in a small program, over time:\n\n{drawn(found, engine)}\n",
+                soft_wrap=True,
+            )
         outcomes.append({**asdict(outcome), "points": points})
     judged = [one for one in outcomes if one["state"] != "not judged"]
     total = {name: sum(one[name] for one in judged) for name in ("points", "of")}

@@ -23,8 +23,15 @@ from parallel_core.system.errors import RequestError
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--processes", type=options.PROCESSES, metavar="N", help="Number of ranks.")
-@click.option("--backend", metavar="NAME", help="mxnet or torch; the run command may name it instead.")
-@click.option("--servers", type=options.PROCESSES, metavar="S", help="Number of MXNet's parameter servers. Default: 1.")
+@click.option(
+    "--backend", metavar="NAME", help="mxnet or torch; the run command may name it instead."
+)
+@click.option(
+    "--servers",
+    type=options.PROCESSES,
+    metavar="S",
+    help="Number of MXNet's parameter servers. Default: 1.",
+)
 @options.option(
     "--timeout",
     type=options.NUMBER,
@@ -32,7 +39,12 @@ from parallel_core.system.errors import RequestError
     metavar="SECONDS",
     help="Give up after this long without progress.",
 )
-@click.option("--port", type=click.IntRange(1, 65535), metavar="P", help="Where the ranks meet. Default: a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="P",
+    help="Where the ranks meet. Default: a free one.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- run EXPERIMENT …")
 def launch(
     processes: int | None,
@@ -44,19 +56,25 @@ def launch(
 ) -> int:
     """Run an experiment on several processes of this machine.
 
-    There is one progress bar and one result, and no process is left behind. Across machines, torchrun, mpirun or
-    MXNet's DMLC_ variables start `parallel-core run` itself.
+    There is one progress bar and one result, and no process is left behind. Across machines,
+    torchrun, mpirun or MXNet's DMLC_ variables start `parallel-core run` itself.
     """
     known = on_several_processes()
     if command[:1] != ("run",):
-        raise RequestError("give the command of each process after --, such as: -- run data-parallel --epochs 2")
+        raise RequestError(
+            "give the command of each process after --, such as: -- run data-parallel --epochs 2"
+        )
     if len(command) > 1 and command[1] not in EXPERIMENTS and not command[1].startswith("-"):
         raise RequestError(unknown("experiment", command[1], known))
     if command[1:2] not in [(name,) for name in known]:
-        raise RequestError(f"{' '.join(command[:2])!r} does not run on several processes: {', '.join(known)} do")
+        raise RequestError(
+            f"{' '.join(command[:2])!r} does not run on several processes: {', '.join(known)} do"
+        )
     named = _backend_in(command)
     if backend and named and backend != named:
-        raise RequestError(f"--backend is {backend} before the command and {named} in it: name it once")
+        raise RequestError(
+            f"--backend is {backend} before the command and {named} in it: name it once"
+        )
     name = backend or named
     if not name:
         here = ", ".join(filter(is_installed, offered("group"))) or "none"

@@ -27,7 +27,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _PathThatCanBe(click.Path):
-    """A path that exists or could; one that no file can have is refused here, whatever it is for."""
+    """A path that exists or could; one that no file can have is refused here, whatever it is
+    for.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
@@ -37,7 +39,12 @@ class _PathThatCanBe(click.Path):
             # Who reads or writes it says so.
             pass
         except (OSError, ValueError) as error:
-            self.fail(f"{click.format_filename(path, shorten=True)!r}: {getattr(error, 'strerror', error)}", param, ctx)
+            self.fail(
+                f"{click.format_filename(path, shorten=True)!r}: "
+                f"{getattr(error, 'strerror', error)}",
+                param,
+                ctx,
+            )
         return path
 
 
@@ -45,7 +52,8 @@ PATH = _PathThatCanBe()
 
 
 class Parsed(click.ParamType[Any]):
-    """Values that a function reads from a text; it raises ValueError or an error of ours if it cannot read one.
+    """Values that a function reads from a text; it raises ValueError or an error of ours if it
+    cannot read one.
 
     `name` stands for a value in the help, in capitals.
     """
@@ -119,7 +127,9 @@ def integers(most: int) -> Parsed:
 
 
 def names(what: str, known: Callable[[], tuple[str, ...]]) -> Parsed:
-    """Make the type of names with commas between them, each one known and none twice; errors call them `what`."""
+    """Make the type of names with commas between them, each one known and none twice; errors call
+    them `what`.
+    """
 
     def parse(name: str) -> str:
         if name not in known():
@@ -134,13 +144,17 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, **{"show_default": True, **settings})
 
 
-def path(name: str, parameter: str, text: str, metavar: str = "FILE") -> Callable[[Command], Command]:
+def path(
+    name: str, parameter: str, text: str, metavar: str = "FILE"
+) -> Callable[[Command], Command]:
     """Make an option that takes a path, None unless it is given."""
     return click.option(name, parameter, type=PATH, metavar=metavar, help=text)
 
 
 def console_beside(*outputs: Path | None) -> Console:
-    """Return where a person's output goes: standard error if standard output is for one of the outputs."""
+    """Return where a person's output goes: standard error if standard output is for one of the
+    outputs.
+    """
     return terminal_console(stderr=not {STANDARD_OUTPUT, Path("/dev/stdout")}.isdisjoint(outputs))
 
 
@@ -149,13 +163,19 @@ interpreters = click.option(
     "interpreters",
     type=Parsed(_interpreter, "name=path"),
     multiple=True,
-    help="The Python that runs a backend. Default: this one, or that of an environment that make made for it.",
+    help="The Python that runs a backend. Default: this one, or that of an environment that make "
+    "made for it.",
 )
 """Of commands that run several backends."""
 device_kind = option("--device-kind", metavar="auto|cpu|gpu", default="auto")
-threads = option("--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores.")
+threads = option(
+    "--threads", type=PROCESSES, help="Threads per CPU device. Default: its share of the cores."
+)
 workers = option(
-    "--workers", type=click.IntRange(1, 256), default=1, help="Workers per CPU device, each with these threads."
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    help="Workers per CPU device, each with these threads.",
 )
 variants = click.option(
     "--variant",

@@ -1,4 +1,6 @@
-"""`parallel-core profile`: run a program of the user's own under its framework's profiler, and say what overlapped."""
+"""`parallel-core profile`: run a program of the user's own under its framework's profiler, and say
+what overlapped.
+"""
 
 import shlex
 import tempfile
@@ -30,18 +32,23 @@ ENDING = ".json.gz"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@options.option("--warm-up", type=options.POSITIVE, default=3, metavar="N", help="Steps before the recording.")
+@options.option(
+    "--warm-up", type=options.POSITIVE, default=3, metavar="N", help="Steps before the recording."
+)
 @options.option("--steps", type=options.POSITIVE, default=5, metavar="N", help="Steps to record.")
 @options.option(
     "--output",
     type=options.PATH,
     default=files.RUNS,
     metavar="FOLDER",
-    help="Where to make a folder for a trace of each process, which ui.perfetto.dev opens, and a picture.",
+    help="Where to make a folder for a trace of each process, which ui.perfetto.dev opens, and a "
+    "picture.",
 )
 @options.path("--json", "json_path", "The sentences and all figures.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND …")
-def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]) -> int:
+def profile(
+    warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]
+) -> int:
     """Profile a PyTorch or MXNet program of your own.
 
     Says whether its exchanges are hidden and what bounds a step.
@@ -50,10 +57,10 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     parallel-core profile -- python train.py --epochs 1
     parallel-core profile --steps 10 -- torchrun --nproc-per-node 2 train.py
 
-    A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first optimizer's step()
-    (MXNet: a trainer's), or the step() of a torch.profiler in it. A program without these puts its steps
-    under `with parallel_core.profiled_step():`. The program's output, exit status and signals stay its own; the answer
-    is printed on standard error.
+    A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first
+    optimizer's step() (MXNet: a trainer's), or the step() of a torch.profiler in it. A program
+    without these puts its steps under `with parallel_core.profiled_step():`. The program's output,
+    exit status and signals stay its own; the answer is printed on standard error.
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")
@@ -62,7 +69,9 @@ def profile(warm_up: int, steps: int, output: Path, json_path: Path | None, comm
     with (
         _recording_folder(output) as folder,
         # Beside the traces: they may be larger than the system's temporary folder.
-        tempfile.TemporaryDirectory(prefix=".recording-", dir=folder, ignore_cleanup_errors=True) as scratch,
+        tempfile.TemporaryDirectory(
+            prefix=".recording-", dir=folder, ignore_cleanup_errors=True
+        ) as scratch,
     ):
         before = sample_machine()
         status = running.run_program(running.interpreted(command), Path(scratch), warm_up, steps)
@@ -113,7 +122,9 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
     if None not in ranks and len(set(ranks)) == len(ranks):
         names = [f"rank{rank}" for rank in ranks]
     else:
-        names = ["trace"] if len(ranks) == 1 else [f"process{number}" for number in range(len(ranks))]
+        names = (
+            ["trace"] if len(ranks) == 1 else [f"process{number}" for number in range(len(ranks))]
+        )
     packed = {}
     for one, name in zip(with_trace, names, strict=True):
         assert one.trace is not None
@@ -123,16 +134,23 @@ def _packed(processes: Sequence[Recorded], folder: Path) -> dict[Path, Recorded]
     return packed
 
 
-def _show(found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console) -> None:
+def _show(
+    found: Analysis, traces: Iterable[Path], load: MachineWatch, picture: Path, console: Console
+) -> None:
     if load.is_disturbed:
-        taken = f"Other processes took {percent(load.taken_share)} of the time of {figure(load.cores)} cores meanwhile"
+        taken = (
+            f"Other processes took {percent(load.taken_share)} of the time of "
+            f"{figure(load.cores)} cores meanwhile"
+        )
         show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
     show_sentences(found.answer.sentences, console, bullet="· ")
     if found.answer.slowdown <= MAX_SLOWDOWN:
         # Of several processes one stands for all.
         show_prices(next(iter(found.figures.values())).interference, console)
     show_sentences(found.notes, console, ASIDE, bullet="· ")
-    console.print(f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}", soft_wrap=True)
+    console.print(
+        f"More: {shlex.join(('parallel-core', 'trace', *map(str, traces)))}", soft_wrap=True
+    )
     write_picture_file(found.timeline, picture)
     console.print(f"Timeline: {picture}", soft_wrap=True)
 

@@ -1,4 +1,6 @@
-"""`parallel-core report` and `diff`: the tables and page of a saved comparison again; two of them compared."""
+"""`parallel-core report` and `diff`: the tables and page of a saved comparison again; two of them
+compared.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from parallel_core.terminal.console import terminal_console
 def report(saved: Path) -> None:
     """Show a saved comparison, and write its report.
 
-    SAVED is a folder that `compare` has written. Use it to see the results of a comparison that was interrupted.
+    SAVED is a folder that `compare` has written. Use it to see the results of a comparison that was
+    interrupted.
     """
     folder = saved if saved.is_dir() else saved.parent
     comparison = read_comparison(saved)
@@ -41,7 +44,8 @@ def report(saved: Path) -> None:
     "limit",
     type=options.number(or_zero=True),
     metavar="PERCENT",
-    help="Exit with status 1 if a case is significantly slower by more than this, or can no longer be measured.",
+    help="Exit with status 1 if a case is significantly slower by more than this, or can no longer "
+    "be measured.",
 )
 @options.json_file
 def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> None:
@@ -61,6 +65,7 @@ def diff(old: Path, new: Path, limit: float | None, json_path: Path | None) -> N
     if limit is not None and slower:
         worst = max(slower, key=lambda change: change.ratio.low)
         raise MeasurementError(
-            f"{len(slower)} of {len(difference.changes)} cases became slower by more than {limit:g} %, "
+            f"{len(slower)} of {len(difference.changes)} cases became slower by more than "
+            f"{limit:g} %, "
             f"most of all {worst.cell}: {worst.case} (× {worst.ratio.estimate:.2f})"
         )

@@ -1,4 +1,6 @@
-"""`parallel-core trace`: read profilers' files and show what overlapped and what waited, also among ranks."""
+"""`parallel-core trace`: read profilers' files and show what overlapped and what waited, also among
+ranks.
+"""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +39,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     "--communication",
     "kernels",
     type=options.Parsed(_pattern, "regex"),
-    help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and RCCL's always do.",
+    help="Kernels whose full names hold it communicate, too: deep_ep|nvshmem|multimem. NCCL's and "
+    "RCCL's always do.",
 )
 @click.option(
     "--step",
@@ -50,7 +53,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     type=click.IntRange(0, 10**9),
     default=KERNEL_DELAY,
     metavar="NANOSECONDS",
-    help="Shorter gaps between two operations on a queue are the device's, and no wait for another queue.",
+    help="Shorter gaps between two operations on a queue are the device's, and no wait for another "
+    "queue.",
 )
 @options.json_file
 def trace(
@@ -65,8 +69,9 @@ def trace(
 
     It says how busy each queue was, and which operations the critical path consists of.
 
-    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or mx.profiler, also by your
-    own program. Several files, or a folder of them, are the ranks of one job: one table shows who waited for whom.
+    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or
+    mx.profiler, also by your own program. Several files, or a folder of them, are the ranks of one
+    job: one table shows who waited for whom.
 
     To zoom and search, open FILE itself in https://ui.perfetto.dev or, in Chrome, chrome://tracing.
     """
@@ -84,7 +89,9 @@ def trace(
     else:
         summary = summary_of(ranks)
         timeline = side_by_side(ranks, bool(summary.clocks_agree))
-        all_ranks = [{"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()]
+        all_ranks = [
+            {"rank": rank, "file": str(one.file), **_as_json(one)} for rank, one in ranks.items()
+        ]
         document = {"ranks": all_ranks, "summary": asdict(summary)}
         show = partial(_show_several, ranks, summary, console)
     # A pipe that closes early must not cost the files.
@@ -115,7 +122,11 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
         for note in one.timeline.notes:
             whose.setdefault(note, []).append(str(rank))
     for note, having in whose.items():
-        which = "" if len(having) == len(ranks) else f"rank{'s' if len(having) > 1 else ''} {listed(having)}: "
+        which = (
+            ""
+            if len(having) == len(ranks)
+            else f"rank{'s' if len(having) > 1 else ''} {listed(having)}: "
+        )
         show_sentence(which + note, console, ASIDE, bullet="· ")
 
 

@@ -1,1 +1,3 @@
-"""Compare cells (experiment × backend × engine): fresh processes in interleaved rounds, intervals, verdicts."""
+"""Compare cells (experiment × backend × engine): fresh processes in interleaved rounds, intervals,
+verdicts.
+"""

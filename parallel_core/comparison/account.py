@@ -1,23 +1,28 @@
-"""Why one cell takes longer than another: what their times are made of, in seconds, and the parts' differences.
+"""Why one cell takes longer than another: what their times are made of, in seconds, and the parts'
+differences.
 
     time = operations + overhead + transfers not hidden + rest
 
-- *Operations*: what those of the slowest device take, handed over as one unit with nothing queued between them
-  (`ops.as_unit`), less what such a unit takes on one element each.
-- *Overhead*: what the calls take on one element each, those of all devices added, for one thread of Python makes them.
-- *Transfers not hidden*: what copies add to the time of the computation beside them, without their calls.
-- *Rest*: what remains. Devices that wait for each other, interference and imbalance make it positive; overhead that is
-  hidden behind operations is subtracted from it again.
+- *Operations*: what those of the slowest device take, handed over as one unit with nothing queued
+  between them (`ops.as_unit`), less what such a unit takes on one element each.
+- *Overhead*: what the calls take on one element each, those of all devices added, for one thread of
+  Python makes them.
+- *Transfers not hidden*: what copies add to the time of the computation beside them, without their
+  calls.
+- *Rest*: what remains. Devices that wait for each other, interference and imbalance make it
+  positive; overhead that is hidden behind operations is subtracted from it again.
 
-Every process times a case and its parts in the same rounds, so that the parts add up in each process. The parts are the
-same quantity on every framework. One that cannot be had is left out: of a training step or an allreduce there are no
-calls on one element, so their operations contain the calls.
+Every process times a case and its parts in the same rounds, so that the parts add up in each
+process. The parts are the same quantity on every framework. One that cannot be had is left out: of
+a training step or an allreduce there are no calls on one element, so their operations contain the
+calls.
 
-A part is named as a reason if its difference has the sign of the whole difference, is at least a quarter of it, and is,
-with its whole interval, larger than twice the systematic error. That is what the operations of one framework differ by
-between its two engines, which are the same operations. Nothing is named if operations took longer as a unit than their
-case did, or if other programs took a fifth or more of the cores. `benchmarks/harness/planted_faults.py` counts how
-often planted faults are named by their part and by no other.
+A part is named as a reason if its difference has the sign of the whole difference, is at least a
+quarter of it, and is, with its whole interval, larger than twice the systematic error. That is what
+the operations of one framework differ by between its two engines, which are the same operations.
+Nothing is named if operations took longer as a unit than their case did, or if other programs took
+a fifth or more of the cores. `benchmarks/harness/planted_faults.py` counts how often planted faults
+are named by their part and by no other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +33,12 @@ from types import MappingProxyType
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.validity import doubtful_units, main_case
 from parallel_core.measurement import confidence_intervals
-from parallel_core.measurement.confidence_intervals import SMALLEST_DIFFERENCE, Interval, Verdict, with_seconds
+from parallel_core.measurement.confidence_intervals import (
+    SMALLEST_DIFFERENCE,
+    Interval,
+    Verdict,
+    with_seconds,
+)
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 
@@ -53,7 +63,9 @@ NO_DIFFERENCE: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True)
 class TimeDifference:
-    """A cell's time compared with another's; below a ratio of 1, and below 0 seconds, it is the faster one."""
+    """A cell's time compared with another's; below a ratio of 1, and below 0 seconds, it is the
+    faster one.
+    """
 
     cell: Cell
     against: Cell
@@ -64,7 +76,9 @@ class TimeDifference:
     parts: Mapping[str, Interval]
     """The differences of the parts that both cells have, in seconds."""
     reasons: tuple[str, ...]
-    """The parts that explain the difference, the largest first; none if there is no difference, or it is withheld."""
+    """The parts that explain the difference, the largest first; none if there is no difference, or
+    it is withheld.
+    """
     withheld: str = ""
     """Why no reasons are named, though the times differ."""
 
@@ -78,69 +92,106 @@ class TimeDifference:
 
     @property
     def reasons_in_words(self) -> str:
-        """The parts that explain the difference: `issuing 30 ms`; or that none does, or that they are withheld."""
+        """The parts that explain the difference: `issuing 30 ms`; or that none does, or that they
+        are withheld.
+        """
         if self.verdict not in ("faster", "slower") or not self.parts:
             return ""
         if self.withheld:
             return "reasons withheld"
-        named = [f"{PARTS[part]} {seconds(abs(self.parts[part].estimate))}" for part in self.reasons]
+        named = [
+            f"{PARTS[part]} {seconds(abs(self.parts[part].estimate))}" for part in self.reasons
+        ]
         return ", ".join(named) or "no part explains it"
 
     @property
     def sentence(self) -> str:
-        """Both after the cells: `overlap: torch async against mxnet async: 30 ms (28–31) slower; issuing 30 ms.`"""
+        """Both after the cells: `overlap: torch async against mxnet async: 30 ms (28–31) slower;
+        issuing 30 ms.`
+        """
         words = "; ".join(filter(None, (self.in_words, self.reasons_in_words)))
         return f"{self.cell.experiment}: {self.cell.side} against {self.against.side}: {words}."
 
 
 def account_of(results: CellResults, case: str) -> Mapping[str, tuple[float, ...]]:
-    """Return the parts of a case's time in every valid process, in seconds; nothing if no part of it was measured."""
+    """Return the parts of a case's time in every valid process, in seconds; nothing if no part of
+    it was measured.
+    """
     measured = ("operations", "overhead", "transfer")
-    parts = {part: values for part in measured if (values := results.medians(case, f"{part}_seconds"))}
+    parts = {
+        part: values for part in measured if (values := results.medians(case, f"{part}_seconds"))
+    }
     if "operations" not in parts:
         parts = {"operations": bare} if (bare := results.medians(case, "bare_seconds")) else {}
     if not parts:
         return {}
-    rest = (time - sum(own) for time, *own in zip(results.medians(case), *parts.values(), strict=True))
+    rest = (
+        time - sum(own) for time, *own in zip(results.medians(case), *parts.values(), strict=True)
+    )
     return {**parts, "rest": tuple(rest)}
 
 
 def _taken_share(results: CellResults) -> float:
-    """Return the share of the cores that other processes took in a cell's processes, if it is worth saying."""
-    shares = [one.machine_watch.taken_share for one in results.valid if one.machine_watch is not None]
+    """Return the share of the cores that other processes took in a cell's processes, if it is worth
+    saying.
+    """
+    shares = [
+        one.machine_watch.taken_share for one in results.valid if one.machine_watch is not None
+    ]
     share = median(shares) if shares else 0.0
     return min(share, 0.99) if share >= WORTH_SAYING else 0.0
 
 
 def systematic_errors(believed: Sequence[CellResults], case: str) -> Mapping[str, float]:
-    """Return by framework how many seconds its operations differ by between its engines, which are the same ones."""
+    """Return by framework how many seconds its operations differ by between its engines, which are
+    the same ones.
+    """
     by_backend: dict[str, list[float]] = {}
     for results in believed:
         if operations := account_of(results, case).get("operations"):
             by_backend.setdefault(results.cell.backend, []).append(median(operations))
-    return {backend: max(found) - min(found) for backend, found in by_backend.items() if len(found) > 1}
+    return {
+        backend: max(found) - min(found) for backend, found in by_backend.items() if len(found) > 1
+    }
 
 
 def time_difference(
-    results: CellResults, other: CellResults, case: str = "", errors: Mapping[str, float] = MappingProxyType({})
+    results: CellResults,
+    other: CellResults,
+    case: str = "",
+    errors: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeDifference:
-    """Compare two believed cells of an experiment by the time of a case, by default its main one."""
+    """Compare two believed cells of an experiment by the time of a case, by default its main
+    one.
+    """
     case = case or main_case(results, other)
     medians, others = results.medians(case), other.medians(case)
     taken, taken_there = _taken_share(results), _taken_share(other)
     ratio = confidence_intervals.ratio_interval(medians, others)
-    # Of w seconds during which other processes held a share s of the cores, between w(1 - s) and w are the cell's own.
+    # Of w seconds during which other processes held a share s of the cores, between w(1 - s) and w
+    # are the cell's own.
     ratio = Interval(ratio.estimate, ratio.low * (1 - taken), ratio.high / (1 - taken_there))
     verdict = confidence_intervals.verdict_on(ratio, min(len(medians), len(others)))
     own, their = account_of(results, case), account_of(other, case)
     # What only one of them has is in the other's rest.
     comparable = own.keys() == their.keys()
-    parts = {part: confidence_intervals.difference_interval(own[part], their[part]) for part in own if comparable}
+    parts = {
+        part: confidence_intervals.difference_interval(own[part], their[part])
+        for part in own
+        if comparable
+    }
     seconds = confidence_intervals.difference_interval(medians, others)
     seconds = replace(
-        seconds, low=seconds.low - taken * median(medians), high=seconds.high + taken_there * median(others)
+        seconds,
+        low=seconds.low - taken * median(medians),
+        high=seconds.high + taken_there * median(others),
     )
-    doubts = [doubt for one in (results, other) for doubt in doubtful_units(one) if doubt.startswith(f"{case}: ")]
+    doubts = [
+        doubt
+        for one in (results, other)
+        for doubt in doubtful_units(one)
+        if doubt.startswith(f"{case}: ")
+    ]
     if max(taken, taken_there) >= TOO_BUSY:
         doubts.append(f"other work took {percent(max(taken, taken_there))} of the cores")
     reasons: tuple[str, ...] = ()
@@ -149,11 +200,15 @@ def time_difference(
         least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(median(medians), median(others)))
         reasons = _reasons(seconds, parts, least)
     withheld = doubts[0] if doubts and parts else ""
-    return TimeDifference(results.cell, other.cell, case, ratio, verdict, seconds, parts, reasons, withheld)
+    return TimeDifference(
+        results.cell, other.cell, case, ratio, verdict, seconds, parts, reasons, withheld
+    )
 
 
 def _reasons(seconds: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:
-    """Name the parts that explain a difference, with whole intervals beyond `least` seconds in its direction."""
+    """Name the parts that explain a difference, with whole intervals beyond `least` seconds in its
+    direction.
+    """
     sign = 1 if seconds.estimate > 0 else -1
     towards = {part: sorted((sign * one.low, sign * one.high)) for part, one in parts.items()}
     reasons = [

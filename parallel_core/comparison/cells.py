@@ -1,4 +1,6 @@
-"""What is compared: cells, each one experiment on one backend and engine, and the results of their processes."""
+"""What is compared: cells, each one experiment on one backend and engine, and the results of their
+processes.
+"""
 
 import math
 from collections.abc import Mapping
@@ -40,7 +42,9 @@ class Cell:
         return f"{self.backend} {self.engine}".rstrip()
 
     def matches(self, result: Result) -> bool:
-        """Return whether a result is of this cell; an engine that a backend takes by itself may be any."""
+        """Return whether a result is of this cell; an engine that a backend takes by itself may be
+        any.
+        """
         engine = OWN_ENGINE if self.engine == OWN_ENGINE else result.backend["engine"]
         return Cell(result.experiment, result.backend["name"], engine) == self
 
@@ -50,7 +54,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class FailedRun:
-    """A process that gave no result, and why. One that was refused would be refused again in every round."""
+    """A process that gave no result, and why. One that was refused would be refused again in every
+    round.
+    """
 
     round: int
     reason: str
@@ -94,7 +100,9 @@ class _SavedCell(TypedDict):
 
 
 class _Saved(TypedDict):
-    """What a reader may rely on beside a comparison's own fields, so that nothing else looks again."""
+    """What a reader may rely on beside a comparison's own fields, so that nothing else looks
+    again.
+    """
 
     schema: Literal[1]
     machine: _SavedMachine
@@ -124,7 +132,9 @@ class CellResults:
         return tuple(case for result in self.valid for case in result.cases if case.name == name)
 
     def medians(self, case: str, which: str = "seconds") -> tuple[float, ...]:
-        """Return the median of a case's seconds in every valid process; nothing if one of them has none."""
+        """Return the median of a case's seconds in every valid process; nothing if one of them has
+        none.
+        """
         seconds = [getattr(one, which) for one in self.cases(case)]
         return tuple(map(median, seconds)) if all(seconds) else ()
 
@@ -151,7 +161,11 @@ class CellResults:
             msgspec.convert(result.environment, _SavedMachine)
             if not cell.matches(result):
                 raise ValueError(f"{cell} holds a result of another cell")
-            if any(not 0 <= place < own for own, task in enumerate(result.tasks) for place in task.after):
+            if any(
+                not 0 <= place < own
+                for own, task in enumerate(result.tasks)
+                for place in task.after
+            ):
                 raise ValueError(f"{cell} holds a task that waits for a later one")
         return cls(cell, results, tuple(read["failures"]))
 
@@ -182,7 +196,11 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `comparison.json` holds."""
-        return {"schema": SCHEMA, **vars(self), "cells": [results.as_json() for results in self.cells]}
+        return {
+            "schema": SCHEMA,
+            **vars(self),
+            "cells": [results.as_json() for results in self.cells],
+        }
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
@@ -207,7 +225,8 @@ def _check_numbers(read: Any) -> None:
 
 
 def with_engines_that_ran(comparison: Comparison) -> Comparison:
-    """Return the comparison with the engines that backends took by themselves named as their results name them.
+    """Return the comparison with the engines that backends took by themselves named as their
+    results name them.
 
     A cell without a result keeps none.
     """
@@ -215,6 +234,8 @@ def with_engines_that_ran(comparison: Comparison) -> Comparison:
     def named(results: CellResults) -> CellResults:
         if results.cell.engine != OWN_ENGINE or not results.results:
             return results
-        return replace(results, cell=replace(results.cell, engine=str(results.results[0].backend["engine"])))
+        return replace(
+            results, cell=replace(results.cell, engine=str(results.results[0].backend["engine"]))
+        )
 
     return replace(comparison, cells=tuple(map(named, comparison.cells)))

@@ -21,7 +21,9 @@ REPETITIONS = ("rounds", "epochs", "budget")
 
 @dataclass(frozen=True)
 class NewMeaning:
-    """A cell whose figure means something else than before; None where too few processes or noise leave it open."""
+    """A cell whose figure means something else than before; None where too few processes or noise
+    leave it open.
+    """
 
     cell: Cell
     metric: str
@@ -31,10 +33,14 @@ class NewMeaning:
 
 @dataclass(frozen=True)
 class Difference:
-    """All changes, the cells that could not be compared and why, and what differs in machine and versions."""
+    """All changes, the cells that could not be compared and why, and what differs in machine and
+    versions.
+    """
 
     changes: tuple[TimeDifference, ...]
-    """Of each case, with the new one's seconds over the old one's: below a ratio of 1 it became faster."""
+    """Of each case, with the new one's seconds over the old one's: below a ratio of 1 it became
+    faster.
+    """
     meanings: tuple[NewMeaning, ...]
     left_out: tuple[str, ...]
     broken: tuple[str, ...]
@@ -44,7 +50,11 @@ class Difference:
     def slower_by_more_than(self, percent: float) -> tuple[TimeDifference, ...]:
         """Return the changes whose whole interval lies above a slow-down of so many percent."""
         limit = 1 + percent / 100
-        return tuple(change for change in self.changes if change.verdict == "slower" and change.ratio.low > limit)
+        return tuple(
+            change
+            for change in self.changes
+            if change.verdict == "slower" and change.ratio.low > limit
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `diff --json` writes."""
@@ -83,12 +93,15 @@ def _finite(interval: Interval) -> dict[str, float | None]:
 
 
 def compare_with_old(old: Comparison, new: Comparison) -> Difference:
-    """Compare each cell with the same one of an older comparison, by the intervals and verdicts of `compare`.
+    """Compare each cell with the same one of an older comparison, by the intervals and verdicts of
+    `compare`.
 
-    The two were not interleaved: if the machine was busier during one of them, that appears as a difference, and no
-    interval covers it.
+    The two were not interleaved: if the machine was busier during one of them, that appears as a
+    difference, and no interval covers it.
     """
-    before, after = ({one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new))
+    before, after = (
+        {one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new)
+    )
     changes: list[TimeDifference] = []
     meanings: list[NewMeaning] = []
     left_out: list[str] = []
@@ -99,7 +112,9 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
             old_results, new_results = before[cell][0], now[0]
             was, is_now = _meaning(old_results), _meaning(new_results)
             if was != is_now:
-                meanings.append(NewMeaning(cell, EXPERIMENTS[cell.experiment].main.name, was, is_now))
+                meanings.append(
+                    NewMeaning(cell, EXPERIMENTS[cell.experiment].main.name, was, is_now)
+                )
             changes += [
                 time_difference(new_results, old_results, case)
                 for case in new_results.case_names
@@ -110,7 +125,13 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
         if cell in before and before[cell][1] == "measured" != now[1]:
             broken.append(left_out[-1])
     left_out += [f"{cell}: only in the old comparison" for cell in before if cell not in after]
-    return Difference(tuple(changes), tuple(meanings), tuple(left_out), tuple(broken), _environment_changes(old, new))
+    return Difference(
+        tuple(changes),
+        tuple(meanings),
+        tuple(left_out),
+        tuple(broken),
+        _environment_changes(old, new),
+    )
 
 
 def _meaning(results: CellResults) -> Band | None:
@@ -136,7 +157,11 @@ def _why_not_comparable(old: Assessed | None, new: Assessed) -> str:
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
-    return f"not the same work: {', '.join(unequal)} (compare --like OLD does the work of OLD)" if unequal else ""
+    return (
+        f"not the same work: {', '.join(unequal)} (compare --like OLD does the work of OLD)"
+        if unequal
+        else ""
+    )
 
 
 def _work(result: Result) -> Mapping[str, Any]:
@@ -144,7 +169,11 @@ def _work(result: Result) -> Mapping[str, Any]:
     backend, data = result.backend, result.data
     return {
         **{name: value for name, value in result.parameters.items() if name not in REPETITIONS},
-        **({} if data is None else {"data": "synthetic" if data.startswith("synthetic") else "real"}),
+        **(
+            {}
+            if data is None
+            else {"data": "synthetic" if data.startswith("synthetic") else "real"}
+        ),
         "devices": backend["devices"],
         "threads": backend["threads_per_device"],
         "variants": ", ".join(backend.get("variants", ())) or "none",
@@ -153,7 +182,8 @@ def _work(result: Result) -> Mapping[str, Any]:
 
 def _environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
     before, after = (
-        {name: one.machine.get(name) for name in ("processor", "cores", "memory_bytes", "system")} | _versions(one)
+        {name: one.machine.get(name) for name in ("processor", "cores", "memory_bytes", "system")}
+        | _versions(one)
         for one in (old, new)
     )
     changed = [name for name in before if name in after and before[name] != after[name]]
@@ -161,14 +191,18 @@ def _environment_changes(old: Comparison, new: Comparison) -> tuple[str, ...]:
 
 
 def _versions(comparison: Comparison) -> dict[str, str]:
-    """Return the versions that results were made with; each framework may have a separate interpreter."""
+    """Return the versions that results were made with; each framework may have a separate
+    interpreter.
+    """
     by_name: dict[str, str] = {}
     for results in comparison.cells:
         backend = results.cell.backend
         for result in results.valid:
             by_name[backend] = result.backend["version"]
             if "kernels" in result.backend:
-                by_name[f"{backend}'s kernels"] = "; ".join(map(library_in_words, result.backend["kernels"]))
+                by_name[f"{backend}'s kernels"] = "; ".join(
+                    map(library_in_words, result.backend["kernels"])
+                )
             for name in ("python", "numpy", "parallel_core"):
                 by_name[f"{backend}'s {name}"] = result.environment[name]
     return by_name

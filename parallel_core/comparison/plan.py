@@ -14,9 +14,13 @@ from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
 from parallel_core.measurement.fresh_process import measuring_command
 
 SOUNDING = 0
-"""The number of the uncounted round in which every cell is timed once at the smallest sizes, if time is limited."""
+"""The number of the uncounted round in which every cell is timed once at the smallest sizes, if
+time is limited.
+"""
 TRACED = 1
-"""The number of the round in which cells are profiled: the first, since nobody knows which will be the last."""
+"""The number of the round in which cells are profiled: the first, since nobody knows which will be
+the last.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,9 @@ class Plan:
     seconds: float = math.inf
     """How long all of it may take."""
     shared: bool = False
-    """Whether all experiments on a backend and engine share a process in a round: where time is short, importing the
-    frameworks would take longer than measuring."""
+    """Whether all experiments on a backend and engine share a process in a round: where time is
+    short, importing the frameworks would take longer than measuring.
+    """
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Parameters by experiment, if they are given; first processes choose the rest."""
     traces_in: Path | None = None
@@ -68,24 +73,37 @@ class Plan:
     def cores(self) -> set[int]:
         """The cores that every process is kept to; empty if none can be chosen."""
         counts = [max(self.devices, experiment.devices) for experiment in self.experiments]
-        wanted = max(devices * (self.threads or max(1, available_cores() // devices)) for devices in counts)
+        wanted = max(
+            devices * (self.threads or max(1, available_cores() // devices)) for devices in counts
+        )
         return set(core_numbers()[:wanted])
 
     def to_calibrate(self, cell: Cell) -> tuple[str, ...]:
         """Return the parameters of a cell that a process chooses: those that no option fixes."""
         experiment = EXPERIMENTS[cell.experiment]
-        return tuple(name for name in experiment.calibrated if name not in experiment.options.get(self.mode, {}))
+        return tuple(
+            name
+            for name in experiment.calibrated
+            if name not in experiment.options.get(self.mode, {})
+        )
 
     def is_traced(self, turn: int) -> bool:
         """Return whether the cells are profiled in a round."""
         return self.traces_in is not None and turn == TRACED
 
-    def command(self, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int) -> list[str]:
-        """Return the command that runs cells of a backend and engine in one process, and in one round traces them.
+    def command(
+        self, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int
+    ) -> list[str]:
+        """Return the command that runs cells of a backend and engine in one process, and in one
+        round traces them.
 
-        `chosen` are values of parameters, by experiment, and take the place of those that a comparison usually takes.
+        `chosen` are values of parameters, by experiment, and take the place of those that a
+        comparison usually takes.
         """
-        runs = ((cell.experiment, self._options(cell, chosen.get(cell.experiment, {}), turn)) for cell in cells)
+        runs = (
+            (cell.experiment, self._options(cell, chosen.get(cell.experiment, {}), turn))
+            for cell in cells
+        )
         return measuring_command(self.interpreters[cells[0].backend], runs)
 
     def _options(self, cell: Cell, chosen: Mapping[str, Any], turn: int) -> dict[str, Any]:
@@ -100,5 +118,7 @@ class Plan:
             **chosen,
             # Order is the same in every round: it is counted in one.
             "count": turn == TRACED,
-            "trace-if-possible": trace_path(self.traces_in, cell) if self.traces_in and self.is_traced(turn) else None,
+            "trace-if-possible": trace_path(self.traces_in, cell)
+            if self.traces_in and self.is_traced(turn)
+            else None,
         }

@@ -1,4 +1,5 @@
-"""What a comparison answers, as one table: questions by cells, and under it who is faster by how many seconds, and why.
+"""What a comparison answers, as one table: questions by cells, and under it who is faster by how
+many seconds, and why.
 
 Terminal and report show the same. Cells without a queue stand last: they are the control.
 """
@@ -61,7 +62,8 @@ class Screen:
 
 
 def title_of(backend: Mapping[str, Any]) -> str:
-    """Return what readers call a framework that schedules in a way: whose queues they are stands beside its name.
+    """Return what readers call a framework that schedules in a way: whose queues they are stands
+    beside its name.
 
     `backend` is the object under that key of a result's JSON.
     """
@@ -87,7 +89,9 @@ def screen_of(analysis: Analysis) -> Screen:
     return Screen(headline, columns, rows, differences, _notes(analysis, rows))
 
 
-def _rows_of_counts(analysis: Analysis, columns: Sequence[Column]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _rows_of_counts(
+    analysis: Analysis, columns: Sequence[Column]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Iterate over the rows of what was counted; those that no cell has are left out."""
     for experiment in analysis.experiments:
         for count in experiment.experiment.counts:
@@ -96,7 +100,9 @@ def _rows_of_counts(analysis: Analysis, columns: Sequence[Column]) -> Iterator[t
                 yield count.title, written
 
 
-def _rows_of_figures(analysis: Analysis, columns: Sequence[Column]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _rows_of_figures(
+    analysis: Analysis, columns: Sequence[Column]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Iterate over the rows of what the clock says; older results lack some figures."""
     for experiment in analysis.experiments:
         for metric in experiment.experiment.metrics:
@@ -108,7 +114,9 @@ def _rows_of_figures(analysis: Analysis, columns: Sequence[Column]) -> Iterator[
 
 
 def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write a cell's count: `24 of 25`. It holds even if other work made the cell's times invalid."""
+    """Write a cell's count: `24 of 25`. It holds even if other work made the cell's times
+    invalid.
+    """
     for cell in experiment.cells:
         for result in cell.results.results:
             if cell.cell.side == side and count.name in result.counts:
@@ -117,8 +125,12 @@ def _counted(count: Count, experiment: ExperimentAnalysis, side: str) -> str:
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
-    """List the sides, those without a queue last; what one is called follows from its first result."""
-    results = {cell.cell.side: one for cell in reversed(analysis.cells) for one in cell.results.results[:1]}
+    """List the sides, those without a queue last; what one is called follows from its first
+    result.
+    """
+    results = {
+        cell.cell.side: one for cell in reversed(analysis.cells) for one in cell.results.results[:1]
+    }
     sides = dict.fromkeys(cell.cell.side for cell in analysis.cells)
     columns = [
         Column(side, title_of(results[side].backend), results[side].backend["engine"] == "sync")
@@ -130,7 +142,9 @@ def _columns(analysis: Analysis) -> tuple[Column, ...]:
 
 
 def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write a cell's figure with what is possible, and a mark if it is inconclusive or beyond that (`MARKS`)."""
+    """Write a cell's figure with what is possible, and a mark if it is inconclusive or beyond that
+    (`MARKS`).
+    """
     cell = next((one for one in experiment.cells if one.cell.side == side), None)
     if cell is None or figure.name not in cell.metrics:
         return NO_FIGURE if cell is None or cell.believed else cell.state
@@ -138,13 +152,17 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
     most = figure.at_most(result) * (1 + SMALLEST_DIFFERENCE)
     if interval.low > most:
         return IMPOSSIBLE
-    is_open = figure.bands and math.isfinite(interval.high) and figure.place(interval, result) is None
+    is_open = (
+        figure.bands and math.isfinite(interval.high) and figure.place(interval, result) is None
+    )
     mark = " !" if interval.estimate > most else " ?" if is_open else ""
     return figure.in_short(interval.estimate, result) + mark
 
 
 def _overlaps_by_queues(analysis: Analysis) -> bool:
-    """Return whether all cells with queues overlapped, and all without did not, in whatever says one of the two."""
+    """Return whether all cells with queues overlapped, and all without did not, in whatever says
+    one of the two.
+    """
     with_queues: set[str] = set()
     without: set[str] = set()
     for experiment in analysis.experiments:
@@ -157,7 +175,9 @@ def _overlaps_by_queues(analysis: Analysis) -> bool:
 
 
 def _code_of(cell: CellAnalysis, experiment: Experiment) -> str | None:
-    """Return the code of what a cell's first count means, or else of its main figure; None if there is neither."""
+    """Return the code of what a cell's first count means, or else of its main figure; None if there
+    is neither.
+    """
     for count in experiment.counts[:1]:
         for result in cell.results.results:
             if count.name in result.counts:
@@ -180,8 +200,13 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> t
     if disturbed:
         notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
     if errors:
-        by_framework = ", ".join(f"{title(backend)} {seconds(error)}" for backend, error in errors.items())
-        notes.append(f"Systematic error (the same operations on both engines differed by at most): {by_framework}.")
+        by_framework = ", ".join(
+            f"{title(backend)} {seconds(error)}" for backend, error in errors.items()
+        )
+        notes.append(
+            "Systematic error (the same operations on both engines differed by at most): "
+            f"{by_framework}."
+        )
     sides_by_reason: dict[str, list[str]] = {}
     for cell in cells:
         if not cell.believed:

@@ -1,4 +1,6 @@
-"""The folder that a comparison leaves: all results in one file, a page, suites for pyperf, traces."""
+"""The folder that a comparison leaves: all results in one file, a page, suites for pyperf,
+traces.
+"""
 
 import fcntl
 import os
@@ -19,16 +21,17 @@ from parallel_core.trace_analysis.trace_files import read_timeline
 RESULT, REPORT, SUITES, TRACES = "comparison.json", "report.html", "pyperf", "traces"
 
 TimelineOf: TypeAlias = Callable[[Cell], Timeline]
-"""Read a cell's timeline when it is needed, because all of them may fill the memory; raises RequestError, in one line,
-if there is none."""
+"""Read a cell's timeline when it is needed, because all of them may fill the memory; raises
+RequestError, in one line, if there is none.
+"""
 
 
 @contextmanager
 def claimed_folder(named: Path | None, with_traces: bool) -> Iterator[Path]:
     """Make the folder of a new comparison, in `runs` if none is named, and in it one for traces.
 
-    Within the `with` block no other comparison gets the folder. Raises RequestError if another one has it, and if it
-    holds a comparison or a report.
+    Within the `with` block no other comparison gets the folder. Raises RequestError if another one
+    has it, and if it holds a comparison or a report.
     """
     if named is None:
         folder = files.make_dated_folder(files.RUNS, "comparison")
@@ -69,16 +72,23 @@ def result_path(path: Path) -> Path:
 
 
 def read_comparison(path: Path) -> Comparison:
-    """Read a comparison from its folder or file; raises RequestError, in one line, if it is none."""
+    """Read a comparison from its folder or file; raises RequestError, in one line, if it is
+    none.
+    """
     try:
         comparison = Comparison.from_json(msgspec.json.decode(result_path(path).read_bytes()))
     except OSError as error:
         raise RequestError(f"cannot read {error.filename or path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise RequestError(f"{path} is not a comparison that parallel-core compare wrote") from error
+        raise RequestError(
+            f"{path} is not a comparison that parallel-core compare wrote"
+        ) from error
     for name in comparison.experiments:
         if name not in EXPERIMENTS:
-            raise RequestError(f"{path} holds the experiment {name!r}, which is not known here: update parallel-core")
+            raise RequestError(
+                f"{path} holds the experiment {name!r}, which is not known here: update "
+                "parallel-core"
+            )
     return comparison
 
 

@@ -20,52 +20,80 @@ MIN_SECONDS = 1e-3
 
 
 def assess(results: CellResults) -> tuple[CellState, str]:
-    """Return whether a cell can be believed, and what was wrong with it or with some of its processes."""
+    """Return whether a cell can be believed, and what was wrong with it or with some of its
+    processes.
+    """
     problems = [problem for result in results.results for problem in result.problems]
     reasons = [failure.reason for failure in results.failures]
     for impossible in impossible_cases(results):
         return "invalid", impossible
     if problems and 2 * len(results.valid) <= len(results.results):
         # The few valid results are selected by their own outcome.
-        return "invalid", f"{len(results.valid)} of {len(results.results)} runs are valid: {problems[0]}"
+        return (
+            "invalid",
+            f"{len(results.valid)} of {len(results.results)} runs are valid: {problems[0]}",
+        )
     if not results.valid:
-        return ("failed", reasons[0]) if reasons else ("not run", "the comparison was interrupted before")
+        return (
+            ("failed", reasons[0])
+            if reasons
+            else ("not run", "the comparison was interrupted before")
+        )
     if not main_case(results):
         return "failed", "its results have no case"
-    remarks = [f"{len(some)} {kind}: {some[0]}" for kind, some in (("invalid", problems), ("failed", reasons)) if some]
+    remarks = [
+        f"{len(some)} {kind}: {some[0]}"
+        for kind, some in (("invalid", problems), ("failed", reasons))
+        if some
+    ]
     return "measured", "; ".join(remarks)
 
 
 def main_case(*cells: CellResults) -> str:
-    """Return the case that cells are compared by: the usual one if any has it, else one that all have, or none."""
+    """Return the case that cells are compared by: the usual one if any has it, else one that all
+    have, or none.
+    """
     first, usual = cells[0], EXPERIMENTS[cells[0].cell.experiment].case
     if any(results.medians(usual) for results in cells):
         return usual
-    return shown_case([name for name in first.case_names if all(results.medians(name) for results in cells)], usual)
+    return shown_case(
+        [name for name in first.case_names if all(results.medians(name) for results in cells)],
+        usual,
+    )
 
 
 def impossible_cases(results: CellResults) -> Iterator[str]:
-    """Name a cell's cases that were faster, over all processes, than the slowest part that they contain."""
+    """Name a cell's cases that were faster, over all processes, than the slowest part that they
+    contain.
+    """
     for case in results.valid[0].cases if results.valid else ():
         parts = [medians for name in case.parts if (medians := results.medians(name))]
         if parts:
             slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
             ratio = ratio_interval(results.medians(case.name), slowest)
             if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
-                yield f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part"
+                yield (
+                    f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part"
+                )
 
 
 def unstable_cases(results: CellResults) -> Iterator[str]:
     """Name a cell's unstable cases, each with its reasons."""
     for name in results.case_names:
-        every = [(seconds, case.repeats) for case in results.cases(name) for seconds in case.seconds]
-        reasons = ", ".join(instabilities([one for one, _ in every], [one * repeats for one, repeats in every]))
+        every = [
+            (seconds, case.repeats) for case in results.cases(name) for seconds in case.seconds
+        ]
+        reasons = ", ".join(
+            instabilities([one for one, _ in every], [one * repeats for one, repeats in every])
+        )
         if reasons:
             yield f"{name}: {reasons}"
 
 
 def doubtful_units(results: CellResults) -> Iterator[str]:
-    """Name a cell's cases that were faster than their operations by themselves: their bare times are too long."""
+    """Name a cell's cases that were faster than their operations by themselves: their bare times
+    are too long.
+    """
     for name in results.case_names:
         bare = results.medians(name, "bare_seconds")
         shares = [alone / whole for alone, whole in zip(bare, results.medians(name), strict=False)]
@@ -75,9 +103,11 @@ def doubtful_units(results: CellResults) -> Iterator[str]:
 
 
 def instabilities(values: Sequence[float], timings: Sequence[float]) -> Iterator[str]:
-    """Iterate over the warnings of `pyperf check` for some times in seconds, all of a case's from all processes.
+    """Iterate over the warnings of `pyperf check` for some times in seconds, all of a case's from
+    all processes.
 
-    `timings` are the measured times, of which each may be of several repeats that were timed together.
+    `timings` are the measured times, of which each may be of several repeats that were timed
+    together.
     """
     average = mean(values)
     if len(values) >= 2 and stdev(values) >= MAX_DEVIATION * average:

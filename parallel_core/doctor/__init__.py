@@ -10,7 +10,9 @@ from typing import Any, Literal
 from backends.installation.frameworks import Diagnosis
 
 FindingState = Literal["fine", "absent", "doubtful", "broken"]
-"""`absent` is optional and not here; `doubtful` works, and harms measurements; `broken` is here and fails."""
+"""`absent` is optional and not here; `doubtful` works, and harms measurements; `broken` is here and
+fails.
+"""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ class Examination:
 
     @property
     def problems(self) -> tuple[tuple[str, Finding], ...]:
-        """The findings with a diagnosis, each with its section: the worst first, each diagnosis once."""
+        """The findings with a diagnosis, each with its section: the worst first, each diagnosis
+        once.
+        """
         problems: dict[Diagnosis, tuple[str, Finding]] = {}
         for state in ("broken", "doubtful", "absent"):
             for section, findings in self.sections.items():
@@ -86,7 +88,9 @@ def examine(deadline: float) -> Examination:
     attempts = [frameworks.try_backend(name, deadline) for name in backends.names()]
     watch = watched(before, sample_machine())
     cards = gpus.ask_driver()
-    kernels = frameworks.examine_kernels(attempts, os.environ, processor_flags(), watch.is_disturbed)
+    kernels = frameworks.examine_kernels(
+        attempts, os.environ, processor_flags(), watch.is_disturbed
+    )
     sections = {
         "Frameworks": frameworks.examine_frameworks(attempts),
         "Kernels": kernels,

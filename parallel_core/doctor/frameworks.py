@@ -217,7 +217,9 @@ def examine_kernels(
         yield Finding(attempt.name, state, text, diagnosis, figures)
 
 
-def _slowness(slow: Attempt, fast: Attempt, environment: Mapping[str, str], processor: Collection[str]) -> Diagnosis:
+def _slowness(
+    slow: Attempt, fast: Attempt, environment: Mapping[str, str], processor: Collection[str]
+) -> Diagnosis:
     """Say why a framework multiplies slower than another; the command is a setting that helps."""
     cause = f"{slow.title} multiplies slower than {fast.title} here"
     core_type = _openblas_core_type(slow.working[0].kernels)
@@ -231,7 +233,9 @@ def _slowness(slow: Attempt, fast: Attempt, environment: Mapping[str, str], proc
 
 
 def _openblas_core_type(kernels: Sequence[Kernels]) -> str:
-    """Return the type of processor whose kernels OpenBLAS takes; empty if another BLAS multiplies."""
+    """Return the type of processor whose kernels OpenBLAS takes; empty if another BLAS
+    multiplies.
+    """
     for library in kernels:
         if library.library == "OpenBLAS" and library.instruction_set:
             return library.instruction_set

@@ -48,7 +48,9 @@ def ask_driver() -> tuple[Gpu, ...] | Diagnosis:
             # Drivers before 510 do not know the last field.
             done = _query(program, FIELDS[:-1])
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Diagnosis(f"The NVIDIA driver does not answer ({type(error).__name__})", "sudo reboot")
+        return Diagnosis(
+            f"The NVIDIA driver does not answer ({type(error).__name__})", "sudo reboot"
+        )
     if done.returncode == 0:
         return tuple(_card(line) for line in done.stdout.splitlines() if line.count(",") >= 3)
     answer = f"{done.stdout} {done.stderr}"
@@ -84,7 +86,9 @@ def examine_gpus(
     if isinstance(cards, Diagnosis):
         yield Finding("GPU driver", "broken", "does not answer", cards)
         cards = ()
-    elif not cards and not any(probe.gpus.devices for attempt in attempts for probe in attempt.working):
+    elif not cards and not any(
+        probe.gpus.devices for attempt in attempts for probe in attempt.working
+    ):
         yield Finding("GPUs", "absent", "none: all devices are on the CPU", None, {"gpus": []})
     for card in cards:
         figures = {
@@ -99,7 +103,9 @@ def examine_gpus(
             yield from _examine_framework(attempt, cards, environment.get(VISIBLE))
 
 
-def _examine_framework(attempt: Attempt, cards: Sequence[Gpu], visible: str | None) -> Iterator[Finding]:
+def _examine_framework(
+    attempt: Attempt, cards: Sequence[Gpu], visible: str | None
+) -> Iterator[Finding]:
     gpus = attempt.working[0].gpus
     name = f"GPUs of {attempt.title}"
     figures = {"cuda": gpus.cuda or None, "found": [gpu.index for gpu in gpus.devices]}
@@ -131,7 +137,9 @@ def _failure(attempt: Attempt, what: str, failure: Diagnosis) -> Diagnosis:
 
 def _cuda_build(attempt: Attempt, cards: Sequence[Gpu]) -> Diagnosis | None:
     """Return how to get a build for CUDA; None if that could use none of the GPUs either."""
-    generations = {int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability}
+    generations = {
+        int(card.compute_capability.split(".")[0]) for card in cards if card.compute_capability
+    }
     if attempt.name == "mxnet" and generations and generations.isdisjoint(MXNET_GENERATIONS):
         return None
     cause = f"This {attempt.title} is a build for CPUs, and the machine has a GPU"

@@ -21,17 +21,21 @@ HARM: Mapping[str, str] = {
     "GOMP_CPU_AFFINITY": BINDS,
     "KMP_AFFINITY": BINDS,
     "CUDA_LAUNCH_BLOCKING": "makes programs on a GPU wait for every kernel",
-    "PORT": "is the port of every process of MXNet's ps-lite, and two on one machine cannot share it",
+    "PORT": "is the port of every process of MXNet's ps-lite, and two on one machine cannot share "
+    "it",
 }
 """The environment variables that harm measurements, and how."""
 HARMLESS = {("CUDA_LAUNCH_BLOCKING", "0")}
 RANK_OF_JOB = ("RANK", "WORLD_SIZE")
 JOB = (*RANK_OF_JOB, "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 RANK_HARM = (
-    "make this process one of a job, and `run` waits for the other processes: they belong there only "
+    "make this process one of a job, and `run` waits for the other processes: they belong there "
+    "only "
     "while torchrun or `parallel-core launch` runs"
 )
-ROLE_HARM = "make MXNet one process of a job: importing it may wait for the other processes, or fail"
+ROLE_HARM = (
+    "make MXNet one process of a job: importing it may wait for the other processes, or fail"
+)
 
 
 def examine_load(watch: MachineWatch) -> Finding:

@@ -1,4 +1,5 @@
-"""The book's experiments. Each is a module of its chapter's package that declares itself as `EXPERIMENT`.
+"""The book's experiments. Each is a module of its chapter's package that declares itself as
+`EXPERIMENT`.
 
 An experiment runs on any backend, returns a frozen result, and names no framework.
 """
@@ -17,7 +18,9 @@ __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
 
 @final
 class _Catalogue(Mapping[str, Experiment]):
-    """All experiments by name, in the book's order; only the module of the one that is asked for is imported."""
+    """All experiments by name, in the book's order; only the module of the one that is asked for is
+    imported.
+    """
 
     def __getitem__(self, name: str) -> Experiment:
         # `async` is a word of the language.
@@ -33,7 +36,9 @@ class _Catalogue(Mapping[str, Experiment]):
         for chapter in CHAPTERS:
             modules = iter_modules(import_module(f"{__name__}.{chapter}").__path__)
             experiments = filter(None, (_declared_in(chapter, module.name) for module in modules))
-            yield from (experiment.name for experiment in sorted(experiments, key=attrgetter("position")))
+            yield from (
+                experiment.name for experiment in sorted(experiments, key=attrgetter("position"))
+            )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -41,7 +46,9 @@ class _Catalogue(Mapping[str, Experiment]):
 
 def _declared_in(chapter: str, module: str) -> Experiment | None:
     """Return the experiment that a module declares, None for one that others are made of."""
-    experiment: Experiment | None = getattr(import_module(f"{__name__}.{chapter}.{module}"), "EXPERIMENT", None)
+    experiment: Experiment | None = getattr(
+        import_module(f"{__name__}.{chapter}.{module}"), "EXPERIMENT", None
+    )
     return experiment
 
 

@@ -1,7 +1,7 @@
 """What an experiment says of itself before it runs: its module's docstring, part by part.
 
-The first line is the question. Paragraphs that begin with one of HEADINGS follow in that order; a paragraph without
-one belongs to the part above it.
+The first line is the question. Paragraphs that begin with one of HEADINGS follow in that order; a
+paragraph without one belongs to the part above it.
 """
 
 import inspect
@@ -29,16 +29,22 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """Return what an experiment says of itself, by its name; raises RequestError for one that is not known."""
+    """Return what an experiment says of itself, by its name; raises RequestError for one that is
+    not known.
+    """
     if name not in EXPERIMENTS:
         raise RequestError(unknown("experiment", name, EXPERIMENTS))
     return explanation(EXPERIMENTS[name])
 
 
 def explanation(experiment: Experiment) -> Explanation:
-    """Read an experiment's explanation from its module; raises ValueError for a docstring of another form."""
+    """Read an experiment's explanation from its module; raises ValueError for a docstring of
+    another form.
+    """
     module = import_module(experiment.program.__module__)
-    question, *paragraphs = (" ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n"))
+    question, *paragraphs = (
+        " ".join(text.split()) for text in (inspect.getdoc(module) or "").split("\n\n")
+    )
     parts: dict[str, list[str]] = {}
     heading = ""
     for paragraph in paragraphs:
@@ -47,5 +53,7 @@ def explanation(experiment: Experiment) -> Explanation:
         heading = label if begins else heading
         parts.setdefault(heading, []).append(rest if begins else paragraph)
     if tuple(parts) != HEADINGS:
-        raise ValueError(f"{module.__name__} explains {', '.join(parts)}, and not {', '.join(HEADINGS)}")
+        raise ValueError(
+            f"{module.__name__} explains {', '.join(parts)}, and not {', '.join(HEADINGS)}"
+        )
     return Explanation(question, tuple((heading, tuple(texts)) for heading, texts in parts.items()))

@@ -1,7 +1,8 @@
-"""A few steps of a training: timed, in place of an epoch to be profiled, as units for their kernels, and in sweeps.
+"""A few steps of a training: timed, in place of an epoch to be profiled, as units for their
+kernels, and in sweeps.
 
-On 1, 2, 4, … of the loaded devices there are two ways: divide the same batch further, or give every device the whole of
-it. The first losses equal NumPy's either way.
+On 1, 2, 4, … of the loaded devices there are two ways: divide the same batch further, or give every
+device the whole of it. The first losses equal NumPy's either way.
 """
 
 import math
@@ -26,7 +27,13 @@ from parallel_core.training.batches import Epoch, Settings, batches
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import OnBatch, continue_training, ignore, train_epoch
-from parallel_core.training.step import buckets_of, count_reduced_early, guards, split_batch, train_batch
+from parallel_core.training.step import (
+    buckets_of,
+    count_reduced_early,
+    guards,
+    split_batch,
+    train_batch,
+)
 
 FIXED, SCALED = "fixed batch", "scaled batch"
 CHECKED_BATCHES = 3
@@ -47,25 +54,34 @@ Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Seq
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to divide a step over devices; unless it says otherwise, each has all parameters and a share of the rows.
+    """A way to divide a step over devices; unless it says otherwise, each has all parameters and a
+    share of the rows.
 
     What is placed and loaded is the strategy's own affair.
     """
 
     step: Callable[[Backend, Array, Array, float], Array]
-    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed is consumed."""
-    place: Callable[[Backend, Parameters], Array] = lambda backend, parameters: placed(backend, parameters)
+    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed
+    is consumed.
+    """
+    place: Callable[[Backend, Parameters], Array] = lambda backend, parameters: placed(
+        backend, parameters
+    )
     """Load the parameters, or each device's part of them."""
-    load: Callable[[Backend, np.ndarray, np.ndarray], Array] = lambda backend, x, labels: split_batch(
-        backend, x, labels, backend.devices
+    load: Callable[[Backend, np.ndarray, np.ndarray], Array] = lambda backend, x, labels: (
+        split_batch(backend, x, labels, backend.devices)
     )
     """Load inputs and labels to where they are needed."""
     # The last device's parameters are like all others'.
-    gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(backend.to_numpy(placed[-1]))
+    gather: Callable[[Backend, Array], Parameters] = lambda backend, placed: tuple(
+        backend.to_numpy(placed[-1])
+    )
     """Wait for the parameters and put them together."""
 
     def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Program:
-        """Make the program of a step in float32, whose inputs are (placed, loaded); it returns what is placed then."""
+        """Make the program of a step in float32, whose inputs are (placed, loaded); it returns what
+        is placed then.
+        """
         *single, x = (array.astype(np.float32) for array in (*parameters, batch[0]))
         return Program(
             lambda backend: (self.place(backend, tuple(single)), self.load(backend, x, batch[1])),
@@ -75,38 +91,58 @@ class Strategy:
     def changes(
         self, backend: Backend, parameters: Parameters, batch: Batch, rate: float, steps: int = 1
     ) -> list[np.ndarray]:
-        """Take some steps on a batch, in its dtype, and return by how much each parameter changes."""
+        """Take some steps on a batch, in its dtype, and return by how much each parameter
+        changes.
+        """
         placed, loaded = self.place(backend, parameters), self.load(backend, *batch)
         for _ in range(steps):
             placed = self.step(backend, placed, loaded, rate)
-        return [new - old for new, old in zip(self.gather(backend, placed), parameters, strict=True)]
+        return [
+            new - old for new, old in zip(self.gather(backend, placed), parameters, strict=True)
+        ]
 
 
-def step_by(gradients: Gradients) -> Callable[[Backend, Sequence[Array], Sequence[Array], float], Array]:
+def step_by(
+    gradients: Gradients,
+) -> Callable[[Backend, Sequence[Array], Sequence[Array], float], Array]:
     """Make the step that adds up every device's gradients and updates the parameters of each."""
 
-    def step(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float) -> Array:
+    def step(
+        backend: Backend, replicas: Sequence[Array], shards: Sequence[Array], rate: float
+    ) -> Array:
         sums: Sequence[Array] = gradients(backend, replicas, shards)
         if len(sums) > 1:
             sums = backend.allreduce(sums)
-        return [backend.launch(backend.ops.sgd, own, total, rate) for own, total in zip(replicas, sums, strict=True)]
+        return [
+            backend.launch(backend.ops.sgd, own, total, rate)
+            for own, total in zip(replicas, sums, strict=True)
+        ]
 
     return step
 
 
 def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
-    """Make what launches each device's gradients of the function that `loss` makes: (parameters, x, labels) -> loss."""
+    """Make what launches each device's gradients of the function that `loss` makes: (parameters, x,
+    labels) -> loss.
+    """
 
-    def gradients(backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]) -> list[Array]:
+    def gradients(
+        backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]
+    ) -> list[Array]:
         differentiate = backend.ops.value_and_grad(loss(backend.ops))
-        computed = [backend.launch(differentiate, own, *shard) for own, shard in zip(replicas, shards, strict=True)]
+        computed = [
+            backend.launch(differentiate, own, *shard)
+            for own, shard in zip(replicas, shards, strict=True)
+        ]
         return [of_device[1] for of_device in computed]
 
     return gradients
 
 
 def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **curve: Any) -> None:
-    """Register the case of a step, which is timed as so many in a row, each from where the last one led."""
+    """Register the case of a step, which is timed as so many in a row, each from where the last one
+    led.
+    """
     bare = works_of_step(trial.backend, step.launch, count)
     parameters, batch = step.inputs(trial.backend)
 
@@ -119,11 +155,14 @@ def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **cu
     trial.time(name, Work(launch), bare=bare, repeats=count, **curve)
 
 
-def find_early_buckets(trial: Trial, params: Sequence[Array], data: Dataset, settings: Settings) -> None:
-    """Find how many buckets of gradients there are, and how many are summed before the backward pass has ended.
+def find_early_buckets(
+    trial: Trial, params: Sequence[Array], data: Dataset, settings: Settings
+) -> None:
+    """Find how many buckets of gradients there are, and how many are summed before the backward
+    pass has ended.
 
-    The second is the median of a few steps, none of which trains. An only bucket holds the last gradient too, but a
-    step warms up all the same, where it waits for no other process.
+    The second is the median of a few steps, none of which trains. An only bucket holds the last
+    gradient too, but a step warms up all the same, where it waits for no other process.
     """
     buckets = buckets_of(settings.exchange)
     warm_up = 0 if isinstance(trial.backend, GroupedBackend) else 1
@@ -135,7 +174,9 @@ def find_early_buckets(trial: Trial, params: Sequence[Array], data: Dataset, set
 
 
 def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backend], object]:
-    """Make the function that takes the first step of a training on the first devices, with parameters of its own."""
+    """Make the function that takes the first step of a training on the first devices, with
+    parameters of its own.
+    """
 
     def take(backend: Backend) -> object:
         params = placed(backend, initial_parameters(settings.seed, settings.width), devices)
@@ -155,7 +196,8 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 def time_units(
     backend: Backend, devices: int, data: Dataset, settings: Settings, *, beside: bool = False
 ) -> Mapping[str, Case]:
-    """Time each device's gradients and update of a step as one unit; if wanted, the first one's `BESIDE` the others'.
+    """Time each device's gradients and update of a step as one unit; if wanted, the first one's
+    `BESIDE` the others'.
 
     Loading and exchange are left out. Without a queue, or on one device, there is nothing beside.
     """
@@ -179,7 +221,8 @@ def add_case_of_epochs(
     epochs: Sequence[Epoch],
     watch: MachineWatch | None,
 ) -> None:
-    """Add the case of some epochs of a training, with the bare time of the first one of them, from a step's units.
+    """Add the case of some epochs of a training, with the bare time of the first one of them, from
+    a step's units.
 
     What repeats the case takes some steps from the parameters that `place` gives.
     """
@@ -188,7 +231,9 @@ def add_case_of_epochs(
     few = replace(settings, limit=steps)
     # The last batch may be smaller, so it is images that are counted.
     share = first.images / min(settings.batch_size, len(data.train_labels))
-    slowest = map(max, zip(*(unit.seconds for what, unit in units.items() if what != BESIDE), strict=True))
+    slowest = map(
+        max, zip(*(unit.seconds for what, unit in units.items() if what != BESIDE), strict=True)
+    )
     trial.cases[name] = Case(
         name,
         tuple(epoch.seconds for epoch in epochs),
@@ -204,8 +249,8 @@ def add_case_of_epochs(
 def swept(trial: Trial, points: Sequence[int], weights: Sequence[float]) -> Iterator[int]:
     """Iterate over the points; what a loop's body registers is timed when it ends.
 
-    Their shares are as the weights, one a point; what one leaves over is the next one's. What is told of the progress
-    of a point is told as its part of the sweep.
+    Their shares are as the weights, one a point; what one leaves over is the next one's. What is
+    told of the progress of a point is told as its part of the sweep.
     """
     total, done = sum(weights), 0.0
     for point, weight in zip(points, weights, strict=True):
@@ -216,7 +261,9 @@ def swept(trial: Trial, points: Sequence[int], weights: Sequence[float]) -> Iter
 
 
 def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
-    """Return the global batch for each kind of batch and number of devices; on one device there is one kind."""
+    """Return the global batch for each kind of batch and number of devices; on one device there is
+    one kind.
+    """
     return {
         (kind, count): batch_size * (count if kind == SCALED else 1)
         for count in doublings(loaded)
@@ -230,7 +277,9 @@ def counted_devices(count: int) -> str:
 
 
 def case_name(kind: str, count: int, loaded: int = 0) -> str:
-    """Name a kind of batch on some devices; all that are loaded have the same name however many they are."""
+    """Name a kind of batch on some devices; all that are loaded have the same name however many
+    they are.
+    """
     if count == 1:
         return counted_devices(1)
     return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"
@@ -244,14 +293,20 @@ def check_first_losses(
     *losses: Sequence[float],
     on_batch: OnBatch = ignore,
 ) -> None:
-    """Compare the first losses of one or more trainings from a start with those of NumPy on one device.
+    """Compare the first losses of one or more trainings from a start with those of NumPy on one
+    device.
 
-    `on_batch` is called as in `training.train`. What NumPy does not begin within `NUMPY_SECONDS` is not compared.
+    `on_batch` is called as in `training.train`. What NumPy does not begin within `NUMPY_SECONDS` is
+    not compared.
     """
     reference = backends.load("numpy", devices=1, threads_per_device=1)
     count = min(CHECKED_BATCHES, *map(len, losses))
     expected = first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
-    trial.check("first losses", [np.array(own[: len(expected)]) for own in losses], [np.array(expected)] * len(losses))
+    trial.check(
+        "first losses",
+        [np.array(own[: len(expected)]) for own in losses],
+        [np.array(expected)] * len(losses),
+    )
 
 
 def first_losses(
@@ -264,7 +319,9 @@ def first_losses(
     seconds: float = math.inf,
     on_batch: OnBatch = ignore,
 ) -> tuple[float, ...]:
-    """Train on the first devices for so many batches, or as many as begin within some seconds; return their losses."""
+    """Train on the first devices for so many batches, or as many as begin within some seconds;
+    return their losses.
+    """
     until = perf_counter() + seconds
     few = replace(settings, epochs=1, limit=count)
     params = placed(backend, start, devices)
@@ -283,6 +340,7 @@ def placed(backend: Backend, parameters: Parameters, count: int | None = None) -
 def enlarged_start(seed: int, scale: float) -> Parameters:
     """Draw the book's initial parameters, so many times as large.
 
-    From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would not show.
+    From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would
+    not show.
     """
     return tuple(np.float32(scale) * parameter for parameter in initial_parameters(seed))

@@ -1,6 +1,8 @@
-"""What experiments launch: multiplications, increments, layers, and programs of several operations; and how much of it.
+"""What experiments launch: multiplications, increments, layers, and programs of several operations;
+and how much of it.
 
-A run's work is chosen by one rule: three rounds fit the budget, issuing is a small part, few launches are in flight.
+A run's work is chosen by one rule: three rounds fit the budget, issuing is a small part, few
+launches are in flight.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,9 +30,13 @@ MULTIPLICATIONS = 25
 RUN_SECONDS = 0.2
 """About how long a chosen size makes a device take for them."""
 ROUNDS_SHARE = 0.6
-"""The share of the budget into which the fewest rounds fit: choosing and checking take time too, and rounds vary."""
+"""The share of the budget into which the fewest rounds fit: choosing and checking take time too,
+and rounds vary.
+"""
 MOST_IN_UNIT = 500
-"""Operations in one unit at the most: a framework may take milliseconds for each to make a unit of them."""
+"""Operations in one unit at the most: a framework may take milliseconds for each to make a unit of
+them.
+"""
 PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 """The size, the multiplications and the tries from which a size is chosen."""
 FEW_PROBES = 3
@@ -48,8 +54,11 @@ def multiplied(trial: Trial, x: Array, count: int = 1) -> tuple[Array, ...]:
     return tuple(trial.backend.launch(trial.backend.ops.matmul, x, x) for _ in range(count))
 
 
-def multiplications(trial: Trial, x: Array, count: int = MULTIPLICATIONS, device: Device | None = None) -> Work:
-    """Multiply a matrix with itself so many times, the multiplications independent: the book's `run`.
+def multiplications(
+    trial: Trial, x: Array, count: int = MULTIPLICATIONS, device: Device | None = None
+) -> Work:
+    """Multiply a matrix with itself so many times, the multiplications independent: the book's
+    `run`.
 
     What their calls take by themselves is timed on the device, if it is given.
     """
@@ -74,7 +83,9 @@ def _repeated(
     count: int,
     device: Device | None,
 ) -> Work:
-    """Launch `count` operations on a value, and as units of `some`; with a device, their calls on one element too."""
+    """Launch `count` operations on a value, and as units of `some`; with a device, their calls on
+    one element too.
+    """
 
     def of(x: Array, count: int) -> Work:
         lengths = [min(MOST_IN_UNIT, count - first) for first in range(0, count, MOST_IN_UNIT)]
@@ -91,7 +102,8 @@ def _repeated(
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
-    """Measure the seconds of one multiplication on the first device, the median of a few tries of so many.
+    """Measure the seconds of one multiplication on the first device, the median of a few tries of
+    so many.
 
     Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
     """
@@ -102,7 +114,9 @@ def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
 
 
 def median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
-    """Return the medians of a few timings of a launch, of which something like it has warmed up the devices."""
+    """Return the medians of a few timings of a launch, of which something like it has warmed up the
+    devices.
+    """
     timings = [measure(trial.backend, launch) for _ in range(FEW_PROBES)]
     if sum(done for _, done in timings) < RUN_SECONDS / 2:
         timings += [measure(trial.backend, launch) for _ in range(PROBES - FEW_PROBES)]
@@ -111,9 +125,12 @@ def median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
 
 
 def size_for(trial: Trial, seconds: float, count: int) -> int:
-    """Choose the size, a multiple of 8, at which `count` multiplications take about so many seconds on a device."""
+    """Choose the size, a multiple of 8, at which `count` multiplications take about so many seconds
+    on a device.
+    """
     size = 128
-    # The time grows with the cube of the size, roughly; the second and third estimates correct the first.
+    # The time grows with the cube of the size, roughly; the second and third estimates correct the
+    # first.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
         taken = count * seconds_of_one(trial, size)
@@ -122,13 +139,16 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
 
 
 def time_of(trial: Trial, usual: float, timings: float) -> Choice:
-    """Choose the seconds of one of so many timings of a round: the usual ones, or less for three rounds to fit."""
+    """Choose the seconds of one of so many timings of a round: the usual ones, or less for three
+    rounds to fit.
+    """
     allowed = ROUNDS_SHARE * trial.budget / FEWEST_TIMINGS / timings
     return Choice(usual, "time") if usual <= allowed else Choice(allowed, "budget")
 
 
 def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
-    """Choose the size with which the first device takes about 0.2 s, or a share of that, for all multiplications.
+    """Choose the size with which the first device takes about 0.2 s, or a share of that, for all
+    multiplications.
 
     They take less if the fewest rounds of so many such timings would not fit the budget.
     """
@@ -137,12 +157,19 @@ def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
 
 
 def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
-    """Choose the size that is wanted, or the largest multiple of 8 below whose multiplication takes no longer."""
+    """Choose the size that is wanted, or the largest multiple of 8 below whose multiplication takes
+    no longer.
+    """
     tell("choosing a size", 0.0)
-    # Larger multiplications use a device better than these, so they take rather less than is foreseen.
+    # Larger multiplications use a device better than these, so they take rather less than is
+    # foreseen.
     foreseen = seconds_of_one(trial, PROBED_SIZE) / PROBED_SIZE**3
     largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
-    return Choice(wanted, "largest") if wanted <= largest else Choice(max(8, largest // 8 * 8), "budget")
+    return (
+        Choice(wanted, "largest")
+        if wanted <= largest
+        else Choice(max(8, largest // 8 * 8), "budget")
+    )
 
 
 def geometric(first: int, last: int, factor: int = 2) -> tuple[int, ...]:
@@ -156,17 +183,22 @@ def doublings(last: int) -> tuple[int, ...]:
 
 
 def time_beside(trial: Trial, *works: Work) -> None:
-    """Register how long the results of the first of some works take while the rest goes on; that needs a queue."""
+    """Register how long the results of the first of some works take while the rest goes on; that
+    needs a queue.
+    """
     if trial.backend.engine == "async":
         trial.time(BESIDE, *works, until=lambda launched: trial.backend.wait(launched[0]), bare=())
 
 
 def price_of_overlap(together: str) -> Metric:
-    """Declare how much longer what was registered by `time_beside` takes than the first part of a case."""
+    """Declare how much longer what was registered by `time_beside` takes than the first part of a
+    case.
+    """
     return Metric(
         "price_of_overlap",
         lambda times: times[BESIDE] / times.parts(together)[0] - 1,
-        means="how much longer multiplications take while other work goes on: 0 is no longer than alone",
+        means="how much longer multiplications take while other work goes on: 0 is no longer than "
+        "alone",
         limits=(-1.0, inf),
         in_percent=True,
     )
@@ -187,7 +219,9 @@ def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
 
 
 def incremented(trial: Trial, x: Array, count: int) -> Array:
-    """Launch so many additions of 1 to an array; each makes a new one, of which the last is returned."""
+    """Launch so many additions of 1 to an array; each makes a new one, of which the last is
+    returned.
+    """
     for _ in range(count):
         y = trial.backend.launch(trial.backend.ops.add, x, 1.0)
     return y
@@ -221,9 +255,11 @@ def hidden(ops: Ops, parameters: Array, x: Array) -> Array:
 
 
 def pull_back(ops: Ops, fn: Callable[..., Array]) -> Callable[..., Array]:
-    """Make the function (parameters, upstream, *rest) -> the gradients by the parameters of fn(parameters, *rest).
+    """Make the function (parameters, upstream, *rest) -> the gradients by the parameters of
+    fn(parameters, *rest).
 
-    `upstream` is the gradient by the function's result, which is computed again: nothing is kept from the forward pass.
+    `upstream` is the gradient by the function's result, which is computed again: nothing is kept
+    from the forward pass.
     """
     differentiate = ops.value_and_grad(
         lambda parameters, upstream, *rest: ops.total(ops.multiply(fn(parameters, *rest), upstream))
@@ -255,23 +291,33 @@ def works_of_step(
     times: int = 1,
     as_unit: Callable[[Callable[..., Array]], Callable[..., Array]] = lambda compute: compute,
 ) -> list[Work]:
-    """Take a step once, and return each device's share of it as a unit, for a case that takes it so many times.
+    """Take a step once, and return each device's share of it as a unit, for a case that takes it so
+    many times.
 
-    It is taken on a recording, and a unit launches all that the step launched on a device again, as one function with
-    the same arguments. Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
-    unit returns all that was launched, because a framework that compiles it leaves out what nobody can see; what two
-    launches have in common may be merged, unless `ops.as_unit` is given. MXNet has no graph of gradients, and queues a
-    unit's operators one by one.
+    It is taken on a recording, and a unit launches all that the step launched on a device again, as
+    one function with the same arguments. Copies and sums between devices are left out: they are
+    exchange, and belong to the schedule. A unit returns all that was launched, because a framework
+    that compiles it leaves out what nobody can see; what two launches have in common may be merged,
+    unless `ops.as_unit` is given. MXNet has no graph of gradients, and queues a unit's operators
+    one by one.
     """
     launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
-    step(Recording(backend, on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args))))
+    step(
+        Recording(
+            backend,
+            on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args)),
+        )
+    )
     # What is timed later must not wait for it.
     backend.waitall()
 
     def as_one(functions: Sequence[Callable[..., Array]], arguments: Sequence[Array]) -> Work:
         def compute(*arrays: Array) -> Array:
             given = iter(arrays)
-            fill = [tuple(one if isinstance(one, Real) else next(given) for one in args) for args in arguments]
+            fill = [
+                tuple(one if isinstance(one, Real) else next(given) for one in args)
+                for args in arguments
+            ]
             return tuple(fn(*args) for fn, args in zip(functions, fill, strict=True))
 
         arrays = [one for args in arguments for one in args if not isinstance(one, Real)]

@@ -1,4 +1,5 @@
-"""A job as data: which processes run on this machine, and with which environment. Nothing is started here.
+"""A job as data: which processes run on this machine, and with which environment. Nothing is
+started here.
 
 `rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them.
 """

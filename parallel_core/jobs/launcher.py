@@ -45,7 +45,10 @@ class Failure(NamedTuple):
     def sentence(self) -> str:
         """Which process failed, and how it ended."""
         if self.status == -signal.SIGKILL:
-            return f"{self.name} was killed by SIGKILL; the system may have run out of memory (see dmesg)"
+            return (
+                f"{self.name} was killed by SIGKILL; the system may have run out of memory (see "
+                "dmesg)"
+            )
         if self.status < 0:
             return f"{self.name} was killed by {signal_name(-self.status)}"
         return f"{self.name} ended with status {self.status}"
@@ -74,7 +77,9 @@ def launch_job(job: Job) -> int:
 
 
 async def _run(job: Job) -> Failure | None:
-    """Run a job until all its ranks have ended well; return the first process that fails, if any."""
+    """Run a job until all its ranks have ended well; return the first process that fails, if
+    any.
+    """
     async with _running(processes_of(job)) as running:
         ranks_at_work = {name for name in running if is_rank(name)}
         for next_end in asyncio.as_completed([_end_of(*named) for named in running.items()]):

@@ -1,4 +1,5 @@
-"""What a rank does: join the group of processes that the environment describes, and end if it fails or is stuck.
+"""What a rank does: join the group of processes that the environment describes, and end if it fails
+or is stuck.
 
 The frameworks would wait for ever, each for the rest. So every rank keeps a deadline, whoever
 started it: a launcher of ours, torchrun, mpirun or somebody by hand.
@@ -30,9 +31,13 @@ from parallel_core.system.formatting import visible
 from parallel_core.training.loop import NotFiniteError
 
 ENGINE_GRACE_SECONDS = 2.0
-"""Added to the deadline: an engine that has a deadline gives up first, and names what it waited for."""
+"""Added to the deadline: an engine that has a deadline gives up first, and names what it waited
+for.
+"""
 NAMING_SECONDS = 2 * ENGINE_GRACE_SECONDS
-"""How long a rank waits for another one to say what went wrong, if that is rather for the other to say."""
+"""How long a rank waits for another one to say what went wrong, if that is rather for the other to
+say.
+"""
 STACKS_SECONDS = 1.0
 """How long a rank that is stuck waits for others that are stuck to write their stacks, too."""
 
@@ -51,11 +56,13 @@ def on_several_processes() -> list[str]:
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
-    """Return where this process meets the other ranks, None if there are none; keep to its share of the host's cores.
+    """Return where this process meets the other ranks, None if there are none; keep to its share of
+    the host's cores.
 
-    If DMLC_ROLE says that this process is MXNet's scheduler or a server, it serves instead, until the job ends, and
-    does not return. Call this before the framework is imported. Raises RequestError for an experiment that one process
-    does, and BackendError for a backend that cannot sum between processes and for variables that contradict each other.
+    If DMLC_ROLE says that this process is MXNet's scheduler or a server, it serves instead, until
+    the job ends, and does not return. Call this before the framework is imported. Raises
+    RequestError for an experiment that one process does, and BackendError for a backend that cannot
+    sum between processes and for variables that contradict each other.
     """
     where = rendezvous(os.environ)
     if where is None:
@@ -81,13 +88,16 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
 
 
 def _serve(where: Rendezvous) -> NoReturn:
-    """Become MXNet's scheduler or server, which the user started by hand; it keeps a separate deadline."""
+    """Become MXNet's scheduler or server, which the user started by hand; it keeps a separate
+    deadline.
+    """
     command = [*SERVER_COMMAND, f"{where.timeout}"]
     os.execve(sys.executable, command, environment_with(SERVING_ENVIRONMENT))
 
 
 def share_gpus(where: Rendezvous, devices: int) -> None:
-    """Let this process see only its share of the host's GPUs, `devices` of them, before a framework looks for them.
+    """Let this process see only its share of the host's GPUs, `devices` of them, before a framework
+    looks for them.
 
     Two ranks on one GPU would wait for each other, or be refused by NCCL.
     """
@@ -100,10 +110,13 @@ def share_gpus(where: Rendezvous, devices: int) -> None:
 
 
 @contextmanager
-def joined(local: Backend, where: Rendezvous, experiment: str, options: Mapping[str, Any]) -> Iterator[GroupedBackend]:
+def joined(
+    local: Backend, where: Rendezvous, experiment: str, options: Mapping[str, Any]
+) -> Iterator[GroupedBackend]:
     """Meet the other ranks for an experiment, and part in good order; a deadline is kept meanwhile.
 
-    All ranks must have been started with the same options, except for paths, which may differ from host to host.
+    All ranks must have been started with the same options, except for paths, which may differ from
+    host to host.
     """
     backend = join(local, where, on_exchange=_keep_deadline(where))
     alike = {name: value for name, value in options.items() if not isinstance(value, Path)}
@@ -137,7 +150,11 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
 
 
 def _say(who: str, what: str) -> None:
-    print(f"parallel-core: {who} on {socket.gethostname()}{visible(what)}", file=sys.stderr, flush=True)
+    print(
+        f"parallel-core: {who} on {socket.gethostname()}{visible(what)}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _is_consequence(error: BaseException | None) -> bool:
@@ -155,8 +172,8 @@ def _is_consequence(error: BaseException | None) -> bool:
 def _keep_deadline(where: Rendezvous) -> Callable[[int], None]:
     """End this rank when it launches no exchange for too long, even as it exits.
 
-    Return what is called with the number of each exchange. The stacks of all threads, and a line that
-    says why, go to standard error; the exit status is 1.
+    Return what is called with the number of each exchange. The stacks of all threads, and a line
+    that says why, go to standard error; the exit status is 1.
     """
     seconds = where.timeout + ENGINE_GRACE_SECONDS
     exchanges, last_progress = 0, monotonic()
@@ -172,10 +189,13 @@ def _keep_deadline(where: Rendezvous) -> Callable[[int], None]:
                 return
         faulthandler.dump_traceback(all_threads=True)
         who = "a worker" if where.rank is None else f"rank {where.rank}"
-        begun = f"it has launched {exchanges} exchanges" if exchanges else "not all ranks have joined"
+        begun = (
+            f"it has launched {exchanges} exchanges" if exchanges else "not all ranks have joined"
+        )
         _say(
             f"{who} of {where.size}",
-            f" made no progress for {seconds:g} s: {begun}; look at the stacks above, and at the other ranks",
+            f" made no progress for {seconds:g} s: {begun}; look at the stacks above, and at the "
+            "other ranks",
         )
         # Whoever started the ranks ends all of them when the first one ends.
         sleep(STACKS_SECONDS)

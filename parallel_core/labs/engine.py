@@ -1,4 +1,6 @@
-"""What a reader's engine is given: NumPy behind the protocol, divided into tasks. How they run is the reader's part."""
+"""What a reader's engine is given: NumPy behind the protocol, divided into tasks. How they run is
+the reader's part.
+"""
 
 import threading
 from collections import deque
@@ -22,7 +24,9 @@ Span = tuple[str, str, float, float]
 class Task:
     """A piece of work. Whoever computes it fills in `value` or `error`, and then sets `done`."""
 
-    def __init__(self, what: str, device: Device, work: Callable[[], Any], engine: "Engine") -> None:
+    def __init__(
+        self, what: str, device: Device, work: Callable[[], Any], engine: "Engine"
+    ) -> None:
         self.what, self.kind = what, "copy" if what == "copy" else "compute"
         self.device = device
         """Whose queue it belongs to; of a copy, that of the source."""
@@ -37,7 +41,9 @@ class Task:
         self._engine = engine
 
     def compute(self) -> Any:
-        """Return the value; raises what the computation raises, and RuntimeError if an input is not done."""
+        """Return the value; raises what the computation raises, and RuntimeError if an input is not
+        done.
+        """
         start = perf_counter()
         try:
             return self._work()
@@ -46,7 +52,9 @@ class Task:
             self._engine.errors.append(error)
             raise
         finally:
-            self._engine.spans.append((self.what, threading.current_thread().name, start, perf_counter()))
+            self._engine.spans.append(
+                (self.what, threading.current_thread().name, start, perf_counter())
+            )
             # The values behind these may be freed.
             self.inputs, self.overwrites, self._work = (), (), None
 
@@ -75,7 +83,9 @@ class Future:
 
 
 class Engine(BaseBackend):
-    """NumPy with an engine to be built. Abstract in `start`, `submit`, `wait_for` and `wait_for_all`."""
+    """NumPy with an engine to be built. Abstract in `start`, `submit`, `wait_for` and
+    `wait_for_all`.
+    """
 
     reuses_memory = False
     """Whether a copy with `out` writes to the memory of `out`, and not to new memory."""
@@ -84,12 +94,16 @@ class Engine(BaseBackend):
     wait_for: Callable[[Task], None]
     wait_for_all: Callable[[], None]
 
-    def __init__(self, devices: Wanted, device_kind: str, engine: str | None, threads_per_device: int | None) -> None:
+    def __init__(
+        self, devices: Wanted, device_kind: str, engine: str | None, threads_per_device: int | None
+    ) -> None:
         self.name = type(self).__name__
         if engine == "sync":
             raise BackendError(f"{self.name} has one engine, async")
         self._numpy = inner = NumPyBackend(devices, device_kind, "sync", threads_per_device)
-        setup = Setup(np, inner.ops, "async", inner.devices, "", inner.threads_per_device, 1, (), {})
+        setup = Setup(
+            np, inner.ops, "async", inner.devices, "", inner.threads_per_device, 1, (), {}
+        )
         super().__init__(setup, f"{self.name}, an engine that a reader builds", inner.cores)
         self.spans: deque[Span] = deque(maxlen=10_000)
         self.errors: list[BaseException] = []
@@ -102,7 +116,9 @@ class Engine(BaseBackend):
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         reads = _futures(args)
         if not reads:
-            raise BackendError(f"{self.name}'s launch needs an array among its arguments: it says the device")
+            raise BackendError(
+                f"{self.name}'s launch needs an array among its arguments: it says the device"
+            )
         what = getattr(fn, "__name__", "function")
         return self._submit(what, reads[0].device, lambda: _owned(fn(*_read(args)), reads), reads)
 
@@ -127,7 +143,9 @@ class Engine(BaseBackend):
         reads, targets = _futures(x), _futures(out)
 
         def work() -> Any:
-            target = out if out is None or self.reuses_memory else tree_map(np.empty_like, _read(out))
+            target = (
+                out if out is None or self.reuses_memory else tree_map(np.empty_like, _read(out))
+            )
             return self._numpy.copy_to(_read(x), device, out=_read(target))
 
         return self._submit("copy", device, work, (*reads, *targets), targets)
@@ -136,7 +154,9 @@ class Engine(BaseBackend):
         self._check_values(xs, Future)
         reads, devices = _futures(tuple(xs)), [_futures(x)[0].device for x in xs]
         if not devices or len({*devices}) < len(devices):
-            raise BackendError(f"{self.name}'s allreduce takes a value for each device, and at least one")
+            raise BackendError(
+                f"{self.name}'s allreduce takes a value for each device, and at least one"
+            )
 
         def total() -> Any:
             return self._numpy.allreduce([tree_map(np.array, _read(x)) for x in xs])[0]
@@ -155,7 +175,9 @@ class Engine(BaseBackend):
     def to_numpy(self, x: Array) -> Any:
         return tree_map(np.array, _read(self.wait(x)))
 
-    def _submit(self, what: str, device: Device, work: Any, reads: Sequence[Future], writes: Any = ()) -> Future:
+    def _submit(
+        self, what: str, device: Device, work: Any, reads: Sequence[Future], writes: Any = ()
+    ) -> Future:
         task = Task(what, reads[0].device if what == "copy" and reads else device, work, self)
         task.inputs = tuple({future.task: None for future in reads})
         task.overwrites = tuple({future.task: None for future in writes if self.reuses_memory})

@@ -1,7 +1,8 @@
-"""What each lab asks, and how an engine is judged: step by step, in processes with limits of time and memory.
+"""What each lab asks, and how an engine is judged: step by step, in processes with limits of time
+and memory.
 
-The engine is never loaded here: its process says what it computed from inputs that this one drew, and what is expected
-stays here.
+The engine is never loaded here: its process says what it computed from inputs that this one drew,
+and what is expected stays here.
 """
 
 import inspect
@@ -45,7 +46,9 @@ BUDGET = 10.0
 
 
 class Lab(NamedTuple):
-    """What is built: a small program must give NumPy's values, and an experiment's figure lie within bounds."""
+    """What is built: a small program must give NumPy's values, and an experiment's figure lie
+    within bounds.
+    """
 
     title: str
     devices: int
@@ -64,7 +67,9 @@ LABS: Mapping[str, Lab] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended; of a failed one, what was got and expected, and the smallest program that shows it."""
+    """How a step ended; of a failed one, what was got and expected, and the smallest program that
+    shows it.
+    """
 
     what: str
     of: int
@@ -83,7 +88,9 @@ def graded(lab: Lab, engine: str, seed: int) -> Iterator[Outcome]:
     yield judge_figure(lab, engine)
 
 
-def judge_values(lab: Lab, engine: str, program: SmallProgram, random: np.random.Generator) -> Outcome:
+def judge_values(
+    lab: Lab, engine: str, program: SmallProgram, random: np.random.Generator
+) -> Outcome:
     """Compare what a small program computes on an engine with what NumPy does."""
     failed = partial(Outcome, program.what, 10, "failed", program=inspect.getsource(program.run))
     vectors = random.integers(0, 100, (program.vectors, 3)).astype(np.float32)
@@ -112,7 +119,9 @@ def judge_random_programs(lab: Lab, engine: str, seed: int) -> Outcome:
         memory=MOST_BYTES,
     )
     try:
-        found = next(search(partial(load, engine, device_kind="cpu", threads_per_device=1), limits), None)
+        found = next(
+            search(partial(load, engine, device_kind="cpu", threads_per_device=1), limits), None
+        )
     except BackendError as error:
         return Outcome(what, 40, "failed", str(error), "an engine that can be loaded")
     if found is None:
@@ -122,7 +131,9 @@ def judge_random_programs(lab: Lab, engine: str, seed: int) -> Outcome:
 
 
 def judge_figure(lab: Lab, engine: str) -> Outcome:
-    """Judge an engine by the figure of the lab's experiment, where the machine has the cores and the quiet for it."""
+    """Judge an engine by the figure of the lab's experiment, where the machine has the cores and
+    the quiet for it.
+    """
     what = f"Reach {lab.least:g} to {lab.most:g} in the experiment {lab.experiment!r}."
     not_judged = partial(Outcome, what, 40, "not judged")
     command = f"parallel-core run {lab.experiment} --backend engine.py:{engine}"
@@ -152,13 +163,17 @@ def judge_figure(lab: Lab, engine: str) -> Outcome:
 
 
 def computed(lab: Lab, engine: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of `programs` returns on an engine; raises MeasurementError, as `_answer` does."""
+    """Return what a function of `programs` returns on an engine; raises MeasurementError, as
+    `_answer` does.
+    """
     return _answer(lab, engine, MOST_SECONDS, 1, function, *arguments)
 
 
 def measured(lab: Lab, engine: str) -> Result:
     """Measure the lab's experiment on an engine; raises MeasurementError, as `_answer` does."""
-    text = _answer(lab, engine, 2 * MOST_SECONDS, None, programs.measurement, lab.experiment, BUDGET)
+    text = _answer(
+        lab, engine, 2 * MOST_SECONDS, None, programs.measurement, lab.experiment, BUDGET
+    )
     try:
         return Result.from_json(json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
@@ -191,7 +206,9 @@ def _answer(lab: Lab, engine: str, seconds: float, threads: int | None, *request
 
 
 def drawn(lab: Lab, engine: str, width: int = 60) -> str:
-    """Draw what each thread of an engine did in a small program: a line for each, a letter for each task's time."""
+    """Draw what each thread of an engine did in a small program: a line for each, a letter for each
+    task's time.
+    """
     try:
         answer = computed(lab, engine, programs.timeline)
     except MeasurementError as error:
@@ -212,7 +229,9 @@ def drawn(lab: Lab, engine: str, width: int = 60) -> str:
 
 
 def _is_equal(got: Any, expected: Any) -> bool:
-    """Return whether all numbers are the same: the vectors' whole numbers have no errors of rounding."""
+    """Return whether all numbers are the same: the vectors' whole numbers have no errors of
+    rounding.
+    """
     if isinstance(expected, tuple):
         is_alike = isinstance(got, tuple) and len(got) == len(expected)
         return is_alike and all(map(_is_equal, got, expected))

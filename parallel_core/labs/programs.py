@@ -1,4 +1,6 @@
-"""What an engine is asked to do in the graded steps: programs in its process, and what NumPy gives in the grader's."""
+"""What an engine is asked to do in the graded steps: programs in its process, and what NumPy gives
+in the grader's.
+"""
 
 import json
 import threading
@@ -95,9 +97,13 @@ INSTEAD: Mapping[str, str] = {
 
 
 def timeline(backend: Backend) -> Any:
-    """Multiply on every device, and copy from the first to the last; return what the engine computed, and when."""
+    """Multiply on every device, and copy from the first to the last; return what the engine
+    computed, and when.
+    """
     random = np.random.default_rng(0)
-    matrices = [backend.asarray(random.standard_normal((400, 400)), device) for device in backend.devices]
+    matrices = [
+        backend.asarray(random.standard_normal((400, 400)), device) for device in backend.devices
+    ]
     for _ in range(3):
         matrices = [backend.launch(backend.ops.matmul, x, x) for x in matrices]
         backend.copy_to(matrices[0], backend.devices[-1])
@@ -110,6 +116,8 @@ def measurement(backend: Backend, experiment: str, budget: float) -> Any:
     return json.dumps(EXPERIMENTS[experiment].run(backend, budget=budget).as_json())
 
 
-def compute(loaded: Loaded, answer: Answer, devices: int, function: Callable[..., Any], *arguments: Any) -> None:
+def compute(
+    loaded: Loaded, answer: Answer, devices: int, function: Callable[..., Any], *arguments: Any
+) -> None:
     """Answer with what one of these functions returns on the engine."""
     answer(function(loaded.on(devices), *arguments))

@@ -1,21 +1,23 @@
 """How well a median is known: intervals over processes, and the verdicts that they allow.
 
-A process gives one value, its own median, because what differs between processes (the layout of memory, the state of
-the machine) does not average out within one.
+A process gives one value, its own median, because what differs between processes (the layout of
+memory, the state of the machine) does not average out within one.
 
-The interval of one cell's median lies between order statistics, whose chance to enclose it is known for every
-distribution (Hettmansperger and Sheather 1986, Confidence intervals based on interpolated order statistics). Up to five
-processes even the lowest and the highest value enclose it too seldom, so their range is stretched.
+The interval of one cell's median lies between order statistics, whose chance to enclose it is known
+for every distribution (Hettmansperger and Sheather 1986, Confidence intervals based on interpolated
+order statistics). Up to five processes even the lowest and the highest value enclose it too seldom,
+so their range is stretched.
 
-The interval of a difference between two cells comes from resampling the processes of each. The middle 80 % of the
-differences of resampled medians are stretched to 95 % by Student's t, because there are few processes, with Welch's
-degrees of freedom: 4 for three processes each that vary alike, 2 if one cell varies and the other does not. The
-outermost resamples are not used directly: a percentile interval of few values is too short (Hesterberg 2015, What
-Teachers Should Know about the Bootstrap), and one disturbed process in five, which decides 6 % of the resamples, would
-decide the whole interval.
+The interval of a difference between two cells comes from resampling the processes of each. The
+middle 80 % of the differences of resampled medians are stretched to 95 % by Student's t, because
+there are few processes, with Welch's degrees of freedom: 4 for three processes each that vary
+alike, 2 if one cell varies and the other does not. The outermost resamples are not used directly: a
+percentile interval of few values is too short (Hesterberg 2015, What Teachers Should Know about the
+Bootstrap), and one disturbed process in five, which decides 6 % of the resamples, would decide the
+whole interval.
 
-benchmarks/self_test.py counts how often a cell's interval misses the true median, and how often a cell compared with
-itself is called different: each less than once in twenty.
+benchmarks/self_test.py counts how often a cell's interval misses the true median, and how often a
+cell compared with itself is called different: each less than once in twenty.
 """
 
 import math
@@ -36,10 +38,11 @@ RESAMPLES = 4000
 COVERAGE = 0.95
 """How often an interval is to hold the true value."""
 STRETCHED_RANGE: Mapping[int, float] = MappingProxyType({2: 12.71, 3: 2.68, 4: 1.48, 5: 1.12})
-"""By how many times half the range of so many values the interval of their median reaches to each side.
+"""By how many times half the range of so many values the interval of their median reaches to each
+side.
 
-With these it holds the median of a normal distribution in 95 % of 1,000,000 draws, and that of a heavier-tailed one
-more often. For two values it is Student's t.
+With these it holds the median of a normal distribution in 95 % of 1,000,000 draws, and that of a
+heavier-tailed one more often. For two values it is Student's t.
 """
 LARGEST_EXPONENT = 700.0
 """The exponential of more is infinite."""
@@ -50,8 +53,10 @@ TAIL = 0.10
 FEWEST_FOR_A_VERDICT = 3
 
 SMALLEST_DIFFERENCE = 0.01
-"""A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine, differs by tenths
-of a percent for reasons that no interval over a few processes covers, such as their order in a round."""
+"""A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine,
+differs by tenths of a percent for reasons that no interval over a few processes covers, such as
+their order in a round.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,9 @@ class Interval:
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """Return the median of the processes' values with its interval, which is unbounded if there is one value."""
+    """Return the median of the processes' values with its interval, which is unbounded if there is
+    one value.
+    """
     if min(values) > 0:
         # A quantity that is always positive, like a time, gets positive bounds.
         return exponential(_interval_of_median(np.log(values)))
@@ -72,7 +79,9 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def _interval_of_median(values: np.ndarray) -> Interval:
-    """Return the median of values of any sign with its interval, which is unbounded if there is one value."""
+    """Return the median of values of any sign with its interval, which is unbounded if there is one
+    value.
+    """
     ordered = np.sort(values)
     count, estimate = len(ordered), float(np.median(ordered))
     if count == 1:
@@ -81,13 +90,15 @@ def _interval_of_median(values: np.ndarray) -> Interval:
         reach = STRETCHED_RANGE[count] * float(ordered[-1] - ordered[0]) / 2
         return Interval(estimate, estimate - reach, estimate + reach)
 
-    # The innermost pair of values that encloses the median often enough, and the next pair, which does not.
+    # The innermost pair of values that encloses the median often enough, and the next pair, which
+    # does not.
     rank = 1
     while _enclosed(rank + 1, count) >= COVERAGE:
         rank += 1
     outer, inner = _enclosed(rank, count), _enclosed(rank + 1, count)
     surplus = (outer - COVERAGE) / (outer - inner)
-    # How far to go from the outer pair to the inner one: Hettmansperger and Sheather's interpolation.
+    # How far to go from the outer pair to the inner one: Hettmansperger and Sheather's
+    # interpolation.
     weight = (count - rank) * surplus / (rank + (count - 2 * rank) * surplus)
     low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
     high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
@@ -95,15 +106,19 @@ def _interval_of_median(values: np.ndarray) -> Interval:
 
 
 def _enclosed(rank: int, count: int) -> float:
-    """Return how likely the median lies between the values of a rank from below and from above, of so many values.
+    """Return how likely the median lies between the values of a rank from below and from above, of
+    so many values.
 
-    It lies outside if fewer than `rank` of the values fall on one side of it, each of which does with probability 1/2.
+    It lies outside if fewer than `rank` of the values fall on one side of it, each of which does
+    with probability 1/2.
     """
     return 1 - 2 * sum(math.comb(count, below) for below in range(rank)) / 2**count
 
 
 def ratio_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
-    """Return the ratio of two cells' medians, `values` / `others`, with its interval; all values are positive."""
+    """Return the ratio of two cells' medians, `values` / `others`, with its interval; all values
+    are positive.
+    """
     # A quotient of medians is the exponential of a difference of medians of logarithms.
     return exponential(difference_interval(tuple(np.log(values)), tuple(np.log(others))))
 
@@ -112,43 +127,60 @@ def difference_interval(values: Sequence[float], others: Sequence[float]) -> Int
     """Return the difference of two cells' medians, `values` − `others`, with its interval."""
     first, second = sorted(values), sorted(others)
     if first > second:
-        # The same resamples in either order, so that no verdict depends on which cell is named first.
+        # The same resamples in either order, so that no verdict depends on which cell is named
+        # first.
         inverse = difference_interval(second, first)
         return Interval(-inverse.estimate, -inverse.high, -inverse.low)
     generator = np.random.default_rng(0)
-    draws, other_draws = (resampled_medians(np.asarray(some), generator) for some in (first, second))
+    draws, other_draws = (
+        resampled_medians(np.asarray(some), generator) for some in (first, second)
+    )
     estimate = float(np.median(first) - np.median(second))
-    return stretched(estimate, draws - other_draws, _freedom((draws, len(first)), (other_draws, len(second))))
+    return stretched(
+        estimate, draws - other_draws, _freedom((draws, len(first)), (other_draws, len(second)))
+    )
 
 
 def _freedom(*cells: tuple[np.ndarray, int]) -> float:
-    """Return the degrees of freedom of a difference of two cells, given each one's resamples and number of processes.
+    """Return the degrees of freedom of a difference of two cells, given each one's resamples and
+    number of processes.
 
-    Welch's: two cells that vary alike have those of both together, and a steady one leaves those of the other.
+    Welch's: two cells that vary alike have those of both together, and a steady one leaves those of
+    the other.
     """
     if min(count for _, count in cells) == 1:
         return 0
     # Standard deviations of logarithms and seconds are far from those whose fourth power vanishes.
-    variances, freedoms = [float(np.var(draws)) for draws, _ in cells], [count - 1 for _, count in cells]
-    together = sum(variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True))
+    variances, freedoms = (
+        [float(np.var(draws)) for draws, _ in cells],
+        [count - 1 for _, count in cells],
+    )
+    together = sum(
+        variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)
+    )
     return sum(variances) ** 2 / together if together else sum(freedoms)
 
 
 def verdict_on(ratio: Interval, processes: int) -> Verdict:
-    """Return the verdict on a ratio of times, given the smaller number of processes on its two sides.
+    """Return the verdict on a ratio of times, given the smaller number of processes on its two
+    sides.
 
     A difference is called only if the whole interval lies farther than 1 % from equality.
     """
     if processes < FEWEST_FOR_A_VERDICT:
         return "too few runs"
     verdicts: dict[int | None, Verdict] = {0: "faster", 2: "slower"}
-    return verdicts.get(decide(ratio, 1 / (1 + SMALLEST_DIFFERENCE), 1 + SMALLEST_DIFFERENCE), "no difference shown")
+    return verdicts.get(
+        decide(ratio, 1 / (1 + SMALLEST_DIFFERENCE), 1 + SMALLEST_DIFFERENCE), "no difference shown"
+    )
 
 
 def decide(interval: Interval, *bounds: float) -> int | None:
-    """Return between which of ascending bounds a whole interval lies: 0 below the first; None if it contains one.
+    """Return between which of ascending bounds a whole interval lies: 0 below the first; None if it
+    contains one.
 
-    Everything that is concluded from measured values is concluded by this. Of what is not a number nothing is.
+    Everything that is concluded from measured values is concluded by this. Of what is not a number
+    nothing is.
     """
     if math.isnan(interval.low + interval.high):
         return None
@@ -164,25 +196,37 @@ def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.
 
 def exponential(interval: Interval) -> Interval:
     """Return the interval of a quantity, given that of its logarithm."""
-    return Interval(*(math.inf if bound >= LARGEST_EXPONENT else math.exp(bound) for bound in astuple(interval)))
+    return Interval(
+        *(math.inf if bound >= LARGEST_EXPONENT else math.exp(bound) for bound in astuple(interval))
+    )
 
 
 def stretched(estimate: float, draws: np.ndarray, freedom: float) -> Interval:
-    """Return the interval of an estimate from resamples with so many degrees of freedom; unbounded if with none."""
+    """Return the interval of an estimate from resamples with so many degrees of freedom; unbounded
+    if with none.
+    """
     if not freedom:
         return Interval(estimate, -math.inf, math.inf)
     low, high = np.percentile(draws, (100 * TAIL, 100 * (1 - TAIL)))
     factor = student_t(freedom) / NormalDist().inv_cdf(1 - TAIL)
-    return Interval(estimate, estimate + factor * (float(low) - estimate), estimate + factor * (float(high) - estimate))
+    return Interval(
+        estimate,
+        estimate + factor * (float(low) - estimate),
+        estimate + factor * (float(high) - estimate),
+    )
 
 
 def student_t(freedom: float, quantile: float = 0.975) -> float:
-    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else within 0.5 %."""
+    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else
+    within 0.5 %.
+    """
     below = math.floor(freedom)
     if below < freedom < 3:
         # Logarithms of the neighbours, in proportion to the reciprocals of the degrees of freedom.
         weight = below * (below + 1 - freedom) / freedom
-        return float(student_t(below, quantile) ** weight * student_t(below + 1, quantile) ** (1 - weight))
+        return float(
+            student_t(below, quantile) ** weight * student_t(below + 1, quantile) ** (1 - weight)
+        )
     if freedom == 1:
         return math.tan(math.pi * (quantile - 0.5))
     if freedom == 2:
@@ -198,7 +242,8 @@ def student_t(freedom: float, quantile: float = 0.975) -> float:
 
 
 def with_bounds(interval: Interval) -> str:
-    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; dots separate the bounds if one is negative.
+    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; dots separate the bounds if one is
+    negative.
 
     Without the bounds if the interval is unbounded.
     """
@@ -207,7 +252,9 @@ def with_bounds(interval: Interval) -> str:
     largest = max(abs(interval.low), abs(interval.high))
     digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
     # Adding zero turns the negative zero that rounding may give into a plain one.
-    estimate, low, high = (f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval))
+    estimate, low, high = (
+        f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval)
+    )
     return f"{estimate} {between(low, high)}"
 
 
@@ -217,7 +264,9 @@ def between(low: str, high: str) -> str:
 
 
 def with_seconds(interval: Interval) -> str:
-    """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if it is unbounded."""
+    """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if
+    it is unbounded.
+    """
     if not math.isfinite(interval.high - interval.low):
         return seconds(interval.estimate)
     estimate, low, high = map(seconds, astuple(interval))

@@ -1,6 +1,7 @@
 """Measure in a separate process: a framework reads its threads, workers and engine once, at import.
 
-All such processes run `parallel-core measure`, which does one run or several, and prints a line of JSON for each.
+All such processes run `parallel-core measure`, which does one run or several, and prints a line of
+JSON for each.
 """
 
 import json
@@ -16,11 +17,15 @@ from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
 from parallel_core.system.subprocesses import Outcome
 
 MAX_RUN_SECONDS, MAX_BUDGETS = 300.0, 5
-"""Seconds that the process may take unless another number is given, or as many times its budget if that is more."""
+"""Seconds that the process may take unless another number is given, or as many times its budget if
+that is more.
+"""
 
 
 class Measured(NamedTuple):
-    """What a run gave, and the seconds at which it began and ended, by the clock that all processes share."""
+    """What a run gave, and the seconds at which it began and ended, by the clock that all processes
+    share.
+    """
 
     result: Result
     began: float
@@ -37,33 +42,45 @@ class Measured(NamedTuple):
 
 
 def measuring_command(python: str, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """Return the command of a process that does runs, each an experiment with its options (see `run_arguments`)."""
+    """Return the command of a process that does runs, each an experiment with its options (see
+    `run_arguments`).
+    """
     # -P: the current folder may hold another checkout than the installed one.
     arguments = [run_arguments(experiment, options) for experiment, options in runs]
     return [python, "-P", "-m", "parallel_core", "measure", *arguments]
 
 
 def run_arguments(experiment: str, options: Mapping[str, Any]) -> str:
-    """Return what stands behind `parallel-core run`, as a shell reads it, for an experiment with some options.
+    """Return what stands behind `parallel-core run`, as a shell reads it, for an experiment with
+    some options.
 
-    An option without a value (None) is left out; one with a tuple of values is given once for each of them.
+    An option without a value (None) is left out; one with a tuple of values is given once for each
+    of them.
     """
     return shlex.join([experiment, *_words(options)])
 
 
 def measured_in(output: str) -> Iterator[Measured]:
-    """Read the lines of a measuring process; skip other ones: a library's, and one that it left unfinished."""
+    """Read the lines of a measuring process; skip other ones: a library's, and one that it left
+    unfinished.
+    """
     for line in output.splitlines():
         with suppress(ValueError, TypeError, KeyError):
             read = json.loads(line)
-            yield Measured(Result.from_json(read["result"]), float(read["began"]), float(read["ended"]))
+            yield Measured(
+                Result.from_json(read["result"]), float(read["began"]), float(read["ended"])
+            )
 
 
-def measure_elsewhere(experiment: str, options: Mapping[str, Any], seconds: float | None = None) -> Result:
-    """Run an experiment in a fresh process (see `measuring_command`) and return its result, with its problems if any.
+def measure_elsewhere(
+    experiment: str, options: Mapping[str, Any], seconds: float | None = None
+) -> Result:
+    """Run an experiment in a fresh process (see `measuring_command`) and return its result, with
+    its problems if any.
 
-    Raises RequestError if the process refuses the request (a framework that is not installed, say) and MeasurementError
-    if it fails or takes longer than so many seconds, both with the process's reason.
+    Raises RequestError if the process refuses the request (a framework that is not installed, say)
+    and MeasurementError if it fails or takes longer than so many seconds, both with the process's
+    reason.
     """
     if seconds is None:
         seconds = max(MAX_RUN_SECONDS, MAX_BUDGETS * (options.get("budget") or 0))

@@ -5,14 +5,18 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 Listener = Callable[[str, float], object]
-"""A function of what is done next, and of the share of its part of the measurement that is behind it."""
+"""A function of what is done next, and of the share of its part of the measurement that is behind
+it.
+"""
 
 _listener: ContextVar[Listener] = ContextVar("listener", default=lambda *_: None)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Within a `with` block, call the listener at every `tell`. It takes time from what is timed if it lingers."""
+    """Within a `with` block, call the listener at every `tell`. It takes time from what is timed if
+    it lingers.
+    """
     before = _listener.set(listener)
     try:
         yield
@@ -21,11 +25,15 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def part(begin: float, end: float) -> AbstractContextManager[None]:
-    """Within a `with` block, reported shares belong to a part: from 0 to 1 they lead from `begin` to `end`."""
+    """Within a `with` block, reported shares belong to a part: from 0 to 1 they lead from `begin`
+    to `end`.
+    """
     listener = _listener.get()
     return listening(lambda what, share: listener(what, begin + share * (end - begin)))
 
 
 def tell(what: str, share: float) -> None:
-    """Say what is done next and what fraction, from 0 to 1, of its part of the measurement is behind it."""
+    """Say what is done next and what fraction, from 0 to 1, of its part of the measurement is
+    behind it.
+    """
     _listener.get()(what, share)

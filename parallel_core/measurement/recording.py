@@ -1,11 +1,12 @@
-"""Record what a program asks of a backend: a backend around a backend that keeps every operation as a task.
+"""Record what a program asks of a backend: a backend around a backend that keeps every operation as
+a task.
 
 >>> recording = Recording(backend, one_by_one=True)
 >>> train_step(recording, …)
 >>> longest_path(recording.tasks)
 
-The values that an operation is given show what it depends on. With `one_by_one` each operation is waited for before the
-next one starts, so its seconds are its own, on every framework and engine.
+The values that an operation is given show what it depends on. With `one_by_one` each operation is
+waited for before the next one starts, so its seconds are its own, on every framework and engine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,8 @@ OnLaunch: TypeAlias = Callable[[Device, Callable[..., Array], tuple[Any, ...]], 
 
 
 def labelled(name: str, value: Array) -> Array:
-    """Name the task that made a recorded value, and return the value; those of other backends stay as they are.
+    """Name the task that made a recorded value, and return the value; those of other backends stay
+    as they are.
 
     >>> hidden = labelled("layer 1", backend.launch(layer, parameters, x))
     """
@@ -41,7 +43,9 @@ def labelled(name: str, value: Array) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """A backend's value, or an item of one, with the task that makes it. As opaque as the value itself."""
+    """A backend's value, or an item of one, with the task that makes it. As opaque as the value
+    itself.
+    """
 
     value: Array
     device: Device
@@ -60,15 +64,18 @@ class Recorded:
 class Recording(DelegatingBackend):
     """A backend that passes every verb on to another one and keeps a task for each operation.
 
-    All values must come from this recording; functions are launched as they are. An operation comes after the tasks
-    that made its arguments. One that consumes a value (`allreduce`, `copy_to` with `out`, a launch of `ops.sgd` or
-    `ops.sgd_while_finite`) also comes after all that read it. What a launched function consumes inside is not recorded.
+    All values must come from this recording; functions are launched as they are. An operation comes
+    after the tasks that made its arguments. One that consumes a value (`allreduce`, `copy_to` with
+    `out`, a launch of `ops.sgd` or `ops.sgd_while_finite`) also comes after all that read it. What
+    a launched function consumes inside is not recorded.
 
-    An allreduce is one task, on the device of its first value. `wait`, `waitall` and `to_numpy` are not tasks.
-    `on_launch` is called before each launch.
+    An allreduce is one task, on the device of its first value. `wait`, `waitall` and `to_numpy` are
+    not tasks. `on_launch` is called before each launch.
     """
 
-    def __init__(self, backend: Backend, one_by_one: bool = False, on_launch: OnLaunch | None = None) -> None:
+    def __init__(
+        self, backend: Backend, one_by_one: bool = False, on_launch: OnLaunch | None = None
+    ) -> None:
         super().__init__(backend)
         self._one_by_one, self._on_launch = one_by_one, on_launch
         self._tasks: list[Task] = []
@@ -79,10 +86,11 @@ class Recording(DelegatingBackend):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The recorded tasks, in the order of the program. Waits for values whose bytes must be counted.
+        """The recorded tasks, in the order of the program. Waits for values whose bytes must be
+        counted.
 
-        A copy to another device moves its value's bytes; an allreduce of n values of S bytes moves 2(n − 1)·S, as both
-        a star and a ring do.
+        A copy to another device moves its value's bytes; an allreduce of n values of S bytes moves
+        2(n − 1)·S, as both a star and a ring do.
         """
         for place, (value, factor) in self._uncounted.items():
             size = sum(array.nbytes for array in tree_leaves(self.inner.to_numpy(value)))
@@ -93,7 +101,10 @@ class Recording(DelegatingBackend):
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         read = _recorded(args)
         if not read:
-            raise ValueError("launch needs a value of this recording among its arguments, which determines the device")
+            raise ValueError(
+                "launch needs a value of this recording among its arguments, which determines the "
+                "device"
+            )
         device, plain = read[0].device, tuple(map(_plain, args))
         called: Any = fn
         while isinstance(called, partial):
@@ -134,7 +145,9 @@ class Recording(DelegatingBackend):
         read = _recorded(xs)
         devices = [_recorded(x)[0].device for x in xs]
         values = tuple(map(_plain, xs))
-        task, sums = self._do("allreduce", devices[0], "allreduce", read, read, partial(self.inner.allreduce, values))
+        task, sums = self._do(
+            "allreduce", devices[0], "allreduce", read, read, partial(self.inner.allreduce, values)
+        )
         self._uncounted[task] = (values[0], 2 * (len(values) - 1))
         return tuple(
             self._wrapped(total, device, task, (place,))
@@ -142,7 +155,9 @@ class Recording(DelegatingBackend):
         )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        task, result = self._do("asarray", device, "load", (), (), partial(self.inner.asarray, x, device))
+        task, result = self._do(
+            "asarray", device, "load", (), (), partial(self.inner.asarray, x, device)
+        )
         return self._wrapped(result, device, task)
 
     def to_numpy(self, x: Array) -> Any:
@@ -181,7 +196,10 @@ class Recording(DelegatingBackend):
 
     def _wrapped(self, value: Array, device: Device, task: int, path: ItemPath = ()) -> Array:
         if isinstance(value, tuple | list):
-            return tuple(self._wrapped(item, device, task, (*path, place)) for place, item in enumerate(value))
+            return tuple(
+                self._wrapped(item, device, task, (*path, place))
+                for place, item in enumerate(value)
+            )
         return Recorded(value, device, self._tasks, task, path)
 
     def _conflicting_readers(self, value: Recorded) -> Iterator[int]:
@@ -210,4 +228,6 @@ def _plain_leaf(leaf: Any) -> Any:
     if leaf is None or callable(leaf) or isinstance(leaf, Real | np.generic | str):
         return leaf
     # Its dependencies would be missing, and nobody would notice.
-    raise ValueError(f"a recording takes only its own values, not a {type(leaf).__name__} from elsewhere")
+    raise ValueError(
+        f"a recording takes only its own values, not a {type(leaf).__name__} from elsewhere"
+    )

@@ -1,4 +1,6 @@
-"""What an experiment returns: frozen values, and the JSON object whose keys are a public interface."""
+"""What an experiment returns: frozen values, and the JSON object whose keys are a public
+interface.
+"""
 
 import json
 import math
@@ -34,9 +36,9 @@ SomeSeconds: TypeAlias = Annotated[tuple[Positive, ...], msgspec.Meta(min_length
 class Answer:
     """Two or three sentences, each with its figure, and what would change them.
 
-    All of them end with a full stop, and claim no more than intervals show. The first one is the result's explanation.
-    `would_change` follows from the result if it can, and names an option of the program if one would do:
-    `A second worker for each device (--workers 2).`
+    All of them end with a full stop, and claim no more than intervals show. The first one is the
+    result's explanation. `would_change` follows from the result if it can, and names an option of
+    the program if one would do: `A second worker for each device (--workers 2).`
     """
 
     sentences: tuple[str, ...]
@@ -55,24 +57,35 @@ class Case:
     warmup_seconds: tuple[Annotated[float, msgspec.Meta(ge=0)], ...] = ()
     """Those of the first repetitions, which are not counted."""
     parts: tuple[str, ...] = ()
-    """The cases whose work is contained in this one: it cannot be faster than the slowest of them."""
+    """The cases whose work is contained in this one: it cannot be faster than the slowest of
+    them.
+    """
     bare_seconds: tuple[Positive, ...] = ()
     """What its operations take by themselves; empty if that was not measured.
 
-    They are handed over as one unit, with nothing queued between them, all devices at once in thought, so that the
-    slowest part counts."""
+    They are handed over as one unit, with nothing queued between them, all devices at once in
+    thought, so that the slowest part counts.
+    """
     operations_seconds: tuple[float, ...] = ()
-    """What the operations of the slowest device take in such a unit, less what the unit takes on one element each.
+    """What the operations of the slowest device take in such a unit, less what the unit takes on
+    one element each.
 
-    Empty, as `overhead_seconds`, if one of the two cannot be measured."""
+    Empty, as `overhead_seconds`, if one of the two cannot be measured.
+    """
     overhead_seconds: tuple[float, ...] = ()
-    """What its calls take on one element each, those of all devices added: what is left is overhead."""
+    """What its calls take on one element each, those of all devices added: what is left is
+    overhead.
+    """
     transfer_seconds: tuple[float, ...] = ()
-    """What its transfers add to the time of the rest, without their calls; empty for a case that hides none."""
+    """What its transfers add to the time of the rest, without their calls; empty for a case that
+    hides none.
+    """
     repeats: Annotated[int, msgspec.Meta(ge=1)] = 1
     """How often it was done within one timing, if doing it once is too short to be timed."""
     again: Callable[[], Timing] | None = field(default=None, compare=False, repr=False)
-    """Repeats the case in the process that timed it, and returns the timing; it is kept within `timing.repeatable`."""
+    """Repeats the case in the process that timed it, and returns the timing; it is kept within
+    `timing.repeatable`.
+    """
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] = field(default=1.0, compare=False)
     """The share of the case that a repetition under a profiler repeats, and times."""
     watch: MachineWatch | None = field(default=None, compare=False, repr=False)
@@ -95,18 +108,28 @@ class Case:
 
     @property
     def spread(self) -> float:
-        """Half the distance from the fastest to the slowest repetition, as a share of the median."""
+        """Half the distance from the fastest to the slowest repetition, as a share of the
+        median.
+        """
         return (max(self.seconds) - min(self.seconds)) / 2 / self.median
 
     @property
     def least_share(self) -> float:
-        """The share of its time that it takes at the least when other processes leave it the cores."""
-        return 1 - self.watch.taken_share if self.watch is not None and self.watch.is_disturbed else 1.0
+        """The share of its time that it takes at the least when other processes leave it the
+        cores.
+        """
+        return (
+            1 - self.watch.taken_share
+            if self.watch is not None and self.watch.is_disturbed
+            else 1.0
+        )
 
 
 @dataclass(frozen=True)
 class Counted:
-    """How many of some things came in an order that only a queue allows, in a recorded repetition."""
+    """How many of some things came in an order that only a queue allows, in a recorded
+    repetition.
+    """
 
     count: Annotated[int, msgspec.Meta(ge=0)]
     of: Annotated[int, msgspec.Meta(gt=0)]
@@ -133,18 +156,23 @@ class Result:
     explanation: str
     """What the numbers mean for this framework and engine, in a sentence."""
     answer: Answer | None = None
-    """What answers the exercise's question: the explanation, what else belongs to it, and what would change it.
+    """What answers the exercise's question: the explanation, what else belongs to it, and what
+    would change it.
 
-    Under the key `answer` are `sentences` and `would_change`; it is null for an experiment that gives none."""
+    Under the key `answer` are `sentences` and `would_change`; it is null for an experiment that
+    gives none.
+    """
     notes: tuple[str, ...] = ()
     """More sentences, one for each question that the experiment asks."""
     problems: tuple[str, ...] = ()
     """Why the result is invalid: a check that failed, an impossible time. Empty if it is valid."""
     disturbances: tuple[str, ...] = ()
-    """Those of the problems that a disturbed machine explains: times that cannot be true beside numbers that are right.
+    """Those of the problems that a disturbed machine explains: times that cannot be true beside
+    numbers that are right.
 
-    If there is one, no time and no metric of the result is to be believed; measured again, they may be. Without a
-    problem: why there is no verdict."""
+    If there is one, no time and no metric of the result is to be believed; measured again, they may
+    be. Without a problem: why there is no verdict.
+    """
     data: str | None = None
     """Where the training data came from; it begins with `synthetic` if they are synthetic."""
     series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -156,23 +184,31 @@ class Result:
     bands: Mapping[str, str | None] = field(default_factory=dict)
     """By metric, the code of what it means; null if the noise leaves that open."""
     counts: Mapping[str, Counted] = field(default_factory=dict)
-    """What was counted in a recorded repetition, that which answers the question first; empty if nothing was."""
+    """What was counted in a recorded repetition, that which answers the question first; empty if
+    nothing was.
+    """
     environment: Mapping[str, Any] = field(default_factory=describe_machine)
     """The machine and the process: processor, cores, memory, system, versions, time."""
     chosen_by: Mapping[str, str] = field(default_factory=dict)
     """By parameter that the run chose for the machine, the rule that bound it.
 
-    `time`: a device works about as long as usual; `budget`: three rounds fit the budget; `issuing`: issuing a copy
-    takes a tenth of its time; `launches`: no more are in flight; `equal-parts`: the parts take equally long;
-    `largest`: no larger one is wanted; `rounds`: smaller than first chosen, for too few rounds fitted."""
+    `time`: a device works about as long as usual; `budget`: three rounds fit the budget; `issuing`:
+    issuing a copy takes a tenth of its time; `launches`: no more are in flight; `equal-parts`: the
+    parts take equally long; `largest`: no larger one is wanted; `rounds`: smaller than first
+    chosen, for too few rounds fitted.
+    """
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""
 
     def interval(self, metric: str) -> Interval | None:
-        """Return a metric with its interval, unbounded if none was found; None for a metric that was not measured."""
+        """Return a metric with its interval, unbounded if none was found; None for a metric that
+        was not measured.
+        """
         if metric not in self.metrics:
             return None
-        return Interval(self.metrics[metric], *self.metric_intervals.get(metric, (-math.inf, math.inf)))
+        return Interval(
+            self.metrics[metric], *self.metric_intervals.get(metric, (-math.inf, math.inf))
+        )
 
     @property
     def is_undisturbed(self) -> bool:
@@ -181,7 +217,9 @@ class Result:
 
     @property
     def has_verdict(self) -> bool:
-        """Whether it is valid, and so little of the cores was taken away that figures lie in one band."""
+        """Whether it is valid, and so little of the cores was taken away that figures lie in one
+        band.
+        """
         return not self.problems and not self.disturbances
 
     @property
@@ -191,9 +229,14 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        cases = [{key: one for key, one in vars(case).items() if key not in ("again", "watch")} for case in self.cases]
+        cases = [
+            {key: one for key, one in vars(case).items() if key not in ("again", "watch")}
+            for case in self.cases
+        ]
         content = {"schema": RESULT_SCHEMA, **vars(self), "cases": cases}
-        text = json.dumps(content, default=lambda one: dict(one) if isinstance(one, Mapping) else vars(one))
+        text = json.dumps(
+            content, default=lambda one: dict(one) if isinstance(one, Mapping) else vars(one)
+        )
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return result
@@ -203,17 +246,23 @@ class Result:
         """Read what `as_json` returned; raises ValueError for anything else."""
         try:
             if read["schema"] not in READ_SCHEMAS:
-                raise ValueError(f"a result of schema {read['schema']}; known here: {RESULT_SCHEMA}")
+                raise ValueError(
+                    f"a result of schema {read['schema']}; known here: {RESULT_SCHEMA}"
+                )
             numbers = {name: _with_nan(read[name]) for name in NUMBERS if name in read}
             # Where it is missing, this machine would take its place.
             result = msgspec.convert({**read, **numbers, "environment": read["environment"]}, cls)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"not a result: {error}") from error
-        return replace(result, cases=tuple(replace(case, watch=result.machine_watch) for case in result.cases))
+        return replace(
+            result, cases=tuple(replace(case, watch=result.machine_watch) for case in result.cases)
+        )
 
 
 def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any]:
-    """Return the object under a result's `backend`; it measures a multiplication of matrices of this size."""
+    """Return the object under a result's `backend`; it measures a multiplication of matrices of
+    this size.
+    """
     return {
         "name": backend.name,
         "version": backend.version,

@@ -1,6 +1,7 @@
 """The curves in a result's series: a quantity over another one, a curve for each label.
 
-A result holds the series `OVER`, and for each curve the series `QUANTITY LABEL` or `QUANTITY`, all of one length.
+A result holds the series `OVER`, and for each curve the series `QUANTITY LABEL` or `QUANTITY`, all
+of one length.
 """
 
 from collections.abc import Mapping
@@ -22,12 +23,16 @@ class Curves:
     dotted: tuple[str, ...] = ()
     """Labels of curves that are bounds or predictions rather than measurements in question."""
     in_place_of_times: bool = True
-    """Whether they replace the table and chart of all cases' times, which would have dozens of rows."""
+    """Whether they replace the table and chart of all cases' times, which would have dozens of
+    rows.
+    """
     caption: str = ""
     """What a reader must know to read them, in a sentence or two."""
 
 
-def labelled(series: Mapping[str, tuple[float, ...]], quantity: str) -> dict[str, tuple[float, ...]]:
+def labelled(
+    series: Mapping[str, tuple[float, ...]], quantity: str
+) -> dict[str, tuple[float, ...]]:
     """Return a quantity's series by label; a series without a label has the empty one."""
     return {
         name.removeprefix(quantity).strip(): values

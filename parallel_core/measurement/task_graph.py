@@ -1,9 +1,10 @@
-"""A graph of tasks, each with the tasks that it depends on, and bounds on how fast any schedule of them could be.
+"""A graph of tasks, each with the tasks that it depends on, and bounds on how fast any schedule of
+them could be.
 
-Two bounds hold for every schedule. A chain of dependent tasks takes as long as the sum of its tasks (the longest one is
-the critical path), and n devices cannot do more than n devices' work at once (work / n). Graham 1969 (Bounds on
-Multiprocessing Timing Anomalies) shows that a schedule that never leaves a device idle while a task is ready takes at
-most the sum of the two.
+Two bounds hold for every schedule. A chain of dependent tasks takes as long as the sum of its tasks
+(the longest one is the critical path), and n devices cannot do more than n devices' work at once
+(work / n). Graham 1969 (Bounds on Multiprocessing Timing Anomalies) shows that a schedule that
+never leaves a device idle while a task is ready takes at most the sum of the two.
 """
 
 from collections import defaultdict
@@ -18,8 +19,8 @@ Kind = Literal["compute", "copy", "allreduce", "load"]
 class Task:
     """One operation: the device it runs on and the tasks it waits for.
 
-    `after` are the positions of those tasks, which stand earlier in the sequence. `seconds` is its isolated duration,
-    0 if it was not measured. `bytes` is what it moves between devices.
+    `after` are the positions of those tasks, which stand earlier in the sequence. `seconds` is its
+    isolated duration, 0 if it was not measured. `bytes` is what it moves between devices.
     """
 
     name: str
@@ -31,7 +32,9 @@ class Task:
 
 
 def longest_path(tasks: Sequence[Task]) -> tuple[int, ...]:
-    """Return the positions of the chain of dependent tasks that takes longest; of equals, one with the most tasks."""
+    """Return the positions of the chain of dependent tasks that takes longest; of equals, one with
+    the most tasks.
+    """
     longest: list[tuple[float, int]] = []
     before: list[int | None] = []
     for task in tasks:
@@ -53,7 +56,9 @@ def work_seconds(tasks: Sequence[Task]) -> float:
 
 
 def crossings(tasks: Sequence[Task]) -> int:
-    """Count the dependencies between tasks of different devices, at which one device waits for another."""
+    """Count the dependencies between tasks of different devices, at which one device waits for
+    another.
+    """
     return sum(tasks[earlier].device != task.device for task in tasks for earlier in task.after)
 
 
@@ -69,18 +74,27 @@ def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Leave out tasks that only load inputs; the rest keep their order and are renumbered."""
     remaining = [place for place, task in enumerate(tasks) if task.kind != "load"]
     number = {place: count for count, place in enumerate(remaining)}
-    after = [tuple(number[earlier] for earlier in tasks[place].after if earlier in number) for place in remaining]
-    return tuple(replace(tasks[place], after=own) for place, own in zip(remaining, after, strict=True))
+    after = [
+        tuple(number[earlier] for earlier in tasks[place].after if earlier in number)
+        for place in remaining
+    ]
+    return tuple(
+        replace(tasks[place], after=own) for place, own in zip(remaining, after, strict=True)
+    )
 
 
 def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Leave out every dependency that follows from other dependencies; each task still waits for the same tasks."""
+    """Leave out every dependency that follows from other dependencies; each task still waits for
+    the same tasks.
+    """
     before: list[set[int]] = []
     reduced = []
     for task in tasks:
         implied = set().union(*(before[earlier] for earlier in task.after))
         before.append(implied | set(task.after))
-        reduced.append(replace(task, after=tuple(earlier for earlier in task.after if earlier not in implied)))
+        reduced.append(
+            replace(task, after=tuple(earlier for earlier in task.after if earlier not in implied))
+        )
     return tuple(reduced)
 
 

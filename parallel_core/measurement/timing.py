@@ -1,4 +1,6 @@
-"""Timing for experiments: dispatch and completion apart, rounds interleaved, the garbage collector switched off."""
+"""Timing for experiments: dispatch and completion apart, rounds interleaved, the garbage collector
+switched off.
+"""
 
 import gc
 import math
@@ -19,7 +21,9 @@ from parallel_core.system.formatting import seconds
 from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 
 MOST_ROUNDS = 4
-"""By what factor rounds are increased on a disturbed machine, at most: three of four moments may be loud."""
+"""By what factor rounds are increased on a disturbed machine, at most: three of four moments may be
+loud.
+"""
 
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
@@ -28,7 +32,8 @@ _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 def without_garbage_collection() -> Iterator[None]:
     """Switch Python's garbage collector off within a `with` block, as `timeit` does.
 
-    Ten thousand queued operations set it off, and it then visits all objects of a framework's import: 80 ms.
+    Ten thousand queued operations set it off, and it then visits all objects of a framework's
+    import: 80 ms.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -41,7 +46,9 @@ def without_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Within a `with` block, let cases keep what repeats them (`Case.again`), and with it all arrays it works on."""
+    """Within a `with` block, let cases keep what repeats them (`Case.again`), and with it all
+    arrays it works on.
+    """
     before = _repeatable.set(True)
     try:
         yield
@@ -50,12 +57,17 @@ def repeatable() -> Iterator[None]:
 
 
 def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
-    """Return what repeats a case within `repeatable`; else None, so that its arrays can be freed."""
+    """Return what repeats a case within `repeatable`; else None, so that its arrays can be
+    freed.
+    """
     return take if _repeatable.get() else None
 
 
-def measure(backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None) -> Timing:
-    """Run `fn` once on idle devices and return its timing, until all is done or `until` has returned for its result.
+def measure(
+    backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None
+) -> Timing:
+    """Run `fn` once on idle devices and return its timing, until all is done or `until` has
+    returned for its result.
 
     The result is kept, and all is done, before the timing is returned.
     """
@@ -77,7 +89,8 @@ def measure(backend: Backend, fn: Callable[[], Any], until: Callable[[Any], obje
 class Benchmark:
     """Time a block and print when control returned, and when all that was launched was done.
 
-    The book's context manager of this name reports only one of the two, depending on what the block waits for.
+    The book's context manager of this name reports only one of the two, depending on what the block
+    waits for.
 
     >>> with Benchmark("products", backend):
     ...     backend.launch(backend.ops.matmul, x, x)
@@ -95,7 +108,12 @@ class Benchmark:
         self._start = perf_counter()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.dispatch_seconds = perf_counter() - self._start
         if error is None:
             self.backend.waitall()
@@ -108,7 +126,9 @@ class Benchmark:
 
 
 def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
-    """Wait for several values at once, each in a thread; return when each was there, in seconds of `perf_counter`."""
+    """Wait for several values at once, each in a thread; return when each was there, in seconds of
+    `perf_counter`.
+    """
 
     def completed(value: Array) -> float:
         backend.wait(value)
@@ -119,17 +139,23 @@ def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
 
 
 def interleave(
-    cases: Mapping[str, Callable[[], Timing]], rounds: int, warmups: int = 1, budget: float = math.inf
+    cases: Mapping[str, Callable[[], Timing]],
+    rounds: int,
+    warmups: int = 1,
+    budget: float = math.inf,
 ) -> tuple[Case, ...]:
-    """Take every case's timing in turn (A B C, C B A, …), so that a drift of the machine affects all alike.
+    """Take every case's timing in turn (A B C, C B A, …), so that a drift of the machine affects
+    all alike.
 
-    Every other round goes backwards: the state in which a case leaves caches and memory is not always met by the same
-    other one. The first `warmups` rounds are not counted: their times are the cases' `warmup_seconds`. There are fewer
-    rounds, but one at least, if another one would take more than the budget of seconds, judging by the last one. What
-    a warm-up takes beyond a round, and compiling wherever it happens, are not part of the budget.
+    Every other round goes backwards: the state in which a case leaves caches and memory is not
+    always met by the same other one. The first `warmups` rounds are not counted: their times are
+    the cases' `warmup_seconds`. There are fewer rounds, but one at least, if another one would take
+    more than the budget of seconds, judging by the last one. What a warm-up takes beyond a round,
+    and compiling wherever it happens, are not part of the budget.
 
-    If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are undisturbed or
-    the budget is spent, and those count in which they took least: which ones these are does not depend on the times.
+    If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are
+    undisturbed or the budget is spent, and those count in which they took least: which ones these
+    are does not depend on the times.
     """
     started = clock_without_compiling()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
@@ -139,7 +165,9 @@ def interleave(
         last = 0.0
         for done in range(warmups + MOST_ROUNDS * rounds):
             began = clock_without_compiling()
-            if done >= warmups + rounds and not (budget < math.inf and _are_disturbed(watches, rounds)):
+            if done >= warmups + rounds and not (
+                budget < math.inf and _are_disturbed(watches, rounds)
+            ):
                 break
             if done > warmups and began - started + last > budget:
                 break

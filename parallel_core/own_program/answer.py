@@ -1,7 +1,8 @@
-"""The answer to “does my overlap happen?” in three sentences: who works, what is hidden, what bounds a step.
+"""The answer to “does my overlap happen?” in three sentences: who works, what is hidden, what
+bounds a step.
 
-Each says something only if the whole interval over the steps lies in one band, so that the same program gives the same
-answer twice, or an inconclusive one.
+Each says something only if the whole interval over the steps lies in one band, so that the same
+program gives the same answer twice, or an inconclusive one.
 """
 
 import re
@@ -21,7 +22,14 @@ from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.trace_analysis import parts
 from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
-from parallel_core.trace_analysis.parts import PARTS, Parts, StepAccount, over_steps, share_in_words, share_of
+from parallel_core.trace_analysis.parts import (
+    PARTS,
+    Parts,
+    StepAccount,
+    over_steps,
+    share_in_words,
+    share_of,
+)
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
@@ -32,13 +40,20 @@ MAX_QUEUES = 4
 MAX_DRAWN = 8
 """So many processes are drawn, the first."""
 LITTLE, MOST = 0.1, 0.5
-"""Below the first share of an exchange nothing overlaps; from the second on it does, or is waiting."""
+"""Below the first share of an exchange nothing overlaps; from the second on it does, or is
+waiting.
+"""
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 COMPUTE, EXCHANGE, COPY, IDLE = PARTS
 INCONCLUSIVE = "inconclusive"
 
-OVERLAP = {"none": "No overlap", "some": "Some overlap", "overlap": "Overlap", INCONCLUSIVE: "Inconclusive"}
+OVERLAP = {
+    "none": "No overlap",
+    "some": "Some overlap",
+    "overlap": "Overlap",
+    INCONCLUSIVE: "Inconclusive",
+}
 BOUNDS = {
     COMPUTE: ("computation", "Computation bounds a step: {} of it"),
     EXCHANGE: ("exchange", "Exchange that nothing computes under bounds a step: {} of it"),
@@ -48,23 +63,32 @@ BOUNDS = {
 """What bounds a step if one of its parts is the largest: a code, and a sentence."""
 FIRST = {
     "operators": "the operators that compute longest, {operators} of their time",
-    "late-rank": "who is late: most of the exchange is waiting, and rank {last_rank} came last in {last} of "
+    "late-rank": "who is late: most of the exchange is waiting, and rank {last_rank} came last in "
+    "{last} of "
     "{exchanges}",
-    "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer bytes, less often,"
+    "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer "
+    "bytes, less often,"
     " or end with a smaller bucket",
-    "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a step: let it start "
+    "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a "
+    "step: let it start "
     "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
-    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate stream",
-    "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or less to decode",
-    "waiting": "what the devices wait for in {share} of a step: reading of data, Python between the operators, other "
+    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate "
+    "stream",
+    "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
+    "less to decode",
+    "waiting": "what the devices wait for in {share} of a step: reading of data, Python between "
+    "the operators, other "
     "processes",
 }
-"""What to look at first, by its code: time outside of computation can go without a faster device."""
+"""What to look at first, by its code: time outside of computation can go without a faster
+device.
+"""
 UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
 UNDECIDED = ": record more --steps, on a quiet machine."
 UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
 SLOWED = (
-    "Inconclusive what bounds a step: under the profiler it took {} × its time without: its parts are the profiler's."
+    "Inconclusive what bounds a step: under the profiler it took {} × its time without: its "
+    "parts are the profiler's."
 )
 
 
@@ -82,7 +106,9 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Answer:
-    """Three sentences about the recorded steps, what was decided, and the account that it was decided by."""
+    """Three sentences about the recorded steps, what was decided, and the account that it was
+    decided by.
+    """
 
     sentences: tuple[str, str, str]
     overlap: str
@@ -107,21 +133,31 @@ class Analysis:
 
 
 def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
-    """Read the traces of a program's processes; `taken` is the share of the cores' time that other processes took.
+    """Read the traces of a program's processes; `taken` is the share of the cores' time that other
+    processes took.
 
     Raises RequestError, which names the file, for a trace that is damaged.
     """
     ranks = read_ranks(traces, keep_spans=True)
-    figures = {one.file: step_figures(one.timeline, traces[one.file].steps_recorded) for one in ranks.values()}
+    figures = {
+        one.file: step_figures(one.timeline, traces[one.file].steps_recorded)
+        for one in ranks.values()
+    }
     summary = summary_of(ranks) if len(ranks) > 1 else None
-    alone = {file: alone_seconds for file, one in traces.items() if (alone_seconds := one.unprofiled_step_seconds)}
+    alone = {
+        file: alone_seconds
+        for file, one in traces.items()
+        if (alone_seconds := one.unprofiled_step_seconds)
+    }
     slowdown = median([figures[file].step_seconds / own for file, own in alone.items()] or [1.0])
     drawn = dict(list(ranks.items())[:MAX_DRAWN])
     timelines = [one.timeline for one in ranks.values()]
     timeline = timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree))
     timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
     return Analysis(
-        answer(tuple(figures.values()), None if summary is None else _waiting(summary), taken, slowdown),
+        answer(
+            tuple(figures.values()), None if summary is None else _waiting(summary), taken, slowdown
+        ),
         figures,
         replace(timeline, timed=timed),
         tuple(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
@@ -133,16 +169,24 @@ def _waiting(summary: Ranks) -> Waiting | None:
     if not exchanged:
         return None
     last = max(summary.by_rank, key=lambda one: one.arrived_last)
-    return Waiting(summary.waited_seconds / exchanged, last.rank, last.arrived_last, summary.matched_collectives)
+    return Waiting(
+        summary.waited_seconds / exchanged,
+        last.rank,
+        last.arrived_last,
+        summary.matched_collectives,
+    )
 
 
 def answer(
-    processes: Sequence[StepFigures], waiting: Waiting | None = None, taken: float = 0.0, slowdown: float = 1.0
+    processes: Sequence[StepFigures],
+    waiting: Waiting | None = None,
+    taken: float = 0.0,
+    slowdown: float = 1.0,
 ) -> Answer:
     """Say what the steps were of one process, or of several that train together.
 
-    `taken` is the share of the cores' time that other processes took, and `slowdown` a step's time under the
-    profiler over its time without.
+    `taken` is the share of the cores' time that other processes took, and `slowdown` a step's time
+    under the profiler over its time without.
     """
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
@@ -159,7 +203,9 @@ def answer(
     if first in FIRST:
         slots = {
             **(vars(waiting) if waiting else {}),
-            "operators": listed([f"{name} ({percent(taken)})" for name, taken in processes[0].operators]),
+            "operators": listed(
+                [f"{name} ({percent(taken)})" for name, taken in processes[0].operators]
+            ),
             "share": share,
             "loading": percent(_loading(processes)),
         }
@@ -169,7 +215,9 @@ def answer(
     else:
         bound += UNDECIDED
     code = BOUNDS[largest][0] if largest else INCONCLUSIVE
-    return Answer((_queues(processes, account), hidden, bound), overlap, code, first, account, slowdown)
+    return Answer(
+        (_queues(processes, account), hidden, bound), overlap, code, first, account, slowdown
+    )
 
 
 def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
@@ -181,12 +229,17 @@ def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
     recorded = f"{min(process.steps for process in processes)} recorded{where}"
     return (
-        f"A step took {account.seconds_in_words} in the median ({recorded}); the busiest queues of devices: {worked}."
+        f"A step took {account.seconds_in_words} in the median ({recorded}); the busiest queues "
+        f"of devices: {worked}."
     )
 
 
 def _hidden(
-    processes: Sequence[StepFigures], steps: Sequence[Parts], waiting: Waiting | None, taken: float, slowdown: float
+    processes: Sequence[StepFigures],
+    steps: Sequence[Parts],
+    waiting: Waiting | None,
+    taken: float,
+    slowdown: float,
 ) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
@@ -194,26 +247,42 @@ def _hidden(
         copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
         return "no-exchange", f"Nothing was exchanged between devices or processes{copies}."
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
-    exchanges, early = (sum(one.exchanges for one in exchanging), sum(one.early_exchanges for one in exchanging))
+    exchanges, early = (
+        sum(one.exchanges for one in exchanging),
+        sum(one.early_exchanges for one in exchanging),
+    )
     with_exchange = [step for step in steps if step.exchange_seconds]
     over = Interval(share, 0.0, 1.0)
     if with_exchange:
-        over = over_steps(share_of("hidden_exchange_seconds", "exchange_seconds"), with_exchange, taken)
+        over = over_steps(
+            share_of("hidden_exchange_seconds", "exchange_seconds"), with_exchange, taken
+        )
     # The figure is that of `trace`, over all steps.
     interval = Interval(share, min(share, over.low), max(share, over.high))
     # What begins after the backward pass can be hidden under little.
-    codes, edges = (("none", "some", "overlap"), (LITTLE, MOST)) if early else (("none", "overlap"), (MOST,))
+    codes, edges = (
+        (("none", "some", "overlap"), (LITTLE, MOST)) if early else (("none", "overlap"), (MOST,))
+    )
     place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
     code = INCONCLUSIVE if place is None else codes[place]
     exchange = seconds(fmean(process.exchange_seconds for process in exchanging))
-    waited = f", {percent(waiting.share)} of it waiting for each other" if waiting and waiting.share >= MOST else ""
-    lay = f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under computation"
+    waited = (
+        f", {percent(waiting.share)} of it waiting for each other"
+        if waiting and waiting.share >= MOST
+        else ""
+    )
+    lay = (
+        f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under "
+        "computation"
+    )
     launches = f"{early or 'none'} of {exchanges} launched before the backward pass was over"
     return code, f"{OVERLAP[code]}: {lay}, {launches}."
 
 
 def _largest(names: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
-    """Return which of some parts is larger than each other one beyond the noise; None if none is."""
+    """Return which of some parts is larger than each other one beyond the noise; None if none
+    is.
+    """
     largest = max(names, key=lambda part: over_steps(share_of(part), steps).estimate)
     others = [part for part in names if part != largest]
     apart = over_steps(
@@ -234,7 +303,9 @@ def _first(
 ) -> tuple[str, str]:
     """Return the code of what to look at first, and the share of a step that it takes, in words."""
     outside = (EXCHANGE, COPY, IDLE)
-    most = over_steps(lambda of: np.max([of[part] for part in outside], axis=0) / of["seconds"], steps, taken)
+    most = over_steps(
+        lambda of: np.max([of[part] for part in outside], axis=0) / of["seconds"], steps, taken
+    )
     worth_it = decide(most, MIN_SHARE)
     if worth_it == 0:
         return "operators", ""
@@ -242,7 +313,11 @@ def _first(
     if part is None:
         return INCONCLUSIVE, ""
     if part == EXCHANGE:
-        code = "exchange-less" if any(process.early_exchanges for process in processes) else "exchange-earlier"
+        code = (
+            "exchange-less"
+            if any(process.early_exchanges for process in processes)
+            else "exchange-earlier"
+        )
         code = _decided(_waited(waiting, taken), MOST, code, "late-rank")
     elif part == COPY:
         code = "copies"
@@ -259,7 +334,11 @@ def _decided(interval: Interval, bound: float, below: str, above: str) -> str:
 
 def _waited(waiting: Waiting | None, taken: float) -> Interval:
     share, left = waiting.share if waiting else 0.0, max(1 - taken, 1e-9)
-    return Interval(share, (share * (1 - BETWEEN_PROCESSES) - taken) / left, share * (1 + BETWEEN_PROCESSES) / left)
+    return Interval(
+        share,
+        (share * (1 - BETWEEN_PROCESSES) - taken) / left,
+        share * (1 + BETWEEN_PROCESSES) / left,
+    )
 
 
 def _loading(processes: Sequence[StepFigures]) -> float:

@@ -1,11 +1,13 @@
-"""Count a program's steps, and let its framework's profiler record some of them; this runs in the program's processes.
+"""Count a program's steps, and let its framework's profiler record some of them; this runs in the
+program's processes.
 
-After `warm_up` steps the profiler starts, at the end of a step, and `steps` steps later it stops and writes its trace.
-A process writes after each step how far it is, so that this is known of one that is killed, too. Only Python's own
-library is imported here, because the program's environment may have no more.
+After `warm_up` steps the profiler starts, at the end of a step, and `steps` steps later it stops
+and writes its trace. A process writes after each step how far it is, so that this is known of one
+that is killed, too. Only Python's own library is imported here, because the program's environment
+may have no more.
 
-A step ends where the program says so, by `profiled_step`; else at its own profiler's step, else when its first
-optimizer has stepped. One thread's marks count: the thread that marked first.
+A step ends where the program says so, by `profiled_step`; else at its own profiler's step, else
+when its first optimizer has stepped. One thread's marks count: the thread that marked first.
 """
 
 import atexit
@@ -34,10 +36,14 @@ class RecordingProfiler(Protocol):
     framework: str
 
     def unavailable(self) -> str:
-        """Return why it cannot record now, as a clause: the program runs it itself, say; empty if it can."""
+        """Return why it cannot record now, as a clause: the program runs it itself, say; empty if
+        it can.
+        """
 
     def settle(self) -> None:
-        """Wait for what was queued, so that steps lie within the recording; raises the errors of what was queued."""
+        """Wait for what was queued, so that steps lie within the recording; raises the errors of
+        what was queued.
+        """
 
     def start(self) -> None:
         """Begin to record."""
@@ -55,7 +61,9 @@ class RecordingProfiler(Protocol):
 def begin(settings: Mapping[str, Any]) -> "Recorder":
     """Return this process's recorder, the same for all frameworks."""
     global _recorder
-    _recorder = _recorder or Recorder(Path(settings["folder"]), settings["warm_up"], settings["steps"])
+    _recorder = _recorder or Recorder(
+        Path(settings["folder"]), settings["warm_up"], settings["steps"]
+    )
     return _recorder
 
 
@@ -92,7 +100,9 @@ class Recorder:
         self._report()
 
     def mark(self, marker: Marker, framework: str | None = None) -> None:
-        """Note that a step has ended; None: of a framework that is not known, the last that was imported is meant."""
+        """Note that a step has ended; None: of a framework that is not known, the last that was
+        imported is meant.
+        """
         if os.getpid() != self.pid:
             # This process was forked; the profiler, if it ran, went on in the other one.
             self._begin_afresh()
@@ -129,7 +139,9 @@ class Recorder:
         self._report()
 
     def give_way(self) -> None:
-        """Stop before the time, because the program is about to run the framework's profiler itself."""
+        """Stop before the time, because the program is about to run the framework's profiler
+        itself.
+        """
         if self.recording is not None and os.getpid() == self.pid:
             self.hindrance = "the program started the profiler itself"
             self._stop_early()

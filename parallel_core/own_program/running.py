@@ -1,4 +1,6 @@
-"""Run a program with the recorder in each of its Python processes: its streams, status and signals pass through."""
+"""Run a program with the recorder in each of its Python processes: its streams, status and signals
+pass through.
+"""
 
 import json
 import os
@@ -20,15 +22,27 @@ from parallel_core.own_program.recorder import ENDED
 from parallel_core.system.errors import RequestError
 
 HERE = Path(__file__).parent
-HOOKS = {name: str(Path(backends.__file__).parent / name / "program_hooks.py") for name in ("mxnet", "torch")}
+HOOKS = {
+    name: str(Path(backends.__file__).parent / name / "program_hooks.py")
+    for name in ("mxnet", "torch")
+}
 """The modules that hook each framework. They are loaded by their paths."""
-PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """How far one process of the program came. Without a trace, `hindrance` may say why, as a clause."""
+    """How far one process of the program came. Without a trace, `hindrance` may say why, as a
+    clause.
+    """
 
     pid: int
     framework: str
@@ -46,16 +60,21 @@ class Recorded:
 
 
 def interpreted(command: Sequence[str]) -> tuple[str, ...]:
-    """Return a command that can be started: a script, or `-m MODULE`, by this Python; torchrun may lie beside it."""
+    """Return a command that can be started: a script, or `-m MODULE`, by this Python; torchrun may
+    lie beside it.
+    """
     first, *others = command
     if first.endswith(".py") or first in ("-m", "-c"):
         return (sys.executable, *command)
-    beside = shutil.which(first, path=str(Path(sys.executable).parent)) if os.sep not in first else None
+    beside = (
+        shutil.which(first, path=str(Path(sys.executable).parent)) if os.sep not in first else None
+    )
     return (shutil.which(first) or beside or first, *others)
 
 
 def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) -> int:
-    """Run a command, whose processes write to `folder`; return its status, negative for the signal that killed it.
+    """Run a command, whose processes write to `folder`; return its status, negative for the signal
+    that killed it.
 
     Call from the main thread. Raises RequestError, in one line, if it cannot be started.
     """
@@ -101,7 +120,9 @@ def run_program(command: Sequence[str], folder: Path, warm_up: int, steps: int) 
 
 
 def recorded_in(folder: Path) -> tuple[Recorded, ...]:
-    """Return what the program's processes wrote, by rank and number, without what cannot be read."""
+    """Return what the program's processes wrote, by rank and number, without what cannot be
+    read.
+    """
     processes = []
     for path in folder.glob("*.report"):
         # A process that still runs, or a disk that is full, leaves half a report.
@@ -113,13 +134,17 @@ def recorded_in(folder: Path) -> tuple[Recorded, ...]:
 
 
 def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> str:
-    """Return, in a line, why fewer steps were recorded than asked for, and how many were seen; empty if all were."""
+    """Return, in a line, why fewer steps were recorded than asked for, and how many were seen;
+    empty if all were.
+    """
     if failures := [f"{one.framework}: {one.failure}" for one in processes if one.failure]:
         return f"the recorder could not hook {failures[0]}"
     if not processes:
         return (
-            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, -E and -S forbid it); "
-            "a JAX program records itself, with jax.profiler.trace(folder, create_perfetto_trace=True)"
+            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, "
+            "-E and -S forbid it); "
+            "a JAX program records itself, with jax.profiler.trace(folder, "
+            "create_perfetto_trace=True)"
         )
     furthest = max(processes, key=lambda one: (one.steps_recorded, one.steps_seen))
     seen, recorded = furthest.steps_seen, furthest.steps_recorded
@@ -127,11 +152,15 @@ def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> s
         return ""
     if seen == 0:
         return (
-            "no step was seen: no optimizer of torch and no trainer of mxnet has stepped; put each step of the program "
+            "no step was seen: no optimizer of torch and no trainer of mxnet has stepped; put each "
+            "step of the program "
             "under `with parallel_core.profiled_step():`"
         )
     if recorded:
-        return f"{_steps(recorded)} of {steps} recorded, then {furthest.hindrance or 'the program was killed'}"
+        return (
+            f"{_steps(recorded)} of {steps} recorded, then "
+            f"{furthest.hindrance or 'the program was killed'}"
+        )
     why = furthest.hindrance if furthest.hindrance != ENDED else ""
     why = why or f"the program ended, and {warm_up} to warm up and {steps} to record were asked for"
     return f"nothing was recorded in the {_steps(seen)} seen: {why}"
@@ -142,7 +171,9 @@ def _steps(count: int) -> str:
 
 
 def end_as(status: int) -> int:
-    """Return an exit status as it is; end this process by the signal that ended the program, if one did."""
+    """Return an exit status as it is; end this process by the signal that ended the program, if one
+    did.
+    """
     if status >= 0:
         return status
     number = -status

@@ -1,4 +1,6 @@
-"""What a step of a recorded program consists of, by the same figures as `trace` has, and what only `profile` asks."""
+"""What a step of a recorded program consists of, by the same figures as `trace` has, and what only
+`profile` asks.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -8,7 +10,13 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from parallel_core.trace_analysis.case_spans import PROFILER_STEP, cases_of, clip, total_length, union
+from parallel_core.trace_analysis.case_spans import (
+    PROFILER_STEP,
+    cases_of,
+    clip,
+    total_length,
+    union,
+)
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.interference import Price, interference
 from parallel_core.trace_analysis.parts import Parts
@@ -56,7 +64,9 @@ class StepFigures:
     early_exchanges: int
     """How many were launched before an operator of the backward pass: these can hide under it."""
     loading_share: float
-    """The share of the time in which the program waited for PyTorch's DataLoader; 0 too if it has another."""
+    """The share of the time in which the program waited for PyTorch's DataLoader; 0 too if it has
+    another.
+    """
     operators: tuple[tuple[str, float], ...]
     """What computes longest, as shares of all operators' time."""
     by_step: tuple[Parts, ...]
@@ -65,7 +75,9 @@ class StepFigures:
 
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
-    """Compute the figures of a process that recorded so many whole steps; what its timeline holds beyond is cut."""
+    """Compute the figures of a process that recorded so many whole steps; what its timeline holds
+    beyond is cut.
+    """
     (case,) = cases_of(replace(first_steps(timeline, steps), cases=()))
     figures = figures_of(case)
     whole = figures.parts
@@ -94,7 +106,9 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         exchanges=int(case.of_kind("exchange").sum()),
         early_exchanges=_early_exchanges(case.spans),
         loading_share=in_seconds(total_length(loading)) / seconds,
-        operators=tuple((one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]),
+        operators=tuple(
+            (one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]
+        ),
         by_step=by_step,
         interference=interference((case,)),
     )
@@ -109,4 +123,6 @@ def _early_exchanges(spans: Sequence[Span]) -> int:
     since = [span.start if span.launched is None else span.launched for span in exchanges]
     places = (bisect_right(launching, time, key=lambda span: span.start) for time in since)
     following = (launching[place] for place in places if place < len(launching))
-    return sum(one.operator.startswith(BACKWARD) or one.name.endswith(" backward") for one in following)
+    return sum(
+        one.operator.startswith(BACKWARD) or one.name.endswith(" backward") for one in following
+    )

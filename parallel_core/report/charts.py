@@ -1,6 +1,7 @@
 """The report's charts: figures, times, differences, the cost model, dispatch, curves and timelines.
 
-Of bars, colour says the kind of work, and a hollow one that there is no queue; frameworks are named.
+Of bars, colour says the kind of work, and a hollow one that there is no queue; frameworks are
+named.
 """
 
 import math
@@ -20,7 +21,15 @@ from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point
 from parallel_core.report.plots.bars import Bar, BarsChart
-from parallel_core.report.plots.curves import COLOURS, DOTTED, Curve, CurvesChart, exact, learning_chart, sweep_chart
+from parallel_core.report.plots.curves import (
+    COLOURS,
+    DOTTED,
+    Curve,
+    CurvesChart,
+    exact,
+    learning_chart,
+    sweep_chart,
+)
 from parallel_core.report.plots.timeline import Panel, TimelinesChart
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import figure, seconds
@@ -42,7 +51,10 @@ COST_MODEL_METRICS = {
         "predicted": "predicted_once_seconds",
         "book’s formula": "book_predicted_once_seconds",
     },
-    "waiting each time": {"measured": "measured_each_seconds", "predicted": "predicted_each_seconds"},
+    "waiting each time": {
+        "measured": "measured_each_seconds",
+        "predicted": "predicted_each_seconds",
+    },
 }
 MAX_BLOCKS = 1200
 """In all timelines of an experiment: each block takes about 200 bytes of the page."""
@@ -69,7 +81,9 @@ def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 
 
 def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what each framework's time differs by from another's: its parts, each from where the one before ended."""
+    """Draw what each framework's time differs by from another's: its parts, each from where the one
+    before ended.
+    """
     groups = {}
     for one in (*experiment.between_frameworks, *experiment.between_engines):
         if one.parts:
@@ -84,25 +98,43 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 
 
 def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what a tiny operation takes, layer by layer: as a unit, and what each call, launch and wait adds to that."""
+    """Draw what a tiny operation takes, layer by layer: as a unit, and what each call, launch and
+    wait adds to that.
+    """
     groups = {}
     for cell in experiment.believed:
-        bare, steps = cell.results.medians(ONCE, "bare_seconds"), cell.results.valid[0].parameters.get("steps")
+        bare, steps = (
+            cell.results.medians(ONCE, "bare_seconds"),
+            cell.results.valid[0].parameters.get("steps"),
+        )
         if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
-            ends = [0.0, median(bare), *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH))]
+            ends = [
+                0.0,
+                median(bare),
+                *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH)),
+            ]
             added = [exact((after - before) / steps) for before, after in pairwise(ends)]
             groups[cell.cell.side] = _stacked(
-                [(name, one, style) for (name, style), one in zip(LAYERS.items(), added, strict=True)]
+                [
+                    (name, one, style)
+                    for (name, style), one in zip(LAYERS.items(), added, strict=True)
+                ]
             )
     return BarsChart(groups) if groups else None
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it, if it does."""
+    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it,
+    if it does.
+    """
     wanted = {name for names in COST_MODEL_METRICS.values() for name in names.values()}
     groups = {
         f"{cell.cell.side}, {waiting}": [
-            _bar(label, cell.metrics[name], _style_of(cell.cell) if label == "measured" else "predicted")
+            _bar(
+                label,
+                cell.metrics[name],
+                _style_of(cell.cell) if label == "measured" else "predicted",
+            )
             for label, name in names.items()
         ]
         for cell in experiment.believed
@@ -113,15 +145,26 @@ def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 
 
 def dispatch_chart(analysis: Analysis) -> BarsChart | None:
-    """Draw a bar from when control returned to when all was done, for a case of each experiment and cell."""
+    """Draw a bar from when control returned to when all was done, for a case of each experiment and
+    cell.
+    """
     groups: dict[str, list[Bar]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
         names = analysed.results.case_names
         cases = analysed.results.cases(shown_case(names, EXPERIMENTS[cell.experiment].queued_case))
         if cases:
-            returned, done = median(case.dispatch_median for case in cases), median(case.median for case in cases)
-            bar = Bar(cell.side, f"{seconds(returned)} of {seconds(done)}", returned, done, _style_of(cell))
+            returned, done = (
+                median(case.dispatch_median for case in cases),
+                median(case.median for case in cases),
+            )
+            bar = Bar(
+                cell.side,
+                f"{seconds(returned)} of {seconds(done)}",
+                returned,
+                done,
+                _style_of(cell),
+            )
             groups.setdefault(cell.experiment, []).append(bar)
     return BarsChart(groups, log=True) if groups else None
 
@@ -131,26 +174,36 @@ def _style_of(cell: Cell) -> str:
     return "total hollow" if cell.engine == "sync" else "total"
 
 
-def _bar(name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds) -> Bar:
+def _bar(
+    name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds
+) -> Bar:
     # That of a single process has no bounds.
     bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
     return Bar(name, write(interval), 0, interval.estimate, style, bounds)
 
 
 def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
-    """Draw seconds as bars of which each begins where the one before ended: names, seconds and styles."""
+    """Draw seconds as bars of which each begins where the one before ended: names, seconds and
+    styles.
+    """
     bars, at = [], 0.0
     for name, taken, style in rows:
         bars.append(Bar(name, with_seconds(taken), at, at := at + taken.estimate, style))
     return bars
 
 
-def curves_chart(experiment: ExperimentAnalysis) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
-    """Draw an experiment's curves in every cell, with intervals, and write them as a table, the first row the headings.
+def curves_chart(
+    experiment: ExperimentAnalysis,
+) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
+    """Draw an experiment's curves in every cell, with intervals, and write them as a table, the
+    first row the headings.
 
     Both are empty if it sweeps over nothing.
     """
-    curves, cells = experiment.experiment.curves, [cell for cell in experiment.believed if cell.curves]
+    curves, cells = (
+        experiment.experiment.curves,
+        [cell for cell in experiment.believed if cell.curves],
+    )
     if curves is None or not cells:
         return None, ()
     swept = cells[0].results.valid[0].series[curves.over]
@@ -159,7 +212,9 @@ def curves_chart(experiment: ExperimentAnalysis) -> tuple[CurvesChart | None, tu
         for cell in cells
         for label, values in cell.curves.items()
     }
-    rows = zip((write_point(value, curves.over) for value in swept), *columns.values(), strict=False)
+    rows = zip(
+        (write_point(value, curves.over) for value in swept), *columns.values(), strict=False
+    )
     chart = sweep_chart(curves, swept, {cell.cell.side: cell.curves for cell in cells})
     return chart, ((curves.x_title, *columns), *rows)
 
@@ -168,13 +223,18 @@ def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> Curve
     """Draw the learning curves of all cells over each other; None if it trains nothing."""
     curves = []
     for cell, result in trained(experiment):
-        colour, dash = f"c{analysis.backends.index(cell.backend) % COLOURS}", DOTTED[0] if cell.engine == "sync" else ""
+        colour, dash = (
+            f"c{analysis.backends.index(cell.backend) % COLOURS}",
+            DOTTED[0] if cell.engine == "sync" else "",
+        )
         curves.append((Curve(cell.side, colour, (), dash=dash), result))
     return learning_chart(curves) if curves else None
 
 
 def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
-    """Return each training cell with its first result; the other processes of a cell have the same losses."""
+    """Return each training cell with its first result; the other processes of a cell have the same
+    losses.
+    """
     first_results = [(cell.cell, cell.results.valid[0]) for cell in experiment.believed]
     return [(cell, result) for cell, result in first_results if "loss" in result.series]
 
@@ -182,7 +242,8 @@ def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
 def timelines_chart(
     experiment: ExperimentAnalysis, timeline_of: TimelineOf, experiments: int = 1
 ) -> tuple[TimelinesChart | None, dict[str, str]]:
-    """Draw the timelines of an experiment's cells, if there are any; return the reason for each cell without one.
+    """Draw the timelines of an experiment's cells, if there are any; return the reason for each
+    cell without one.
 
     `experiments` is the number of those that share the page.
     """

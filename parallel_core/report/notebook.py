@@ -1,4 +1,6 @@
-"""How results and profiles show themselves in a notebook: tables in HTML, the verdict, and a picture."""
+"""How results and profiles show themselves in a notebook: tables in HTML, the verdict, and a
+picture.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
 
 
 def register_in_notebooks(shell: "InteractiveShell") -> None:
-    """Let IPython show results as tables and a picture, and profiles as a picture; their modules stay unloaded."""
+    """Let IPython show results as tables and a picture, and profiles as a picture; their modules
+    stay unloaded.
+    """
     formatter = shell.display_formatter
-    formatter.ipython_display_formatter.for_type_by_name("parallel_core.measurement.result", "Result", show_result)
+    formatter.ipython_display_formatter.for_type_by_name(
+        "parallel_core.measurement.result", "Result", show_result
+    )
     formatter.ipython_display_formatter.for_type_by_name(
         "parallel_core.trace_analysis.prediction", "Prediction", show_prediction
     )
     formatter.formatters["image/svg+xml"].for_type_by_name(
-        "parallel_core.trace_analysis.profiling_run", "Profile", lambda profile: as_svg(profile.timeline).decode()
+        "parallel_core.trace_analysis.profiling_run",
+        "Profile",
+        lambda profile: as_svg(profile.timeline).decode(),
     )
 
 
@@ -35,7 +43,9 @@ def show_result(result: Result) -> None:
 
 
 def show_prediction(prediction: "Prediction") -> None:
-    """Display a guess beside its result, and the timeline in the notebook, or the result's picture without one."""
+    """Display a guess beside its result, and the timeline in the notebook, or the result's picture
+    without one.
+    """
     from IPython.display import SVG, display
 
     # A terminal shows the plain text.
@@ -45,10 +55,13 @@ def show_prediction(prediction: "Prediction") -> None:
 
 def as_html(result: Result) -> str:
     """Return a result's tables and sentences as HTML."""
-    # Importing parallel_core in a notebook imports this module: what only showing needs is imported here.
+    # Importing parallel_core in a notebook imports this module: what only showing needs is imported
+    # here.
     from jinja2 import Environment, PackageLoader
 
-    environment = Environment(loader=PackageLoader("parallel_core.report", "."), autoescape=True, trim_blocks=True)
+    environment = Environment(
+        loader=PackageLoader("parallel_core.report", "."), autoescape=True, trim_blocks=True
+    )
     environment.filters["seconds"] = seconds
     curves = EXPERIMENTS[result.experiment].curves
     swept = curves if curves is not None and curves.over in result.series else None
@@ -56,7 +69,9 @@ def as_html(result: Result) -> str:
         result=result,
         curves=swept,
         labelled=labelled(result.series, swept.quantity) if swept else {},
-        points=[write_point(value, swept.over) for value in result.series[swept.over]] if swept else (),
+        points=[write_point(value, swept.over) for value in result.series[swept.over]]
+        if swept
+        else (),
         with_times=swept is None or not swept.in_place_of_times,
         quantity=quantity,
         engine_in_words=engine_in_words,

@@ -47,7 +47,9 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         memory=naturalsize(comparison.machine["memory_bytes"]),
         rounds=_rounds(comparison),
         screen=screen_of(analysis),
-        first_timelines=next((by_name[name]["timelines"] for name in KEY_EXPERIMENTS if name in by_name), None),
+        first_timelines=next(
+            (by_name[name]["timelines"] for name in KEY_EXPERIMENTS if name in by_name), None
+        ),
         cells=analysis.cells,
         experiments=sections,
         dispatch=inline(charts.dispatch_chart(analysis), "Dispatch against completion"),
@@ -60,18 +62,29 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 
 
 def _rounds(comparison: Comparison) -> str:
-    """Say how many rounds there were: fewer than were asked for if time was up, or if it was interrupted."""
-    done = max(len(one.results) + sum(failed.round != SOUNDING for failed in one.failures) for one in comparison.cells)
+    """Say how many rounds there were: fewer than were asked for if time was up, or if it was
+    interrupted.
+    """
+    done = max(
+        len(one.results) + sum(failed.round != SOUNDING for failed in one.failures)
+        for one in comparison.cells
+    )
     asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
     return asked if done >= comparison.rounds else f"{done} of {asked}"
 
 
-def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None) -> dict[str, Any]:
+def _section(
+    analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None
+) -> dict[str, Any]:
     described, believed = experiment.experiment, experiment.believed
     curves, table = charts.curves_chart(experiment)
-    without_times = curves is not None and described.curves is not None and described.curves.in_place_of_times
+    without_times = (
+        curves is not None and described.curves is not None and described.curves.in_place_of_times
+    )
     count = len(analysis.experiments)
-    timelines, unprofiled = charts.timelines_chart(experiment, timeline_of, count) if timeline_of else (None, {})
+    timelines, unprofiled = (
+        charts.timelines_chart(experiment, timeline_of, count) if timeline_of else (None, {})
+    )
     results = [result for _, result in charts.trained(experiment)]
     drawn = {
         "figure": charts.metric_chart(experiment),
@@ -88,11 +101,15 @@ def _section(analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: Ti
         "described": described,
         "case": experiment.case,
         "lesson": experiment.answer,
-        "remarks": [(cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason],
+        "remarks": [
+            (cell.cell.side, cell.state, cell.reason) for cell in experiment.cells if cell.reason
+        ],
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
         **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,
-        "kernels": {name: words for name, one in first.items() if (words := kernels_in_words(one.backend))},
+        "kernels": {
+            name: words for name, one in first.items() if (words := kernels_in_words(one.backend))
+        },
         "table": table,
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
@@ -116,7 +133,8 @@ def _first_results(cells: Iterable[CellResults], key: Callable[[Cell], str]) -> 
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
-    """Return the largest difference between losses of one batch, as a share of the larger; None for a single result.
+    """Return the largest difference between losses of one batch, as a share of the larger; None for
+    a single result.
 
     `batches` limits it to the first ones.
     """
@@ -137,10 +155,14 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
             "parallel-core": result.environment["parallel_core"],
             "devices": ", ".join(result.backend["devices"]),
             "threads each": str(result.backend["threads_per_device"]),
-            "cores of each": " | ".join(", ".join(map(str, cores)) for cores in result.backend["cores"]),
+            "cores of each": " | ".join(
+                ", ".join(map(str, cores)) for cores in result.backend["cores"]
+            ),
             "matrix multiplication": kernels_in_words(result.backend),
             "who schedules": result.backend["scheduler"],
-            "settings": ", ".join(f"{name}={value}" for name, value in result.backend["settings"].items() if value),
+            "settings": ", ".join(
+                f"{name}={value}" for name, value in result.backend["settings"].items() if value
+            ),
             "variants": ", ".join(result.backend.get("variants", ())),
         }
         for side, result in _first_results(comparison.cells, lambda cell: cell.side).items()

@@ -1,7 +1,9 @@
-"""Save a comparison's times as pyperf suites, one per framework and engine, which pyperf's tools read.
+"""Save a comparison's times as pyperf suites, one per framework and engine, which pyperf's tools
+read.
 
-`python -m pyperf compare_to mxnet-async.json torch-async.json`, `check`, `stats` and `hist` work on them. They hold the
-times until all was done; the times until control returned are only in comparison.json.
+`python -m pyperf compare_to mxnet-async.json torch-async.json`, `check`, `stats` and `hist` work on
+them. They hold the times until all was done; the times until control returned are only in
+comparison.json.
 """
 
 from io import StringIO
@@ -17,11 +19,15 @@ from parallel_core.system import files
 
 
 def suites(comparison: Comparison) -> dict[str, pyperf.BenchmarkSuite]:
-    """Return a suite for each framework and engine with valid results, under keys like `mxnet-async`."""
+    """Return a suite for each framework and engine with valid results, under keys like
+    `mxnet-async`.
+    """
     benchmarks: dict[str, list[pyperf.Benchmark]] = {}
     for results in comparison.cells:
         side = f"{results.cell.backend}-{results.cell.engine}"
-        benchmarks.setdefault(side, []).extend(_benchmark(results, name) for name in results.case_names)
+        benchmarks.setdefault(side, []).extend(
+            _benchmark(results, name) for name in results.case_names
+        )
     return {side: pyperf.BenchmarkSuite(of_side) for side, of_side in benchmarks.items() if of_side}
 
 

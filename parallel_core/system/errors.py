@@ -1,13 +1,15 @@
 """Errors that the user reads in one line, each with the exit status it ends the program with.
 
-A request that cannot be met ends it with REFUSED, a run that failed with 1, one that a busy machine disturbed with
-DISTURBED.
+A request that cannot be met ends it with REFUSED, a run that failed with 1, one that a busy machine
+disturbed with DISTURBED.
 """
 
 REFUSED = 2
 """The exit status of a request that cannot be met, for example because a framework is missing."""
 DISTURBED = 3
-"""The exit status of a run whose numbers are right and whose times say nothing: measured again, they may."""
+"""The exit status of a run whose numbers are right and whose times say nothing: measured again,
+they may.
+"""
 
 
 class RequestError(ValueError):
@@ -19,4 +21,6 @@ class MeasurementError(RuntimeError):
 
 
 class DisturbedError(MeasurementError):
-    """The numbers are right, but times are not to be believed: measure again on a quieter machine."""
+    """The numbers are right, but times are not to be believed: measure again on a quieter
+    machine.
+    """

@@ -20,8 +20,13 @@ RUNS = Path("runs")
 
 
 def check_outputs(*outputs: Path | None, others: Iterable[Path] = ()) -> None:
-    """Raise RequestError if an output could not be written, or is one of the other files that are read or written."""
-    taken = {os.path.realpath(path): f"{path} is read or written already: give another output" for path in others}
+    """Raise RequestError if an output could not be written, or is one of the other files that are
+    read or written.
+    """
+    taken = {
+        os.path.realpath(path): f"{path} is read or written already: give another output"
+        for path in others
+    }
     for path in outputs:
         if path is not None:
             place = str(path) if path == STANDARD_OUTPUT else os.path.realpath(path)
@@ -79,7 +84,8 @@ def make_dated_folder(parent: Path, kind: str) -> Path:
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a file beside `path` and move it there when it is complete.
 
-    `-` is standard output; a device or pipe is written to directly. Raises OSError, and leaves an older file as it was.
+    `-` is standard output; a device or pipe is written to directly. Raises OSError, and leaves an
+    older file as it was.
     """
     if path == STANDARD_OUTPUT:
         write(sys.stdout.buffer)
@@ -121,7 +127,9 @@ def write_json(path: Path | None, document: object) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what a killed `write_whole` left beside a path. No other process may be writing there."""
+    """Remove what a killed `write_whole` left beside a path. No other process may be writing
+    there.
+    """
     target = Path(os.path.realpath(path))
     for unfinished in target.parent.glob(f".{target.name}.*"):
         unfinished.unlink(missing_ok=True)

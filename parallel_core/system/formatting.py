@@ -1,4 +1,6 @@
-"""How numbers, lists and byte sizes are written, in the terminal and in the report alike, and how sizes are read."""
+"""How numbers, lists and byte sizes are written, in the terminal and in the report alike, and how
+sizes are read.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +19,11 @@ RANGE_FACTOR = 4
 
 
 def visible(text: str) -> str:
-    """Return a text with symbols in place of control characters, which a terminal would obey: `␛[2J`.
+    """Return a text with symbols in place of control characters, which a terminal would obey:
+    `␛[2J`.
 
-    What is printed may come from a foreign file, or from a framework's error. Lines still end, and tabs are kept.
+    What is printed may come from a foreign file, or from a framework's error. Lines still end, and
+    tabs are kept.
     """
     return text.translate(CONTROLS)
 
@@ -30,7 +34,8 @@ def figure(value: float) -> str:
 
 
 def percent(share: float, sign: Literal["", "+"] = "") -> str:
-    """Write a share in percent, below 10 % with a decimal: `98 %`, `1.4 %`; with its sign always ("+") or if negative.
+    """Write a share in percent, below 10 % with a decimal: `98 %`, `1.4 %`; with its sign always
+    ("+") or if negative.
 
     What rounds to zero is `0 %`, without a minus.
     """
@@ -40,7 +45,9 @@ def percent(share: float, sign: Literal["", "+"] = "") -> str:
 
 
 def seconds(value: float) -> str:
-    """Write a time with three digits in the largest unit that it fills: `20.0 ms`; none is `0 ms`."""
+    """Write a time with three digits in the largest unit that it fills: `20.0 ms`; none is `0
+    ms`.
+    """
     # The other functions are also used by environments that have nothing but NumPy.
     from humanize import metric
 
@@ -53,7 +60,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def engine_in_words(backend: Mapping[str, Any]) -> str:
-    """Write the engine of a result's backend, with the variants that are not its default: `async engine with bulk-on`.
+    """Write the engine of a result's backend, with the variants that are not its default: `async
+    engine with bulk-on`.
 
     `backend` is the object under that key of a result's JSON.
     """
@@ -62,20 +70,26 @@ def engine_in_words(backend: Mapping[str, Any]) -> str:
 
 
 def kernels_in_words(backend: Mapping[str, Any]) -> str:
-    """Write what multiplies matrices, and how fast: `OpenBLAS 0.3.13, Haswell kernels: 62 GFLOP/s on one core`.
+    """Write what multiplies matrices, and how fast: `OpenBLAS 0.3.13, Haswell kernels: 62 GFLOP/s
+    on one core`.
 
-    `backend` is the object under that key of a result's JSON; for an old one, which does not say, the text is empty.
+    `backend` is the object under that key of a result's JSON; for an old one, which does not say,
+    the text is empty.
     """
     if not {"product", "kernels"} <= {*backend}:
         return ""
-    library = library_in_words(backend["kernels"][0]) if backend["kernels"] else "matrix multiplication"
+    library = (
+        library_in_words(backend["kernels"][0]) if backend["kernels"] else "matrix multiplication"
+    )
     on_a_core = any(device.startswith("cpu") for device in backend["devices"])
     where = "one core" if on_a_core else backend["devices"][0]
     return f"{library}: {figure(backend['product']['gflop_per_s'])} GFLOP/s on {where}"
 
 
 def library_in_words(kernels: Mapping[str, Any]) -> str:
-    """Write one of a result's `kernels`: `oneDNN 2.4.4, AVX-512 kernels`, without what is not known."""
+    """Write one of a result's `kernels`: `oneDNN 2.4.4, AVX-512 kernels`, without what is not
+    known.
+    """
     written_for = kernels["instruction_set"]
     name = " ".join(filter(None, (kernels["library"], kernels["version"])))
     return name + (f", {written_for} kernels" if written_for else "")
@@ -93,7 +107,9 @@ def quantity(name: str, value: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Read a size in bytes, with a unit or without; raises ValueError if it is not a whole number ≥ 1."""
+    """Read a size in bytes, with a unit or without; raises ValueError if it is not a whole number ≥
+    1.
+    """
     match = SIZE.fullmatch(text)
     if match is None or match[2].lower() not in BYTES:
         raise ValueError(f"{text!r} is not a size in bytes (4096, 4KiB, 1.5MiB, 100MB, 1GiB)")
@@ -104,7 +120,8 @@ def parse_size(text: str) -> int:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Read sizes with commas between them, and ranges in factors of 4: `4KiB..64KiB` is 4, 16 and 64 KiB.
+    """Read sizes with commas between them, and ranges in factors of 4: `4KiB..64KiB` is 4, 16 and
+    64 KiB.
 
     A range ends at or below its second size. Raises ValueError.
     """
@@ -121,7 +138,8 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def write_size(size: int) -> str:
-    """Write a size so that `parse_size` reads the same one: a whole number of the largest possible unit.
+    """Write a size so that `parse_size` reads the same one: a whole number of the largest possible
+    unit.
 
     Binary units come first: 4194304 is `4 MiB`, 100000000 is `100 MB`, 1001 is `1001 B`.
     """

@@ -1,8 +1,10 @@
-"""The machine and the process that a result was measured on, its limits, and what else it did while it was timed.
+"""The machine and the process that a result was measured on, its limits, and what else it did while
+it was timed.
 
-Who took time of this process's cores, and how fast they ran: Linux counts what every core did (`/proc/stat`). What it
-worked, less what this process and its children worked, is what the rest took of it. A hypervisor's share is counted as
-stolen. The counts have a grain of 10 ms, so nothing is concluded from less than LEAST_SECONDS.
+Who took time of this process's cores, and how fast they ran: Linux counts what every core did
+(`/proc/stat`). What it worked, less what this process and its children worked, is what the rest
+took of it. A hypervisor's share is counted as stolen. The counts have a grain of 10 ms, so nothing
+is concluded from less than LEAST_SECONDS.
 """
 
 import datetime
@@ -34,7 +36,9 @@ TICKS_PER_SECOND = 100
 """Of the counts of /proc/stat, on every Linux that frameworks run on (proc(5), USER_HZ)."""
 
 WORTH_SAYING = 0.05
-"""From this share of the cores' time on, what other processes took is reported, and intervals allow for it."""
+"""From this share of the cores' time on, what other processes took is reported, and intervals allow
+for it.
+"""
 LEAST_SECONDS = 0.1
 """Less than this says nothing, because the counts are coarse."""
 UNSTEADY = 0.9
@@ -42,7 +46,8 @@ UNSTEADY = 0.9
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what a reader needs to compare results: processor, cores, memory in bytes, system, versions, UTC time.
+    """Return what a reader needs to compare results: processor, cores, memory in bytes, system,
+    versions, UTC time.
 
     `commit` is the checkout's that this package lies in; `unknown` outside of one.
     """
@@ -71,18 +76,22 @@ def processor_quota() -> float | None:
 
 
 def usable_cores() -> float:
-    """Return how many cores this process may use: a container's quota may allow less than the cores that it sees."""
+    """Return how many cores this process may use: a container's quota may allow less than the cores
+    that it sees.
+    """
     return min(float(available_cores()), processor_quota() or float("inf"))
 
 
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:
-    """Run `fn` and return by how many bytes the peak resident memory exceeds that before; None without Linux's /proc.
+    """Run `fn` and return by how many bytes the peak resident memory exceeds that before; None
+    without Linux's /proc.
 
     `fn` must wait for what it launches.
     """
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
-        # A second measurement would reuse freed blocks that malloc keeps, and its memory would look free of charge.
+        # A second measurement would reuse freed blocks that malloc keeps, and its memory would look
+        # free of charge.
         release_freed_memory()
         # 5 resets the high-water mark (proc(5)).
         reset.write_text("5")
@@ -111,7 +120,9 @@ class MachineWatch:
 
     watched_seconds: float
     cores: float
-    """How many this process may use; a fraction if a container's quota allows less than the cores that it sees."""
+    """How many this process may use; a fraction if a container's quota allows less than the cores
+    that it sees.
+    """
     others_share: float | None
     stolen_share: float | None
     waiting_share: float | None
@@ -119,11 +130,15 @@ class MachineWatch:
     slowest_mhz: float | None
     fastest_mhz: float | None
     repeated_rounds: int = 0
-    """How many rounds were left out because other processes took more of the cores in them than in those that count."""
+    """How many rounds were left out because other processes took more of the cores in them than in
+    those that count.
+    """
 
     @property
     def taken_share(self) -> float:
-        """The share that other processes or the hypervisor took; 0 if it is unknown, or too little to be counted."""
+        """The share that other processes or the hypervisor took; 0 if it is unknown, or too little
+        to be counted.
+        """
         share = (self.others_share or 0.0) + (self.stolen_share or 0.0)
         return share if share * self.watched_seconds * self.cores >= LEAST_SECONDS else 0.0
 
@@ -133,20 +148,26 @@ class MachineWatch:
         return self.taken_share >= WORTH_SAYING
 
     def in_words(self, threads: int = 0) -> tuple[str, ...]:
-        """Say, where it matters, what other processes took, how unsteady the clock was, and if threads lack cores."""
+        """Say, where it matters, what other processes took, how unsteady the clock was, and if
+        threads lack cores.
+        """
         sentences = []
         cores = f"{figure(self.cores)} {'core' if self.cores == 1 else 'cores'}"
         if threads > self.cores:
-            sentences.append(f"{threads} threads of devices share the time of {cores}: not all can work at once.")
+            sentences.append(
+                f"{threads} threads of devices share the time of {cores}: not all can work at once."
+            )
         if self.is_disturbed:
             again = f" Rounds repeated: {self.repeated_rounds}." if self.repeated_rounds else ""
             sentences.append(
-                f"Other processes took {percent(self.taken_share)} of the time of {cores} during the timing.{again} "
+                f"Other processes took {percent(self.taken_share)} of the time of {cores} during "
+                f"the timing.{again} "
                 "Intervals allow for that: a short run in a quiet moment has narrower ones."
             )
         if self.slowest_mhz and self.fastest_mhz and self.slowest_mhz < UNSTEADY * self.fastest_mhz:
             sentences.append(
-                f"The cores' clock ran at {figure(self.slowest_mhz)} to {figure(self.fastest_mhz)} MHz meanwhile: "
+                f"The cores' clock ran at {figure(self.slowest_mhz)} to {figure(self.fastest_mhz)} "
+                "MHz meanwhile: "
                 "what was timed last may differ from what was timed first."
             )
         return tuple(sentences)
@@ -182,14 +203,20 @@ def watched(before: MachineSample, after: MachineSample) -> MachineWatch:
     )
 
 
-def joined_watches(watches: Sequence[MachineWatch], repeated_rounds: int = 0) -> MachineWatch | None:
+def joined_watches(
+    watches: Sequence[MachineWatch], repeated_rounds: int = 0
+) -> MachineWatch | None:
     """Put watches of several times together; None if there is none."""
     if not watches:
         return None
     seconds = sum(watch.watched_seconds for watch in watches)
 
     def known(name: str) -> list[tuple[float, float]]:
-        return [(value, watch.watched_seconds) for watch in watches if (value := getattr(watch, name)) is not None]
+        return [
+            (value, watch.watched_seconds)
+            for watch in watches
+            if (value := getattr(watch, name)) is not None
+        ]
 
     def mean(name: str) -> float | None:
         total = sum(weight for _, weight in known(name))
@@ -208,10 +235,16 @@ def joined_watches(watches: Sequence[MachineWatch], repeated_rounds: int = 0) ->
 
 
 def _core_seconds() -> tuple[float | None, float | None]:
-    """Return how long the cores of this process have worked, for whomever, and how long they were stolen."""
+    """Return how long the cores of this process have worked, for whomever, and how long they were
+    stolen.
+    """
     own = {f"cpu{number}" for number in core_numbers()}
     try:
-        rows = [line.split() for line in STATISTICS.read_text().splitlines() if line.partition(" ")[0] in own]
+        rows = [
+            line.split()
+            for line in STATISTICS.read_text().splitlines()
+            if line.partition(" ")[0] in own
+        ]
         # user, nice, system, idle, iowait, irq, softirq, steal (proc(5)).
         counts = [[int(word) for word in row[1:9]] for row in rows]
         worked = sum(sum(count[:3]) + count[5] + count[6] for count in counts)
@@ -230,7 +263,9 @@ def _waited_seconds() -> float | None:
 
 
 def _clocks() -> tuple[float, ...]:
-    """Return the clocks of the cores, in MHz; nothing if the system does not say, as on processors but x86."""
+    """Return the clocks of the cores, in MHz; nothing if the system does not say, as on processors
+    but x86.
+    """
     try:
         lines = PROCESSORS.read_text().splitlines()
         return tuple(float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz"))
@@ -245,10 +280,13 @@ def _kibibytes(status: Path, field: str) -> int:
 
 @cache
 def _commit() -> str:
-    # The first line distinguishes a checkout of ours from another project's, which may hold what is installed.
+    # The first line distinguishes a checkout of ours from another project's, which may hold what is
+    # installed.
     command = ["git", "rev-parse", "--show-toplevel", "--short", "HEAD"]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=MAX_GIT_SECONDS)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=MAX_GIT_SECONDS
+        )
         top, commit = done.stdout.splitlines()
     except (OSError, ValueError, subprocess.SubprocessError):
         return "unknown"
@@ -258,6 +296,8 @@ def _commit() -> str:
 def _processor() -> str:
     try:
         lines = PROCESSORS.read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

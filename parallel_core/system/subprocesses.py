@@ -1,7 +1,8 @@
-"""Run a command in a separate process group, under a deadline, and leave no process of the group behind.
+"""Run a command in a separate process group, under a deadline, and leave no process of the group
+behind.
 
-A framework may start processes that outlive it, so the whole group is killed: when the command has ended, when its
-deadline has passed, and when the caller is cancelled.
+A framework may start processes that outlive it, so the whole group is killed: when the command has
+ended, when its deadline has passed, and when the caller is cancelled.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ class Outcome:
         if self.timed_out:
             return f"gave no result within {deadline:g} s and was killed"
         if self.status < 0:
-            return f"was killed by {signal_name(-self.status)}" + (f"; its last line: {last_line}" if last_line else "")
+            return f"was killed by {signal_name(-self.status)}" + (
+                f"; its last line: {last_line}" if last_line else ""
+            )
         return last_line or f"ended with status {self.status} and no message"
 
 
@@ -45,19 +48,27 @@ def signal_name(number: int) -> str:
 
 
 def kill_group(leader: int) -> None:
-    """Kill all processes of the group that a process leads; do nothing if there are none, or they are not ours."""
+    """Kill all processes of the group that a process leads; do nothing if there are none, or they
+    are not ours.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:
-    """Run a command on some cores for at most `deadline` seconds; raises OSError if it cannot be started."""
+    """Run a command on some cores for at most `deadline` seconds; raises OSError if it cannot be
+    started.
+    """
     # Files, not pipes: a surviving grandchild may hold a pipe open, and its end would never come.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         # The new process inherits the calling thread's cores.
         with on_cores(cores):
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
             )
         timed_out = False
         try:

@@ -1,4 +1,6 @@
-"""A comparison in the terminal: its progress, the answer on one screen, a table for each experiment, a difference."""
+"""A comparison in the terminal: its progress, the answer on one screen, a table for each
+experiment, a difference.
+"""
 
 import re
 from collections import defaultdict
@@ -33,7 +35,9 @@ VERDICT_COLOURS: Mapping[Verdict, str] = {"faster": GOOD, "slower": BAD}
 
 
 def show_screen(analysis: Analysis, console: Console) -> None:
-    """Print the answer: questions by cells, then differences in seconds with their reasons, and what limits them."""
+    """Print the answer: questions by cells, then differences in seconds with their reasons, and
+    what limits them.
+    """
     screen = screen_of(analysis)
     comparison = analysis.comparison
     minutes = comparison.seconds / 60
@@ -61,7 +65,9 @@ def _answers_table(screen: Screen) -> Table:
     controls = [column.is_control for column in screen.columns]
     headings = [column.title for column in screen.columns]
     if controls.count(False) <= 2:
-        table = _plain_table("", *(re.sub(r" (?=[+(]|without)", r"\n", heading) for heading in headings))
+        table = _plain_table(
+            "", *(re.sub(r" (?=[+(]|without)", r"\n", heading) for heading in headings)
+        )
         for question, figures in screen.rows:
             table.add_row(question, *figures)
         return table
@@ -80,8 +86,13 @@ def show_comparison(analysis: Analysis, console: Console) -> None:
     for experiment in analysis.experiments:
         described = experiment.experiment
         show_sentence(f"\n{described.name}: {described.question}", console, "bold")
-        show_sentence(f"time of “{experiment.case or described.case}”; {described.main.name}; 95 % intervals", console)
-        show_table(_comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console)
+        show_sentence(
+            f"time of “{experiment.case or described.case}”; {described.main.name}; 95 % intervals",
+            console,
+        )
+        show_table(
+            _comparison_table(experiment, without_bounds=NARROW <= console.width < WIDE), console
+        )
         show_sentences(experiment.sentences, console)
         sides_by_remark = defaultdict[str, list[str]](list)
         for cell in experiment.cells:
@@ -112,8 +123,15 @@ def _comparison_table(experiment: ExperimentAnalysis, without_bounds: bool) -> T
         table.add_row(
             cell.cell.side,
             seconds(cell.time.estimate),
-            "" if cell.metric is None else _without_bounds(cell.metric) if without_bounds else with_bounds(cell.metric),
-            *(seconds(cell.account[part].estimate) if part in cell.account else "" for part in parts),
+            ""
+            if cell.metric is None
+            else _without_bounds(cell.metric)
+            if without_bounds
+            else with_bounds(cell.metric),
+            *(
+                seconds(cell.account[part].estimate) if part in cell.account else ""
+                for part in parts
+            ),
             runs + ("!" if cell.warnings or cell.reason else ""),
         )
     return table
@@ -132,13 +150,18 @@ def show_difference(difference: Difference, console: Console) -> None:
     if changed:
         table = Table("cell", "case", Column("new / old time", no_wrap=True), "verdict", "why")
         for change in changed:
-            ratio, verdict = with_bounds(change.ratio), Text(change.verdict, VERDICT_COLOURS[change.verdict])
+            ratio, verdict = (
+                with_bounds(change.ratio),
+                Text(change.verdict, VERDICT_COLOURS[change.verdict]),
+            )
             table.add_row(str(change.cell), change.case, ratio, verdict, change.reasons_in_words)
         show_table(table, console)
     for one in difference.meanings:
         was, is_now = (band.says if band else "Inconclusive" for band in (one.old, one.new))
         show_sentence(f"{one.cell}, {one.metric}: {was} → {is_now}", console, bullet="· ")
-    show_sentences((f"left out: {reason}" for reason in difference.left_out), console, ASIDE, bullet="· ")
+    show_sentences(
+        (f"left out: {reason}" for reason in difference.left_out), console, ASIDE, bullet="· "
+    )
     count = len(difference.changes)
     unknown = sum(change.verdict == "too few runs" for change in difference.changes)
     too_few = f", too few runs to decide in {unknown}" if unknown else ""
@@ -149,7 +172,8 @@ def show_difference(difference: Difference, console: Console) -> None:
         "bold",
     )
     show_sentence(
-        f"By chance up to {max(1, round(count / 20))} of them may be called changed; and no interval covers what "
+        f"By chance up to {max(1, round(count / 20))} of them may be called changed; and no "
+        "interval covers what "
         "else the machine did at the two times.",
         console,
         ASIDE,
@@ -160,7 +184,8 @@ def show_difference(difference: Difference, console: Console) -> None:
 def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]:
     """Show the progress of a comparison, and about how long the rest will take.
 
-    The display changes only between processes, because redrawing it ten times a second would disturb the measurement.
+    The display changes only between processes, because redrawing it ten times a second would
+    disturb the measurement.
     """
     with progress_line(console, MofNCompleteColumn(), shown=console.is_interactive) as progress:
         task = progress.add_task("starting", total=None, left=None)
@@ -175,7 +200,11 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
                 progress.update(task, description=f"{stage}: {what}", completed=done, total=total)
                 progress.update(task, left=run.seconds_left, refresh=True)
             elif run.round != announced:
-                left = "" if run.seconds_left is None else f", about {naturaldelta(run.seconds_left)} left"
+                left = (
+                    ""
+                    if run.seconds_left is None
+                    else f", about {naturaldelta(run.seconds_left)} left"
+                )
                 console.print(f"{stage}: {done} of {total} runs done{left}")
             announced = run.round
             done += 1
@@ -186,4 +215,8 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
 def _stage(run: NextRun) -> str:
     if run.round == SOUNDING:
         return "choosing sizes"
-    return f"round {run.round} of {run.rounds}" if run.round <= run.rounds else "making up for failed runs"
+    return (
+        f"round {run.round} of {run.rounds}"
+        if run.round <= run.rounds
+        else "making up for failed runs"
+    )

@@ -1,4 +1,6 @@
-"""Where a person's output goes, its four colours, which are the terminal's own, and the one kind of progress."""
+"""Where a person's output goes, its four colours, which are the terminal's own, and the one kind of
+progress.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,13 +28,17 @@ PROGRESS = Theme(
 
 
 class _PlainConsole(Console):
-    """A console that prints any text as it stands: no markup counts, and control characters are shown."""
+    """A console that prints any text as it stands: no markup counts, and control characters are
+    shown.
+    """
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Return a string as rich arranges it, for example in a table whose columns it measures."""
         return super().render_str(visible(text), **settings)
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """Yield what is printed; control codes are rich's own, which move the cursor."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
@@ -40,7 +46,9 @@ class _PlainConsole(Console):
 
 def terminal_console(stderr: bool = False, **settings: Any) -> Console:
     """Return a console on standard output, or on standard error, with other settings of rich's."""
-    return _PlainConsole(stderr=stderr, highlight=False, markup=False, emoji=False, theme=PROGRESS, **settings)
+    return _PlainConsole(
+        stderr=stderr, highlight=False, markup=False, emoji=False, theme=PROGRESS, **settings
+    )
 
 
 class _Left(ProgressColumn):
@@ -51,7 +59,11 @@ class _Left(ProgressColumn):
         return Text("" if left is None else f"about {naturaldelta(left)} left")
 
 
-def progress_line(console: Console, *counted: ProgressColumn, by_itself: bool = False, shown: bool = True) -> Progress:
+def progress_line(
+    console: Console, *counted: ProgressColumn, by_itself: bool = False, shown: bool = True
+) -> Progress:
     """Return a line with a bar, drawn `by_itself`, ten times a second, or only on request."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(20), *counted, _Left())
-    return Progress(*columns, console=console, auto_refresh=by_itself, transient=True, disable=not shown)
+    return Progress(
+        *columns, console=console, auto_refresh=by_itself, transient=True, disable=not shown
+    )

@@ -1,4 +1,6 @@
-"""What a person sees of experiments: a line for each, what one says of itself, and the variants it can be run with."""
+"""What a person sees of experiments: a line for each, what one says of itself, and the variants it
+can be run with.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,11 +23,20 @@ WIDE = 80
 """From this width on the exercises stand in a column."""
 
 
-def show_catalogue(experiments: Iterable[Experiment], backends: Sequence[str], console: Console) -> None:
-    """Print a line for each experiment, by chapter, with the exercises that it answers; and the backends."""
-    console.print(Text.assemble("parallel-core run NAME --backend NAME ", ("(--explain says more)", ASIDE)))
+def show_catalogue(
+    experiments: Iterable[Experiment], backends: Sequence[str], console: Console
+) -> None:
+    """Print a line for each experiment, by chapter, with the exercises that it answers; and the
+    backends.
+    """
+    console.print(
+        Text.assemble("parallel-core run NAME --backend NAME ", ("(--explain says more)", ASIDE))
+    )
     every = [*experiments]
-    name, longest = (max(map(len, texts)) for texts in zip(*((one.name, one.summary) for one in every), strict=True))
+    name, longest = (
+        max(map(len, texts))
+        for texts in zip(*((one.name, one.summary) for one in every), strict=True)
+    )
     for chapter, own in groupby(every, key=lambda experiment: experiment.chapter):
         console.print(chapter, style="bold")
         table = Table.grid(Column(width=name), Column(), padding=(0, 2, 0, 0))
@@ -37,8 +48,13 @@ def show_catalogue(experiments: Iterable[Experiment], backends: Sequence[str], c
 
 
 def _exercises(experiment: Experiment) -> str:
-    """Write which exercises an experiment answers, with the option that one needs: `ex. 3, 4 --trace`."""
-    exercises = [f"{one.number} {one.edition} {one.options.partition(' ')[0]}".split() for one in experiment.exercises]
+    """Write which exercises an experiment answers, with the option that one needs: `ex. 3, 4
+    --trace`.
+    """
+    exercises = [
+        f"{one.number} {one.edition} {one.options.partition(' ')[0]}".split()
+        for one in experiment.exercises
+    ]
     return "ex. " + ", ".join(map(" ".join, exercises)) if exercises else ""
 
 
@@ -53,7 +69,9 @@ class Chosen:
     engine: str | None = None
 
     def why_not(self, variant: Variant) -> str | None:
-        """Say where a variant applies that does not apply here, and how to see it there; None if it applies."""
+        """Say where a variant applies that does not apply here, and how to see it there; None if it
+        applies.
+        """
         if self.settings is not None and variant.setting not in self.settings:
             return "in experiments that train (run data-parallel --explain)"
         found = found_on(variant.name)
@@ -82,7 +100,11 @@ def show_variants(console: Console, chosen: Chosen) -> None:
     """Print the variants that apply, each with who has it and what it does, and count the rest."""
     reasons = {variant.name: chosen.why_not(variant) for variant in all_variants()}
     shown = [variant for variant in all_variants() if reasons[variant.name] is None]
-    console.print(Text.assemble(("\nVariants", "bold"), " (--variant NAME)" if shown else ": none applies here"))
+    console.print(
+        Text.assemble(
+            ("\nVariants", "bold"), " (--variant NAME)" if shown else ": none applies here"
+        )
+    )
     for variant in shown:
         default = ", the default" if variant.default else ""
         default += "" if variant.not_on_sync else "; on both engines"
@@ -91,4 +113,7 @@ def show_variants(console: Console, chosen: Chosen) -> None:
         console.print(Padding(variant.meaning, (0, 0, 0, 4)))
     counted = Counter(reason for reason in reasons.values() if reason is not None)
     if counted:
-        console.print(f"Elsewhere: {', '.join(f'{count} more {reason}' for reason, count in counted.items())}.")
+        console.print(
+            "Elsewhere: "
+            f"{', '.join(f'{count} more {reason}' for reason, count in counted.items())}."
+        )

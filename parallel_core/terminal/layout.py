@@ -1,4 +1,6 @@
-"""Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut off."""
+"""Tables and sentences that fit the terminal: no number is parted from its unit, and nothing is cut
+off.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +20,12 @@ Row = TypeVar("Row")
 UNLIMITED = 100_000
 MAX_ROWS = 20
 """The number of queues or devices that a table lists; the JSON has all."""
-HELD = re.compile(r"(?<=\d) (?=[^\W\d]|[×%=])|(?<=[%)]) (?=×)|(?<=[±×−]) (?=[\d−-])| (?=[…=])|(?<=[…=]) ")
-"""The spaces at which no line ends: after a number, after its sign, within bounds, and around an equals sign."""
+HELD = re.compile(
+    r"(?<=\d) (?=[^\W\d]|[×%=])|(?<=[%)]) (?=×)|(?<=[±×−]) (?=[\d−-])| (?=[…=])|(?<=[…=]) "
+)
+"""The spaces at which no line ends: after a number, after its sign, within bounds, and around an
+equals sign.
+"""
 HOLDER = "\N{SYMBOL FOR SPACE}"
 
 
@@ -36,19 +42,24 @@ def show_sentence(text: str, console: Console, style: str = "", bullet: str = ""
             break_on_hyphens=False,
         )
         for line in lines or [""]:
-            # Words longer than the terminal are left to it, so that they can be copied in one piece.
+            # Words longer than the terminal are left to it, so that they can be copied in one
+            # piece.
             console.print(Text(line.replace(HOLDER, " "), style), soft_wrap=True)
         first = following
 
 
-def show_sentences(texts: Iterable[str], console: Console, style: str = "", bullet: str = "") -> None:
+def show_sentences(
+    texts: Iterable[str], console: Console, style: str = "", bullet: str = ""
+) -> None:
     """Print each of some texts by `show_sentence`."""
     for text in texts:
         show_sentence(text, console, style, bullet)
 
 
 def table_of(title: str, first: str, *numbers: str, style: str = ASIDE) -> Table:
-    """Return a table for `show_table` of what the first heading names, with numbers under the rest."""
+    """Return a table for `show_table` of what the first heading names, with numbers under the
+    rest.
+    """
     columns = (Column(heading, justify="right") for heading in numbers)
     return Table(Column(first), *columns, title=title or None, title_style=style)
 
@@ -68,11 +79,12 @@ def count_rest(table: Table, rows: int) -> None:
 
 
 def show_table(table: Table, console: Console) -> None:
-    """Print a table; cells of columns that are aligned to the right or not wrapped keep their lines, the rest may wrap.
+    """Print a table; cells of columns that are aligned to the right or not wrapped keep their
+    lines, the rest may wrap.
 
-    Where that is wider than the terminal, columns move together, and then each row becomes separate lines: its
-    first cell, and below it each other cell that is not empty, after its heading. The title is wrapped at the
-    terminal's width, and not at the table's. The table is consumed.
+    Where that is wider than the terminal, columns move together, and then each row becomes separate
+    lines: its first cell, and below it each other cell that is not empty, after its heading. The
+    title is wrapped at the terminal's width, and not at the table's. The table is consumed.
     """
     title, table.title = table.title, None
     if title:
@@ -92,7 +104,10 @@ def _widths(table: Table, console: Console) -> Sequence[int]:
     full, whole, least = [], [], []
     for column in table.columns:
         header, cells = _text(column.header).plain, [_text(cell).plain for cell in column.cells]
-        word, line = _longest_word(HELD.sub(HOLDER, header)), max(map(_longest_line, cells), default=0)
+        word, line = (
+            _longest_word(HELD.sub(HOLDER, header)),
+            max(map(_longest_line, cells), default=0),
+        )
         is_kept = column.no_wrap or column.justify == "right"
         full.append(max(_longest_line(header), line))
         whole.append(max(word, line))
@@ -136,8 +151,12 @@ def _show_records(table: Table, console: Console) -> None:
 
 
 def _show_record(pairs: Sequence[tuple[str, Text]], console: Console) -> None:
-    """Print headings and cells on one line if they fit; else on a line each, cells beside each other if they fit."""
-    joined = Text(", ").join(Text(f"{heading} ".lstrip()).append_text(cell) for heading, cell in pairs)
+    """Print headings and cells on one line if they fit; else on a line each, cells beside each
+    other if they fit.
+    """
+    joined = Text(", ").join(
+        Text(f"{heading} ".lstrip()).append_text(cell) for heading, cell in pairs
+    )
     beside = max((len(heading) for heading, _ in pairs), default=0) + len("    ")
     if len(joined) + len("  ") <= console.width:
         console.print(Text("  ") + joined)

@@ -1,4 +1,6 @@
-"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn only between timings."""
+"""What the user sees while it takes long: of a training a bar, of a measurement a line, drawn only
+between timings.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,9 @@ REDRAWN_EVERY = 0.2
 
 @contextmanager
 def measurement_progress(console: Console, title: str) -> Iterator[None]:
-    """Show within a `with` block what is measured, and how much of that is done; nothing if it is not a terminal."""
+    """Show within a `with` block what is measured, and how much of that is done; nothing if it is
+    not a terminal.
+    """
     if not console.is_interactive:
         yield
         return
@@ -61,11 +65,15 @@ class TrainingProgress:
     def go_on_from(self, progress: CompletedSteps) -> None:
         """Advance by what a checkpoint says is done."""
         done = sum(epoch.images for epoch in progress.epochs) + progress.begun.images
-        self._progress.update(self._task, completed=done, description=f"epoch {progress.epoch} of {self._epochs}")
+        self._progress.update(
+            self._task, completed=done, description=f"epoch {progress.epoch} of {self._epochs}"
+        )
 
     def on_batch(self, epoch: int, images: int) -> None:
         """Advance by a batch's images."""
-        self._progress.update(self._task, advance=images, description=f"epoch {epoch} of {self._epochs}")
+        self._progress.update(
+            self._task, advance=images, description=f"epoch {epoch} of {self._epochs}"
+        )
 
     def on_training(self, name: str) -> None:
         """Print which of several trainings begins, where no bar shows that it goes on."""
@@ -75,7 +83,8 @@ class TrainingProgress:
     def on_epoch(self, epoch: Epoch) -> None:
         """Print an epoch's numbers above the bar."""
         self._progress.console.print(
-            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy {epoch.accuracy:.3f}, "
+            f"epoch {epoch.number}: loss {epoch.losses[-1]:.3f}, test accuracy "
+            f"{epoch.accuracy:.3f}, "
             f"{epoch.images / epoch.seconds:,.0f} images/s"
         )
 
@@ -83,5 +92,7 @@ class TrainingProgress:
 @contextmanager
 def training_progress(console: Console, epochs: int, images: int) -> Iterator[TrainingProgress]:
     """Show a progress bar on a console; `images` is the number of images in an epoch."""
-    with progress_line(console, MofNCompleteColumn(), _ImagesPerSecond(), by_itself=True) as progress:
+    with progress_line(
+        console, MofNCompleteColumn(), _ImagesPerSecond(), by_itself=True
+    ) as progress:
         yield TrainingProgress(progress, epochs, images)

@@ -22,7 +22,8 @@ BOUNDS = {"share_of_copy_bound": "the plain copies'", "share_of_stream_bound": "
 
 
 def show(result: Result, console: Console, answered: bool = True) -> None:
-    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it answers.
+    """Print a result: its timings, metrics and checks, why it is invalid, if it is, and what it
+    answers.
 
     If it is not to be `answered` here, `show_answer` is called when all else was said.
     """
@@ -30,24 +31,33 @@ def show(result: Result, console: Console, answered: bool = True) -> None:
     threads = backend["threads_per_device"]
     processes = backend.get("processes")
     workers = backend.get("workers_per_device", 1)
+    joined = ""
+    if processes:
+        joined = f", in each of {processes} processes joined by {backend['transport']}"
     show_sentence(
         f"\n{result.experiment} on {backend['name']} {backend['version']}, "
         f"{formatting.engine_in_words(backend)}, {', '.join(backend['devices'])}, "
         f"{threads} {'thread' if threads == 1 else 'threads'} each"
         f"{'' if workers == 1 else f' for each of {workers} workers'}"
-        f"{f', in each of {processes} processes joined by ' + backend['transport'] if processes else ''}",
+        f"{joined}",
         console,
         "bold",
     )
-    parameters = ", ".join(f"{name} = {value}" for name, value in result.parameters.items() if value is not None)
+    parameters = ", ".join(
+        f"{name} = {value}" for name, value in result.parameters.items() if value is not None
+    )
     data = "" if result.data is None else f"data: {result.data}"
-    show_sentences(filter(None, (parameters, formatting.kernels_in_words(backend), data)), console, ASIDE)
+    show_sentences(
+        filter(None, (parameters, formatting.kernels_in_words(backend), data)), console, ASIDE
+    )
     for table in _tables(result):
         show_table(table, console)
     if result.answer is None:
         show_sentence(result.explanation, console, "bold")
     # The first sentence says who schedules; the other ones, what is unusual about the devices.
-    show_sentences((*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes), console, bullet="· ")
+    show_sentences(
+        (*filter(None, backend["scheduler"].split("; ")[1:]), *result.notes), console, bullet="· "
+    )
     wanted = threads * workers * sum(device.startswith("cpu") for device in backend["devices"])
     if result.machine_watch is not None:
         show_sentences(result.machine_watch.in_words(wanted), console, DOUBTFUL, bullet="· ")
@@ -101,7 +111,9 @@ def _numbers(result: Result) -> Table:
     table = table_of("", "metric", "value")
     for name, value in result.metrics.items():
         interval = Interval(value, *result.metric_intervals.get(name, (value, value)))
-        table.add_row(name, EXPERIMENTS[result.experiment].metric_named(name).write(interval, result))
+        table.add_row(
+            name, EXPERIMENTS[result.experiment].metric_named(name).write(interval, result)
+        )
     table.add_section()
     for name, value in result.checks.items():
         table.add_row(f"{name} (check)", f"{value:.1e}")
@@ -117,18 +129,24 @@ def _curves(result: Result, curves: Curves) -> Table:
     for place, value in enumerate(result.series[curves.over]):
         table.add_row(
             write_point(value, curves.over),
-            *(formatting.quantity(curves.quantity, values[place]) for values in values_by_label.values()),
+            *(
+                formatting.quantity(curves.quantity, values[place])
+                for values in values_by_label.values()
+            ),
         )
     return table
 
 
 def bandwidths(result: Result) -> Table:
-    """Return the table of algorithm bandwidths, with their shares of the bound if the result has them.
+    """Return the table of algorithm bandwidths, with their shares of the bound if the result has
+    them.
 
     The fastest algorithm of each size is in bold.
     """
     speeds = labelled(result.series, "algbw_gb_per_s")
-    bound, shares = next((words, some) for name, words in BOUNDS.items() if (some := labelled(result.series, name)))
+    bound, shares = next(
+        (words, some) for name, words in BOUNDS.items() if (some := labelled(result.series, name))
+    )
     title = f"GB/s of each device's vector, and the share of {bound} speed"
     table = table_of(title, "size", *speeds)
     table.columns[0].justify = "right"
@@ -143,7 +161,9 @@ def bandwidths(result: Result) -> Table:
 
 
 def _speed(gigabytes: float) -> str:
-    """Write GB/s in five characters, so that a table of them fits into a terminal; very low ones take more."""
+    """Write GB/s in five characters, so that a table of them fits into a terminal; very low ones
+    take more.
+    """
     if gigabytes < 0.001:
         return figure(gigabytes)
     return f"{gigabytes:.{max(0, 4 - len(f'{gigabytes:.0f}'))}f}"

@@ -9,7 +9,14 @@ from rich.text import Text
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE, DOUBTFUL
-from parallel_core.terminal.layout import busiest, count_rest, show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.layout import (
+    busiest,
+    count_rest,
+    show_sentence,
+    show_sentences,
+    show_table,
+    table_of,
+)
 from parallel_core.trace_analysis.critical_path import PathCauses
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
@@ -30,7 +37,9 @@ MIN_SHARE = 0.005
 
 
 def show_figures(figures: Sequence[CaseFigures], console: Console, main: str | None = None) -> None:
-    """Print a row for each of several cases, and the case called `main` in full; None: all, if they are few."""
+    """Print a row for each of several cases, and the case called `main` in full; None: all, if they
+    are few.
+    """
     if len(figures) > 1:
         show_table(_cases_table(figures), console)
     for case in figures:
@@ -65,9 +74,15 @@ def _queues_table(case: CaseFigures) -> Table:
     title = f"“{case.case}”, {seconds(case.seconds)} by the trace"
     if case.slowed_in_words:
         title += f", {case.slowed_in_words}"
-    table = table_of(title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold")
+    table = table_of(
+        title, "queue", "spans", "busy", "gaps", "idle in gaps", "longest gap", style="bold"
+    )
     for queue in busiest(case.queues, lambda queue: queue.busy_seconds):
-        waits = f", waits {percent(queue.waiting_seconds / case.seconds)}" if queue.waiting_seconds else ""
+        waits = (
+            f", waits {percent(queue.waiting_seconds / case.seconds)}"
+            if queue.waiting_seconds
+            else ""
+        )
         table.add_row(
             f"{queue.device} {queue.queue}",
             f"{queue.spans:,}",
@@ -91,7 +106,8 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
     ):
         if whole:
             yield (
-                f"overlap: {percent(hidden / whole)} of the {what} ({seconds(hidden)} of {seconds(whole)}) "
+                f"overlap: {percent(hidden / whole)} of the {what} ({seconds(hidden)} of "
+                f"{seconds(whole)}) "
                 "lay under computation"
             )
     if case.hidden_collective_share is not None:
@@ -106,7 +122,8 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
             yield f"what bounds it: {_causes(causes, case.critical_path.seconds)}"
     if waits := case.waits:
         yield (
-            f"from launch to start: {seconds(waits.median_seconds)} in the median of {waits.operations:,} "
+            f"from launch to start: {seconds(waits.median_seconds)} in the median of "
+            f"{waits.operations:,} "
             f"operations, {seconds(waits.percentile_90_seconds)} at the 90th percentile, "
             f"{seconds(waits.longest_seconds)} at most"
         )
@@ -118,13 +135,20 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
 
 
 def show_prices(prices: Sequence[Price], console: Console) -> None:
-    """Print in one line how much operations beside them slow computations down; nothing if it is not known."""
+    """Print in one line how much operations beside them slow computations down; nothing if it is
+    not known.
+    """
     # Beside anything only if the trace does not distinguish the kinds.
     apart = [price for price in prices if price.beside != "anything"] or prices
     if apart:
-        named = [f"{with_bounds(Interval(one.ratio, one.low, one.high))} × {BESIDE[one.beside]}" for one in apart]
+        named = [
+            f"{with_bounds(Interval(one.ratio, one.low, one.high))} × {BESIDE[one.beside]}"
+            for one in apart
+        ]
         show_sentence(
-            f"the price of overlap: a computation takes {listed(named)}, over its isolated time", console, bullet="· "
+            f"the price of overlap: a computation takes {listed(named)}, over its isolated time",
+            console,
+            bullet="· ",
         )
 
 
@@ -133,13 +157,15 @@ def show_agreements(
 ) -> None:
     """Print the same quantities by the trace and by the clock, and why they differ if they do.
 
-    Of the quantities that every case has, only those of the case called `main` are listed: its time, and the metric
-    that the experiment `asked` for. Of the rest only the number that agree is printed.
+    Of the quantities that every case has, only those of the case called `main` are listed: its
+    time, and the metric that the experiment `asked` for. Of the rest only the number that agree is
+    printed.
     """
     listed_ones = [
         one
         for one in agreements
-        if one.quantity not in (SECONDS, DISPATCH) or (one.case == main and one.quantity in (SECONDS, asked))
+        if one.quantity not in (SECONDS, DISPATCH)
+        or (one.case == main and one.quantity in (SECONDS, asked))
     ]
     if listed_ones:
         show_table(_agreements_table(listed_ones), console)
@@ -149,7 +175,8 @@ def show_agreements(
     if others := [one for one in agreements if one not in listed_ones]:
         show_sentence(
             f"Of the other times, and shares of them after which control returned, "
-            f"{sum(one.agree and not one.too_noisy for one in others)} of {len(others)} agree within the noise.",
+            f"{sum(one.agree and not one.too_noisy for one in others)} of {len(others)} agree "
+            "within the noise.",
             console,
             ASIDE,
         )
@@ -185,7 +212,13 @@ def _causes(causes: PathCauses, seconds: float) -> str:
         "delays between operations": causes.queue_delay_seconds,
     }
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return listed([f"{percent(part / seconds)} {name}" for name, part in ordered if part / seconds >= MIN_SHARE])
+    return listed(
+        [
+            f"{percent(part / seconds)} {name}"
+            for name, part in ordered
+            if part / seconds >= MIN_SHARE
+        ]
+    )
 
 
 def _path(case: CaseFigures) -> str:
@@ -198,7 +231,11 @@ def _path(case: CaseFigures) -> str:
     if rest_share >= MIN_SHARE:
         names = "other names" if named else f"{len(rest):,} names"
         longest = rest[0].share
-        limit = f"at most {percent(longest)}" if longest >= MIN_SHARE else f"less than {percent(MIN_SHARE)}"
+        limit = (
+            f"at most {percent(longest)}"
+            if longest >= MIN_SHARE
+            else f"less than {percent(MIN_SHARE)}"
+        )
         named.append(f"{percent(rest_share)} {names} of {limit} each")
     if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")

@@ -1,4 +1,6 @@
-"""What only `trace` shows: a case's devices, queues, longest operations and steps; several ranks side by side."""
+"""What only `trace` shows: a case's devices, queues, longest operations and steps; several ranks
+side by side.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -8,14 +10,24 @@ from rich.table import Table
 
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.terminal.console import ASIDE
-from parallel_core.terminal.layout import busiest, count_rest, show_sentence, show_sentences, show_table, table_of
+from parallel_core.terminal.layout import (
+    busiest,
+    count_rest,
+    show_sentence,
+    show_sentences,
+    show_table,
+    table_of,
+)
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
 from parallel_core.trace_analysis.steps import StepsFigures
 
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""
-WAITS = "waiting for the host to launch, from kernel to kernel, for other queues; operations launched and not begun"
+WAITS = (
+    "waiting for the host to launch, from kernel to kernel, for other queues; operations "
+    "launched and not begun"
+)
 """What stands in the columns of the table of waits."""
 IN_WORDS = {
     "seconds": "in all",
@@ -26,7 +38,9 @@ IN_WORDS = {
 
 
 def show_details(case: CaseFigures, console: Console) -> None:
-    """Print tables of a case's devices, queues, longest operations and steps, and which steps are unlike the rest."""
+    """Print tables of a case's devices, queues, longest operations and steps, and which steps are
+    unlike the rest.
+    """
     if case.devices:
         show_table(_devices_table(case), console)
     if case.queue_lengths:
@@ -59,7 +73,9 @@ def _devices_table(case: CaseFigures) -> Table:
 def _waits_table(case: CaseFigures) -> Table:
     lengths = {(one.device, one.queue): one for one in case.queue_lengths}
     busy = {(queue.device, queue.queue): queue.busy_seconds for queue in case.queues}
-    table = table_of("idle between operations", "queue", "host", "kernel", "other queues", "length", "longest")
+    table = table_of(
+        "idle between operations", "queue", "host", "kernel", "other queues", "length", "longest"
+    )
     for one in busiest(case.idleness, lambda queue: busy[queue.device, queue.queue]):
         length = lengths.get((one.device, one.queue))
         waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
@@ -74,7 +90,9 @@ def _waits_table(case: CaseFigures) -> Table:
 
 
 def _operations_table(case: CaseFigures) -> Table:
-    table = table_of("operations that take the most time", "operation", "number", "in all", "mean", "share")
+    table = table_of(
+        "operations that take the most time", "operation", "number", "in all", "mean", "share"
+    )
     for one in case.operations[:MAX_ROWS]:
         times = seconds(one.seconds), seconds(one.mean_seconds)
         table.add_row(one.name, f"{one.operations:,}", *times, percent(one.share))
@@ -98,7 +116,10 @@ def _steps_table(found: StepsFigures) -> Table:
 
 def _steps_lines(found: StepsFigures) -> Iterator[str]:
     if account := found.account:
-        yield f"a step takes {account.seconds_in_words} in the median of {account.steps}: {account.shares_in_words}"
+        yield (
+            f"a step takes {account.seconds_in_words} in the median of {account.steps}: "
+            f"{account.shares_in_words}"
+        )
     unlike = defaultdict[str, list[str]](list)
     for one in found.outliers:
         times = "" if one.ratio is None else f" ({figure(round(one.ratio, 2))} × the median)"
@@ -124,7 +145,10 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 def show_ranks(ranks: Ranks, console: Console) -> None:
     """Print the table of several ranks, the straggler, and the notes. Eighty columns are enough."""
-    show_table(_rows_of_ranks(ranks) if len(ranks.by_rank) <= MAX_RANKS else _rows_of_figures(ranks), console)
+    show_table(
+        _rows_of_ranks(ranks) if len(ranks.by_rank) <= MAX_RANKS else _rows_of_figures(ranks),
+        console,
+    )
     show_sentences((_straggler(ranks), *ranks.notes), console, bullet="· ")
 
 
@@ -153,7 +177,9 @@ def _rows_of_figures(ranks: Ranks) -> Table:
         if found := ranks.spread.get(name):
             numbers = (found.least, found.median, found.most, found.spread)
             least, middle, most, apart = (_cell(value, name) for value in numbers)
-            table.add_row(heading, least, str(found.least_rank), middle, most, str(found.most_rank), apart)
+            table.add_row(
+                heading, least, str(found.least_rank), middle, most, str(found.most_rank), apart
+            )
     return table
 
 
@@ -165,13 +191,24 @@ def _straggler(ranks: Ranks) -> str:
     if not ranks.matched_collectives:
         return "no straggler can be named: no collective of all ranks was found"
     if ranks.straggler is None:
-        return f"no straggler: in {ranks.matched_collectives:,} collectives all ranks waited about as long"
+        return (
+            f"no straggler: in {ranks.matched_collectives:,} collectives all ranks waited about "
+            "as long"
+        )
     (late,) = (one for one in ranks.by_rank if one.rank == ranks.straggler)
-    most = max((one for one in ranks.by_rank if one is not late), key=lambda one: one.waited_seconds or 0.0)
+    most = max(
+        (one for one in ranks.by_rank if one is not late), key=lambda one: one.waited_seconds or 0.0
+    )
     waited = most.waited_seconds or 0.0
-    others = "the other waited" if len(ranks.by_rank) == 2 else f"of the other ranks rank {most.rank} waited most,"
+    others = (
+        "the other waited"
+        if len(ranks.by_rank) == 2
+        else f"of the other ranks rank {most.rank} waited most,"
+    )
     share = f", {percent(waited / most.seconds)} of the time" if most.seconds else ""
     return (
-        f"straggler: rank {late.rank} came last in {late.arrived_last:,} of {late.matched_collectives:,} collectives, "
-        f"and waited {seconds(late.waited_seconds or 0.0)} in them; {others} {seconds(waited)}{share}"
+        f"straggler: rank {late.rank} came last in {late.arrived_last:,} of "
+        f"{late.matched_collectives:,} collectives, "
+        f"and waited {seconds(late.waited_seconds or 0.0)} in them; {others} "
+        f"{seconds(waited)}{share}"
     )

@@ -1,24 +1,40 @@
-"""The spans of each case of a timeline, as arrays: a million are too many for loops; and arithmetic of times.
+"""The spans of each case of a timeline, as arrays: a million are too many for loops; and arithmetic
+of times.
 
-An interval set is an array (n, 2) of int64, starts and ends in nanoseconds: sorted, disjoint, not touching, none of
-them empty. Every function of them returns one; `union` makes one of any intervals.
+An interval set is an array (n, 2) of int64, starts and ends in nanoseconds: sorted, disjoint, not
+touching, none of them empty. Every function of them returns one; `union` makes one of any
+intervals.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.profiling.timeline import KINDS, UNKNOWN, HostCalls, Span, SpanKind, Spans, Timeline, Window, in_seconds
+from backends.profiling.timeline import (
+    KINDS,
+    UNKNOWN,
+    HostCalls,
+    Span,
+    SpanKind,
+    Spans,
+    Timeline,
+    Window,
+    in_seconds,
+)
 
 ALL = "all"
 """The name of the one case of a timeline that names none."""
 PROFILER_STEP = "ProfilerStep#"
 """How torch.profiler annotates steps, and what `profile` records."""
 MAX_SLOWDOWN = 1.3
-"""From this ratio to the time without the profiler on, a picture is the profiler's: nothing is divided by it."""
+"""From this ratio to the time without the profiler on, a picture is the profiler's: nothing is
+divided by it.
+"""
 NO_INTERVALS = np.zeros((0, 2), np.int64)
 UNITS = (1000, 100, 10)
-"""Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write whole microseconds."""
+"""Nanoseconds: in which units a trace's times may be whole. MXNet and PyTorch before 2.3 write
+whole microseconds.
+"""
 
 WAIT_VERBS = frozenset({"wait", "waitall"})
 WAITS_QUEUE = "waits"
@@ -26,7 +42,8 @@ WAITS_QUEUE = "waits"
 
 @dataclass(frozen=True, eq=False)
 class CaseSpans:
-    """The spans of one case, from its first launch to the end of its last span; times are whole nanoseconds.
+    """The spans of one case, from its first launch to the end of its last span; times are whole
+    nanoseconds.
 
     Arrays have an entry for each span. A case without spans starts and ends at its window's start.
     """
@@ -39,7 +56,9 @@ class CaseSpans:
     waits: np.ndarray
     """Whether the host only waited."""
     resolution: int
-    """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter is not there."""
+    """The unit in which all times of the timeline are whole, at most a microsecond: what is shorter
+    is not there.
+    """
     timed: float | None = None
     """Seconds that it takes without a profiler, if that is known."""
     annotations: tuple[Window, ...] = ()
@@ -96,7 +115,9 @@ class CaseSpans:
         return np.isin(self.spans.kinds, [KINDS.index(kind) for kind in kinds])
 
     def intervals(self, where: np.ndarray) -> np.ndarray:
-        """Return the starts and ends of the spans that a mask selects, or of those at some places, (n, 2)."""
+        """Return the starts and ends of the spans that a mask selects, or of those at some places,
+        (n, 2).
+        """
         return np.stack((self.spans.starts[where], self.spans.ends[where]), axis=1)
 
     def covered(self, where: np.ndarray) -> np.ndarray:
@@ -105,15 +126,17 @@ class CaseSpans:
 
 
 def is_wait(span: Span) -> bool:
-    """Return whether the host only waits in a span: a verb that blocks, or anything on the queue of waits."""
+    """Return whether the host only waits in a span: a verb that blocks, or anything on the queue of
+    waits.
+    """
     return span.kind == "host" and (span.queue == WAITS_QUEUE or _names_wait(span.name))
 
 
 def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     """Return the spans of every case; a timeline without cases is one case as a whole.
 
-    A case's repetition begins and ends by waiting until the devices are idle: waits before the first launch are left
-    out, and so is a wait after that with which the timing ends.
+    A case's repetition begins and ends by waiting until the devices are idle: waits before the
+    first launch are left out, and so is a wait after that with which the timing ends.
     """
     spans = timeline.columns
     resolution = _resolution(spans)
@@ -124,11 +147,21 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
         if spans or not times:
             times.append((whole.start, whole.end))
         start, end = min(start for start, _ in times), max(end for _, end in times)
-        return (replace(whole, start=start, end=end, annotations=timeline.annotations, host_calls=timeline.host_calls),)
+        return (
+            replace(
+                whole,
+                start=start,
+                end=end,
+                annotations=timeline.annotations,
+                host_calls=timeline.host_calls,
+            ),
+        )
     cases = []
     for name, start, end in timeline.cases:
         first, last = np.searchsorted(spans.starts, (start, end)).tolist()
-        cases.append(_case_spans(name, spans[first:last], start, resolution, timeline.timed.get(name)))
+        cases.append(
+            _case_spans(name, spans[first:last], start, resolution, timeline.timed.get(name))
+        )
     return tuple(cases)
 
 
@@ -138,12 +171,18 @@ def _resolution(spans: Spans) -> int:
     return next((unit for unit in UNITS if not np.any(times % unit)), 1)
 
 
-def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int, timed: float | None) -> CaseSpans:
+def _case_spans(
+    name: str, spans: Spans, earliest: int | None, resolution: int, timed: float | None
+) -> CaseSpans:
     waits = _waits(spans)
     if not waits.all():
         first = int(np.argmin(waits))
         spans, waits = spans[first:], waits[first:]
-    if earliest is not None and len(calls := calls_of(spans, waits)) > 1 and waits[calls[-2:]].all():
+    if (
+        earliest is not None
+        and len(calls := calls_of(spans, waits)) > 1
+        and waits[calls[-2:]].all()
+    ):
         kept = ~waits | (np.arange(len(waits)) < calls[-1])
         spans, waits = spans.select(kept), waits[kept]
     # In the order of their first spans, which is that of pictures and tables.
@@ -165,10 +204,16 @@ def _case_spans(name: str, spans: Spans, earliest: int | None, resolution: int, 
 
 
 def calls_of(spans: Spans, waits: np.ndarray) -> np.ndarray:
-    """Return the places of the calls, with their waits, of the thread that launched first; none if none did."""
+    """Return the places of the calls, with their waits, of the thread that launched first; none if
+    none did.
+    """
     hosts = spans.kinds == KINDS.index("host")
     launches = np.flatnonzero(hosts & ~waits)
-    return np.flatnonzero(hosts & (spans.queue_of == spans.queue_of[launches[0]])) if len(launches) else launches
+    return (
+        np.flatnonzero(hosts & (spans.queue_of == spans.queue_of[launches[0]]))
+        if len(launches)
+        else launches
+    )
 
 
 def _waits(spans: Spans) -> np.ndarray:
@@ -177,7 +222,9 @@ def _waits(spans: Spans) -> np.ndarray:
         return np.zeros(0, bool)
     by_name = np.array([_names_wait(name) for name in spans.names], bool)
     by_queue = np.array([queue == WAITS_QUEUE for _, queue in spans.queues], bool)
-    return (spans.kinds == KINDS.index("host")) & (by_name[spans.name_of] | by_queue[spans.queue_of])
+    return (spans.kinds == KINDS.index("host")) & (
+        by_name[spans.name_of] | by_queue[spans.queue_of]
+    )
 
 
 def _names_wait(name: str) -> bool:
@@ -191,7 +238,9 @@ def groups_of(keys: np.ndarray) -> list[np.ndarray]:
 
 
 def union(*intervals: np.ndarray) -> np.ndarray:
-    """Return the times that any of some intervals covers; they may overlap, touch, be empty and come in any order."""
+    """Return the times that any of some intervals covers; they may overlap, touch, be empty and
+    come in any order.
+    """
     joined = np.concatenate([some.reshape(-1, 2) for some in intervals])
     joined = joined[joined[:, 1] > joined[:, 0]]
     if len(joined) == 0:
@@ -216,7 +265,10 @@ def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def clip(intervals: np.ndarray, start: int, end: int) -> np.ndarray:
     """Return the part of an interval set that lies from `start` to `end`."""
-    first, last = np.searchsorted(intervals[:, 1], start, "right"), np.searchsorted(intervals[:, 0], end)
+    first, last = (
+        np.searchsorted(intervals[:, 1], start, "right"),
+        np.searchsorted(intervals[:, 0], end),
+    )
     cut = np.clip(intervals[first:last], start, end)
     return cut[cut[:, 1] > cut[:, 0]]
 

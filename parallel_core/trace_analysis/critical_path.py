@@ -1,22 +1,26 @@
-"""The critical path of a trace: the chain of spans that ended last, from a case's last operation backwards.
+"""The critical path of a trace: the chain of spans that ended last, from a case's last operation
+backwards.
 
-Before an operation comes what it waited for (`waited_for.py`). On a thread of the host the path goes back through its
-calls, until one that waited for an operation (`host_waits.py`): from the end of that one to the end of the call is
-returning from the wait, and the path goes on with the operation. Time between the end of one span and the start of the
-next is idle.
+Before an operation comes what it waited for (`waited_for.py`). On a thread of the host the path
+goes back through its calls, until one that waited for an operation (`host_waits.py`): from the end
+of that one to the end of the call is returning from the wait, and the path goes on with the
+operation. Time between the end of one span and the start of the next is idle.
 
-No profiler records which operation needs which result, so this is not the critical path of a task graph: an operation
-that happens to end just before another begins is in the chain. To shorten the case, something in it must change.
+No profiler records which operation needs which result, so this is not the critical path of a task
+graph: an operation that happens to end just before another begins is in the chain. To shorten the
+case, something in it must change.
 
-A trace of PyTorch on a GPU has all calls of the host's threads, nested, the operations that they launched, and calls
-that wait for a stream, an event or a device. There the path never stands still on the host while a device works.
+A trace of PyTorch on a GPU has all calls of the host's threads, nested, the operations that they
+launched, and calls that wait for a stream, an event or a device. There the path never stands still
+on the host while a device works.
 
-The path of Holistic Trace Analysis (critical_path_analysis) is the heaviest one through a graph of such links. The
-host's time between outermost operators has no weight there, nor has the rest of a call that waits: here these are
-`between calls` and `waiting_seconds`, so that a case is covered without holes. There the path may end with the host's
-last call, leaves out what was launched before the recording began, gives a call that launches to the host until it
-starts and not until it ends, waits for a busy queue only if the gap is shorter than 1.5 ms, and knows what a call
-waited for only if Kineto was asked to write `cuda_sync`, not for copies that block, and not for HIP.
+The path of Holistic Trace Analysis (critical_path_analysis) is the heaviest one through a graph of
+such links. The host's time between outermost operators has no weight there, nor has the rest of a
+call that waits: here these are `between calls` and `waiting_seconds`, so that a case is covered
+without holes. There the path may end with the host's last call, leaves out what was launched before
+the recording began, gives a call that launches to the host until it starts and not until it ends,
+waits for a busy queue only if the gap is shorter than 1.5 ms, and knows what a call waited for only
+if Kineto was asked to write `cuda_sync`, not for copies that block, and not for HIP.
 """
 
 from array import array
@@ -27,16 +31,36 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, KINDS, UNKNOWN, HostCalls, SpanKind, Spans, in_seconds
+from backends.profiling.timeline import (
+    HOST_DEVICE,
+    KINDS,
+    UNKNOWN,
+    HostCalls,
+    SpanKind,
+    Spans,
+    in_seconds,
+)
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of
-from parallel_core.trace_analysis.host_waits import HostWaits, innermost, linked_waits, waits_by_time
-from parallel_core.trace_analysis.waited_for import NONE, Operations, linked_operations, operations_by_time
+from parallel_core.trace_analysis.host_waits import (
+    HostWaits,
+    innermost,
+    linked_waits,
+    waits_by_time,
+)
+from parallel_core.trace_analysis.waited_for import (
+    NONE,
+    Operations,
+    linked_operations,
+    operations_by_time,
+)
 
 BETWEEN_CALLS = "between calls"
 """The name of what a thread does that the profiler does not record, in Python mostly."""
 OPERATION, HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY, START = range(6)
-"""What a piece of a path is: running; the host's own work; returning from a wait; from the end of the call that
-launched to the start, or from the end of what was waited for; and before all that is known."""
+"""What a piece of a path is: running; the host's own work; returning from a wait; from the end of
+the call that launched to the start, or from the end of what was waited for; and before all that is
+known.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +78,9 @@ class PathPart:
 
 @dataclass(frozen=True)
 class PathCauses:
-    """The seconds of a path by what bounds it; they add up. The delays, and what comes first, are the idle seconds."""
+    """The seconds of a path by what bounds it; they add up. The delays, and what comes first, are
+    the idle seconds.
+    """
 
     compute_seconds: float
     copy_seconds: float
@@ -78,11 +104,15 @@ class PathSummary:
     idle_share: float
     parts: tuple[PathPart, ...]
     causes: PathCauses | None = None
-    """What bounds each stretch, if the trace has the host's nested calls and links operations to them."""
+    """What bounds each stretch, if the trace has the host's nested calls and links operations to
+    them.
+    """
 
 
 class _Pieces(NamedTuple):
-    """A path's pieces without holes: from when to when, what they are, and of which operation, call or thread."""
+    """A path's pieces without holes: from when to when, what they are, and of which operation, call
+    or thread.
+    """
 
     starts: np.ndarray
     ends: np.ndarray
@@ -108,27 +138,42 @@ def path_summary(case: CaseSpans) -> PathSummary:
     parts = []
     for own in groups_of(of_queues * len(path.names) + path.name_of):
         one, taken = path[int(own[0])], int(lengths[own].sum())
-        parts.append(PathPart(one.device, one.queue, one.kind, one.name, len(own), in_seconds(taken), taken / whole))
+        parts.append(
+            PathPart(
+                one.device,
+                one.queue,
+                one.kind,
+                one.name,
+                len(own),
+                in_seconds(taken),
+                taken / whole,
+            )
+        )
     parts.sort(key=lambda part: (-part.seconds, part.name))
     causes = None
     if case.host_calls is not None:
         computed = [int(lengths[path.kinds == place].sum()) for place in range(3)]
         others = [pieces.only(what).nanoseconds for what in (HOST, WAIT, LAUNCH_DELAY, QUEUE_DELAY)]
         causes = PathCauses(*map(in_seconds, (*computed, *others)))
-    return PathSummary(in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts), causes)
+    return PathSummary(
+        in_seconds(whole), in_seconds(idle), idle / whole if whole else 0.0, tuple(parts), causes
+    )
 
 
 def critical_path(case: CaseSpans) -> Spans:
-    """Return the path of a case in the order of time: spans cut to it, which touch where it is not idle.
+    """Return the path of a case in the order of time: spans cut to it, which touch where it is not
+    idle.
 
-    It leads from the case's start to the end of its last operation; it is empty if no operation took any time.
-    O(n log n).
+    It leads from the case's start to the end of its last operation; it is empty if no operation
+    took any time. O(n log n).
     """
     return _path(case)[1]
 
 
 def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
-    """Return a path's pieces, and the spans of those that are not idle; none if no operation took any time."""
+    """Return a path's pieces, and the spans of those that are not idle; none if no operation took
+    any time.
+    """
     if not np.any(case.operations & (case.lengths > 0)):
         return _Pieces(*np.zeros((4, 0), np.int64)), Spans.of(())
     calls = case.host_calls
@@ -138,19 +183,31 @@ def _path(case: CaseSpans) -> tuple[_Pieces, Spans]:
     else:
         host = np.flatnonzero(~case.operations)
         queues, spans = tuple(queue for _, queue in case.spans.queues), case.spans.select(host)
-        calls = HostCalls(spans.names, queues, spans.starts, spans.ends, spans.name_of, spans.queue_of, spans.kinds)
+        calls = HostCalls(
+            spans.names,
+            queues,
+            spans.starts,
+            spans.ends,
+            spans.name_of,
+            spans.queue_of,
+            spans.kinds,
+        )
         operations = operations_by_time(case, host)
         waits = waits_by_time(case, calls, host, operations)
     pieces = _walk(case.start, operations, calls, waits)
     ran = pieces.only(OPERATION)
-    on_devices = replace(case.spans.select(operations.places[ran.places]), starts=ran.starts, ends=ran.ends)
+    on_devices = replace(
+        case.spans.select(operations.places[ran.places]), starts=ran.starts, ends=ran.ends
+    )
     starts, ends, places, threads = _on_host(calls, pieces)
     names = (*calls.names, BETWEEN_CALLS)
     name_of = np.append(calls.name_of, len(calls.names))[places]
     kinds = np.full(len(places), KINDS.index("host"), np.int8)
     on_queues = tuple((HOST_DEVICE, queue) for queue in calls.queues)
     launched = np.full(len(places), UNKNOWN)
-    on_host = Spans(names, names, on_queues, name_of, name_of, threads, kinds, starts, ends, launched)
+    on_host = Spans(
+        names, names, on_queues, name_of, name_of, threads, kinds, starts, ends, launched
+    )
     # Of calls that are not nested the profiler may leave out some.
     known = slice(None) if case.host_calls is not None else places != NONE
     return pieces, Spans.joined((on_devices, on_host.select(known)))
@@ -202,14 +259,17 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
 
 
 def _numbers(column: np.ndarray) -> "array[int]":
-    # Taking one number out of NumPy's arrays takes ten times the time, and lists of a million four times the room.
+    # Taking one number out of NumPy's arrays takes ten times the time, and lists of a million four
+    # times the room.
     numbers = array("q")
     numbers.frombytes(column.astype(np.int64).tobytes())
     return numbers
 
 
 def _on_host(calls: HostCalls, pieces: _Pieces) -> Iterator[np.ndarray]:
-    """Give the starts and ends of the path's stretches on the host, the innermost calls or NONE, and the threads."""
+    """Give the starts and ends of the path's stretches on the host, the innermost calls or NONE,
+    and the threads.
+    """
     own, waits = pieces.only(HOST), pieces.only(WAIT)
     found = [(waits.starts, waits.ends, waits.places, calls.queue_of[waits.places])]
     limits = np.iinfo(np.int64)
@@ -218,12 +278,19 @@ def _on_host(calls: HostCalls, pieces: _Pieces) -> Iterator[np.ndarray]:
         thread = int(own.places[pieces_of_thread[0]])
         begins, running = innermost(calls, calls_of[thread])
         # Before a thread's first call nothing runs.
-        edges, running = np.concatenate(([limits.min], begins, [limits.max])), np.append(NONE, running)
+        edges, running = (
+            np.concatenate(([limits.min], begins, [limits.max])),
+            np.append(NONE, running),
+        )
         starts, ends = own.starts[pieces_of_thread], own.ends[pieces_of_thread]
         first = np.searchsorted(begins, starts, side="right")
         counts = np.searchsorted(begins, ends) + 1 - first
         piece_of = np.repeat(np.arange(len(starts)), counts)
-        place = first[piece_of] + np.arange(len(piece_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = (
+            first[piece_of]
+            + np.arange(len(piece_of))
+            - np.repeat(np.cumsum(counts) - counts, counts)
+        )
         found.append(
             (
                 np.maximum(edges[place], starts[piece_of]),

@@ -1,26 +1,33 @@
-"""Each device and its queues: its time, divided, its collectives under its computation, and its operations by name.
+"""Each device and its queues: its time, divided, its collectives under its computation, and its
+operations by name.
 
-The definitions are those of Holistic Trace Analysis (github.com/facebookresearch/HolisticTraceAnalysis,
-get_temporal_breakdown and get_comm_comp_overlap). It counts kernels of NCCL and RCCL as communication, copies and fills
-of memory as neither communication nor computation, and every other kernel as computation. The intervals of each class
-are united per device. It rounds times to microseconds and leaves out the last ProfilerStep as it comes; here all
-operations count, in nanoseconds. `CaseFigures.hidden_share` differs: copies are communication there, and all devices
-are one.
+The definitions are those of Holistic Trace Analysis
+(github.com/facebookresearch/HolisticTraceAnalysis, get_temporal_breakdown and
+get_comm_comp_overlap). It counts kernels of NCCL and RCCL as communication, copies and fills of
+memory as neither communication nor computation, and every other kernel as computation. The
+intervals of each class are united per device. It rounds times to microseconds and leaves out the
+last ProfilerStep as it comes; here all operations count, in nanoseconds. `CaseFigures.hidden_share`
+differs: copies are communication there, and all devices are one.
 
 What a queue waited for, of two operations that follow each other on it with a gap between them
 (get_idle_time_breakdown):
 
-- host wait: the second was launched after the first had ended, so the host did not launch fast enough;
-- kernel wait: it was launched before, and the gap is shorter than a threshold: what a device itself takes;
-- other wait: it was launched before, and the gap is longer: it waited for an event, of another queue say.
+- host wait: the second was launched after the first had ended, so the host did not launch fast
+  enough;
+- kernel wait: it was launched before, and the gap is shorter than a threshold: what a device itself
+  takes;
+- other wait: it was launched before, and the gap is longer: it waited for an event, of another
+  queue say.
 
-The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its times are whole microseconds. HTA reckons a
-gap from the operation before, even if an earlier one ended later; here it begins when all before it had ended. An
-operation without a known launch cannot have waited for the host, there and here.
+The threshold is 30 µs unless given: HTA calls its 30 nanoseconds, but its times are whole
+microseconds. HTA reckons a gap from the operation before, even if an earlier one ended later; here
+it begins when all before it had ended. An operation without a known launch cannot have waited for
+the host, there and here.
 
-How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start shorter, and of changes
-at the same time launches come first. Holistic Trace Analysis (get_queue_length_summary) describes the lengths after
-each change, whatever time they lasted; the mean over time stands beside that one here.
+How many stood in it, launched and not yet begun: a launch makes a queue longer by one, a start
+shorter, and of changes at the same time launches come first. Holistic Trace Analysis
+(get_queue_length_summary) describes the lengths after each change, whatever time they lasted; the
+mean over time stands beside that one here.
 """
 
 from collections.abc import Iterator
@@ -35,16 +42,22 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, inters
 FILLS = ("Memset", "hipMemset")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
 KERNEL_DELAY = 30_000
-"""Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's `consecutive_kernel_delay`."""
+"""Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's
+`consecutive_kernel_delay`.
+"""
 
 
 class Work(NamedTuple):
     """What some operations did together, in nanoseconds."""
 
     whole: int
-    """From the first one's start to the last one's end; 0 without operations, as all that follows."""
+    """From the first one's start to the last one's end; 0 without operations, as all that
+    follows.
+    """
     busy: int
-    """How long at least one of them ran; `compute` and `collective` likewise, of kernels and of collectives."""
+    """How long at least one of them ran; `compute` and `collective` likewise, of kernels and of
+    collectives.
+    """
     compute: int
     collective: int
     hidden: int
@@ -53,7 +66,9 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceFigures:
-    """One device: its time from its first operation to the end of its last one, divided, and its collectives."""
+    """One device: its time from its first operation to the end of its last one, divided, and its
+    collectives.
+    """
 
     device: str
     operations: int
@@ -90,7 +105,9 @@ class OperationFigures:
 
 @dataclass(frozen=True)
 class QueueIdleness:
-    """The gaps of one queue of a device by what it waited for: their seconds, which add up, and their numbers."""
+    """The gaps of one queue of a device by what it waited for: their seconds, which add up, and
+    their numbers.
+    """
 
     device: str
     queue: str
@@ -131,8 +148,12 @@ def device_figures(case: CaseSpans) -> tuple[DeviceFigures, ...]:
 
 
 def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
-    """Return the masks of a case's spans that compute, not those that fill memory with a value, and of collectives."""
-    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)[case.spans.operator_of]
+    """Return the masks of a case's spans that compute, not those that fill memory with a value, and
+    of collectives.
+    """
+    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)[
+        case.spans.operator_of
+    ]
     return case.of_kind("compute") & ~fills, case.of_kind("exchange")
 
 
@@ -149,7 +170,9 @@ def work_of(case: CaseSpans, own: np.ndarray, compute: np.ndarray, collective: n
 
 
 def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
-    """Add up the operations of a case by name, those that took the most time first; by name where they took as long."""
+    """Add up the operations of a case by name, those that took the most time first; by name where
+    they took as long.
+    """
     spans, lengths = case.spans.select(case.operations), case.lengths[case.operations]
     whole = int(lengths.sum())
     found = []
@@ -158,17 +181,27 @@ def operations_by_name(case: CaseSpans) -> tuple[OperationFigures, ...]:
         if taken:
             seconds, longest = in_seconds(taken), in_seconds(lengths[own].max())
             mean = seconds / len(own)
-            found.append(OperationFigures(one.name, one.kind, len(own), seconds, mean, longest, taken / whole))
+            found.append(
+                OperationFigures(
+                    one.name, one.kind, len(own), seconds, mean, longest, taken / whole
+                )
+            )
     return tuple(sorted(found, key=lambda row: (-row.seconds, row.name)))
 
 
 def queue_idleness(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> tuple[QueueIdleness, ...]:
-    """Divide the gaps of every device's queue of a case, by name; `kernel_delay` is in nanoseconds."""
-    return tuple(_idleness(case, device, queue, own, kernel_delay) for device, queue, own in _by_name(case))
+    """Divide the gaps of every device's queue of a case, by name; `kernel_delay` is in
+    nanoseconds.
+    """
+    return tuple(
+        _idleness(case, device, queue, own, kernel_delay) for device, queue, own in _by_name(case)
+    )
 
 
 def queue_lengths(case: CaseSpans) -> tuple[QueueLength, ...]:
-    """Compute the length of every device's queue of a case, by name; queues without known launches are left out."""
+    """Compute the length of every device's queue of a case, by name; queues without known launches
+    are left out.
+    """
     known = case.operations & case.linked
     return tuple(
         _length(device, queue, case.spans.launched[linked], case.spans.starts[linked])
@@ -199,7 +232,9 @@ def _by_name(case: CaseSpans) -> Iterator[tuple[str, str, np.ndarray]]:
             yield device, queue, places[device, queue]
 
 
-def _idleness(case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_delay: int) -> QueueIdleness:
+def _idleness(
+    case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_delay: int
+) -> QueueIdleness:
     starts, ends = case.intervals(own).T
     launched, ended = case.spans.launched[own][1:], np.maximum.accumulate(ends)[:-1]
     idle = starts[1:] - ended
@@ -210,7 +245,9 @@ def _idleness(case: CaseSpans, device: str, queue: str, own: np.ndarray, kernel_
     kinds = (gap, host, kernel, gap & ~host & ~kernel)
     whole, *seconds = (in_seconds(idle[kind].sum()) for kind in kinds)
     _, *counts = (int(kind.sum()) for kind in kinds)
-    return QueueIdleness(device, queue, whole, seconds[0], seconds[1], seconds[2], counts[0], counts[1], counts[2])
+    return QueueIdleness(
+        device, queue, whole, seconds[0], seconds[1], seconds[2], counts[0], counts[1], counts[2]
+    )
 
 
 def _length(device: str, queue: str, launched: np.ndarray, starts: np.ndarray) -> QueueLength:

@@ -1,16 +1,27 @@
-"""The figures of a timeline, for each case: busy and idle time, overlap, waiting, when control returned.
+"""The figures of a timeline, for each case: busy and idle time, overlap, waiting, when control
+returned.
 
-A case lasts from its first launch to the end of its last span; the idle edges of its window do not count. An operation
-is a span on a device; communication is copying and exchanging. `hidden_share` is the share of communication that lies
-under computation: the time of both at once over the time of communication, over all devices together. What Holistic
-Trace Analysis calls overlap is in `devices`: of only collectives, without copies, device by device.
+A case lasts from its first launch to the end of its last span; the idle edges of its window do not
+count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
+is the share of communication that lies under computation: the time of both at once over the time of
+communication, over all devices together. What Holistic Trace Analysis calls overlap is in
+`devices`: of only collectives, without copies, device by device.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, KINDS, ROLES, Queue, SpanKind, Timeline, in_seconds, queue_order
+from backends.profiling.timeline import (
+    HOST_DEVICE,
+    KINDS,
+    ROLES,
+    Queue,
+    SpanKind,
+    Timeline,
+    in_seconds,
+    queue_order,
+)
 from parallel_core.trace_analysis.case_spans import (
     MAX_SLOWDOWN,
     NO_INTERVALS,
@@ -42,7 +53,9 @@ from parallel_core.trace_analysis.steps import AnnotationFigures, StepsFigures, 
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """One queue: its busy time, without the host's waits, and the gaps between its first and last span."""
+    """One queue: its busy time, without the host's waits, and the gaps between its first and last
+    span.
+    """
 
     device: str
     queue: str
@@ -67,7 +80,9 @@ class KindFigures:
 
 @dataclass(frozen=True)
 class LaunchWaits:
-    """How long operations waited from their launch to their start, if the profiler links the two."""
+    """How long operations waited from their launch to their start, if the profiler links the
+    two.
+    """
 
     operations: int
     median_seconds: float
@@ -77,7 +92,9 @@ class LaunchWaits:
 
 @dataclass(frozen=True)
 class CaseFigures:
-    """One case by its trace. A figure is None if the case lacks its communication, operations, launches or links."""
+    """One case by its trace. A figure is None if the case lacks its communication, operations,
+    launches or links.
+    """
 
     case: str
     seconds: float
@@ -112,11 +129,17 @@ class CaseFigures:
     collective_seconds: float
     """How long a device ran kernels of communication libraries, all devices added up."""
     hidden_collective_seconds: float
-    """How much of that lay under the same device's computation, without copies and fills of memory."""
+    """How much of that lay under the same device's computation, without copies and fills of
+    memory.
+    """
     hidden_collective_share: float | None
-    """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has copies as well."""
+    """The same as a share, which Holistic Trace Analysis calls overlap; `hidden_share` has copies
+    as well.
+    """
     devices: tuple[DeviceFigures, ...]
-    """Devices by name; the figures of Holistic Trace Analysis, among them collectives under computation."""
+    """Devices by name; the figures of Holistic Trace Analysis, among them collectives under
+    computation.
+    """
     idleness: tuple[QueueIdleness, ...]
     """Devices' queues by name."""
     queue_lengths: tuple[QueueLength, ...]
@@ -134,7 +157,9 @@ class CaseFigures:
 
     @property
     def slowed_in_words(self) -> str:
-        """What a title says if the profiler slowed the case down so much that its trace shows the profiler."""
+        """What a title says if the profiler slowed the case down so much that its trace shows the
+        profiler.
+        """
         slowed = self.slowdown is not None and self.slowdown > MAX_SLOWDOWN
         return f"slowed down by the profiler: {self.slowdown:.1f} × the time" if slowed else ""
 
@@ -147,7 +172,8 @@ def timeline_figures(timeline: Timeline) -> tuple[CaseFigures, ...]:
 def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures:
     """Compute one case's figures; seconds are 0 if it has no spans.
 
-    Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as kernel waits.
+    Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as
+    kernel waits.
     """
     computing, exchanging, copying = times_by_kind(case)
     communicating = union(exchanging, copying)
@@ -175,7 +201,9 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         parts=parts_of(case, [(case.start, case.end)])[0],
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
-        dispatch_fraction=returned / case.nanoseconds if returned is not None and case.nanoseconds else None,
+        dispatch_fraction=returned / case.nanoseconds
+        if returned is not None and case.nanoseconds
+        else None,
         critical_path=path_summary(case),
         collective_seconds=exchanged,
         hidden_collective_seconds=under,
@@ -213,7 +241,11 @@ def _queue_figures(case: CaseSpans) -> tuple[QueueFigures, ...]:
                 longest_gap_seconds=in_seconds(idle.max(initial=0)),
             )
         )
-    return tuple(sorted(rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))))
+    return tuple(
+        sorted(
+            rows, key=lambda row: (row.device == HOST_DEVICE, queue_order(row.device, row.queue))
+        )
+    )
 
 
 def _waits_in_calls(case: CaseSpans) -> dict[Queue, np.ndarray]:

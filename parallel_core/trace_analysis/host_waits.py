@@ -1,16 +1,19 @@
-"""Where the host stood still: the calls that waited for operations, and for which one each of them waited last.
+"""Where the host stood still: the calls that waited for operations, and for which one each of them
+waited last.
 
 Of a trace that has the host's nested calls, and links operations to them:
 
-- A wait for a queue waits for what was launched there before it; one for a device, for all queues; one for an event,
-  for what was launched before the event was recorded. Where the profiler does not record which queue it was, it is the
-  one that the thread launched on last; if that one had nothing to wait for, that which had for longest.
-- A copy that is over before its call has blocked the call: `cudaMemcpy`, and `cudaMemcpyAsync` with pageable memory.
-- `backward` waits for the threads of autograd, and they wait for it: a thread that calls nothing while one of the other
-  side is at work goes on where that one ended.
+- A wait for a queue waits for what was launched there before it; one for a device, for all queues;
+  one for an event, for what was launched before the event was recorded. Where the profiler does not
+  record which queue it was, it is the one that the thread launched on last; if that one had nothing
+  to wait for, that which had for longest.
+- A copy that is over before its call has blocked the call: `cudaMemcpy`, and `cudaMemcpyAsync` with
+  pageable memory.
+- `backward` waits for the threads of autograd, and they wait for it: a thread that calls nothing
+  while one of the other side is at work goes on where that one ended.
 
-Of any other trace: the operation that ended last during the wait. The same holds for calls that compute themselves, on
-a synchronous engine.
+Of any other trace: the operation that ended last during the wait. The same holds for calls that
+compute themselves, on a synchronous engine.
 """
 
 import re
@@ -26,18 +29,24 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, union
 from parallel_core.trace_analysis.waited_for import NONE, Operations, Queue, last_ended
 
 CLOCKS_DIFFER = 10_000
-"""Nanoseconds by which an operation may seem to end after the wait for it: two clocks are never quite alike."""
+"""Nanoseconds by which an operation may seem to end after the wait for it: two clocks are never
+quite alike.
+"""
 AUTOGRAD = re.compile(r"autograd::engine::.*|(?:torch::autograd::)?\w+Backward\d*")
 ANY_DEVICE = ""
 """Stands for the device of a wait of which nothing is known."""
 SYNCHRONOUS = 0.9
-"""If a larger share of the operations ends within the calls that launched them, calls compute themselves."""
+"""If a larger share of the operations ends within the calls that launched them, calls compute
+themselves.
+"""
 MAX_PASSES = 10
 """Calls that end after those that they began in are cut; so many in each other are."""
 
 
 class HostWaits(NamedTuple):
-    """Times of threads from which the path goes on elsewhere, thread by thread in order, an entry in each array."""
+    """Times of threads from which the path goes on elsewhere, thread by thread in order, an entry
+    in each array.
+    """
 
     threads: np.ndarray
     times: np.ndarray
@@ -60,8 +69,12 @@ def linked_waits(calls: HostCalls, operations: Operations) -> HostWaits:
     return _in_order(*(_for_operations(calls, operations, *one) for one in found), of_threads)
 
 
-def waits_by_time(case: CaseSpans, calls: HostCalls, host: np.ndarray, operations: Operations) -> HostWaits:
-    """Find the operation that ended last in each wait of the host's spans, which stand at some places. O(n log n)."""
+def waits_by_time(
+    case: CaseSpans, calls: HostCalls, host: np.ndarray, operations: Operations
+) -> HostWaits:
+    """Find the operation that ended last in each wait of the host's spans, which stand at some
+    places. O(n log n).
+    """
     waited = np.flatnonzero(case.waits[host])
     awaited = last_ended(operations.starts, operations.ends, calls.ends[waited])
     during = (awaited >= 0) & (operations.ends[awaited] > calls.starts[waited])
@@ -69,15 +82,25 @@ def waits_by_time(case: CaseSpans, calls: HostCalls, host: np.ndarray, operation
     call = operations.calls
     begins, ends = np.append(calls.starts, 0)[call], np.append(calls.ends, 0)[call]
     within = (call >= 0) & (operations.starts >= begins) & (operations.ends <= ends)
-    computed = np.flatnonzero(within) if within.sum() > SYNCHRONOUS * len(within) else np.array([], np.intp)
+    computed = (
+        np.flatnonzero(within)
+        if within.sum() > SYNCHRONOUS * len(within)
+        else np.array([], np.intp)
+    )
     own = _for_operations(calls, operations, call[computed], computed)
-    return _in_order(_for_operations(calls, operations, waited, awaited), own._replace(times=own.onward))
+    return _in_order(
+        _for_operations(calls, operations, waited, awaited), own._replace(times=own.onward)
+    )
 
 
-def _for_operations(calls: HostCalls, operations: Operations, waited: np.ndarray, awaited: np.ndarray) -> HostWaits:
+def _for_operations(
+    calls: HostCalls, operations: Operations, waited: np.ndarray, awaited: np.ndarray
+) -> HostWaits:
     until = calls.ends[waited]
     ended = np.minimum(operations.ends[awaited], until)
-    return HostWaits(calls.queue_of[waited], until, awaited, waited, ended, np.full(len(waited), NONE))
+    return HostWaits(
+        calls.queue_of[waited], until, awaited, waited, ended, np.full(len(waited), NONE)
+    )
 
 
 def _in_order(*found: HostWaits) -> HostWaits:
@@ -188,7 +211,9 @@ def _last_operations(queues: Sequence[Queue], times: np.ndarray) -> Iterator[tup
 
 
 def _launched_on_last(calls: HostCalls, operations: Operations, waits: np.ndarray) -> np.ndarray:
-    """Return the number of the queue that the thread of each wait for a queue or an event launched on last, or NONE."""
+    """Return the number of the queue that the thread of each wait for a queue or an event launched
+    on last, or NONE.
+    """
     queue_of = np.empty(len(operations.places), np.intp)
     for number, queue in enumerate(operations.queues):
         queue_of[queue.operations] = number
@@ -212,7 +237,9 @@ def _blocking_copies(calls: HostCalls, operations: Operations) -> tuple[np.ndarr
     own = np.flatnonzero(operations.calls >= 0)
     own = own[calls.roles[operations.calls[own]] == ROLES.index("copy")]
     call = operations.calls[own]
-    blocked = (operations.ends[own] > calls.starts[call]) & (operations.ends[own] <= calls.ends[call])
+    blocked = (operations.ends[own] > calls.starts[call]) & (
+        operations.ends[own] <= calls.ends[call]
+    )
     return call[blocked], own[blocked]
 
 
@@ -234,7 +261,9 @@ def _between_threads(calls: HostCalls) -> tuple[np.ndarray, np.ndarray, np.ndarr
             idle_until = busy[thread][:, 0]
             last = np.searchsorted(ended, idle_until, side="right") - 1
             last = last[(last >= 0) & (ended[last] > idle_from)]
-            found.append(np.stack((np.full(len(last), thread), ended[last], thread_of[last]), axis=1))
+            found.append(
+                np.stack((np.full(len(last), thread), ended[last], thread_of[last]), axis=1)
+            )
     here, times, there = np.concatenate(found).T
     return here, times, there
 
@@ -266,7 +295,8 @@ def innermost(calls: HostCalls, places: np.ndarray) -> tuple[np.ndarray, np.ndar
         ends = cut
     numbers = np.arange(len(places))
     times, running = np.concatenate((begins, ends)), np.concatenate((numbers, outer))
-    # At one time, ends come before begins, inner ends before outer ones, and outer begins before inner ones.
+    # At one time, ends come before begins, inner ends before outer ones, and outer begins before
+    # inner ones.
     order = np.lexsort((np.concatenate((numbers, -1 - depths)), times))
     times, running = times[order], running[order]
     lasting = np.append(times[1:] > times[:-1], True)[: len(times)]

@@ -1,10 +1,10 @@
 """The price of overlap: how much longer computations take while other operations run beside them.
 
-An operation runs in isolation if others run in at most a tenth of its time, and beside others if in a quarter of it
-or more: the price is that of neighbours as they come, with the gaps between them.
-"Others" are the operations of all other queues. Operations of one name on one device are compared, and a
-trace has no shapes: a name whose durations on either side differ too much is left out: it may be several
-operations. So is one with too few operations on either side.
+An operation runs in isolation if others run in at most a tenth of its time, and beside others if in
+a quarter of it or more: the price is that of neighbours as they come, with the gaps between them.
+"Others" are the operations of all other queues. Operations of one name on one device are compared,
+and a trace has no shapes: a name whose durations on either side differ too much is left out: it may
+be several operations. So is one with too few operations on either side.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,9 @@ class PricedOperation:
 
 @dataclass(frozen=True)
 class Price:
-    """Computations' relative time beside operations of one kind, and of no other kind, with its interval."""
+    """Computations' relative time beside operations of one kind, and of no other kind, with its
+    interval.
+    """
 
     beside: Beside
     ratio: float
@@ -60,7 +62,9 @@ class Price:
 
 
 def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
-    """Compare the computations of all cases of a timeline that the profiler did not slow down too much."""
+    """Compare the computations of all cases of a timeline that the profiler did not slow down too
+    much.
+    """
     sides: dict[Beside, dict[tuple[str, str], list[Sides]]] = {}
     for case in cases:
         if (case.slowdown or 0) > MAX_SLOWDOWN:
@@ -73,7 +77,11 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
 
 def _sides(case: CaseSpans) -> Iterator[tuple[Beside, tuple[str, str], Sides]]:
     computing = np.flatnonzero(case.of_kind("compute") & (case.lengths > 0))
-    names, queues, lengths = case.spans.name_of[computing], case.spans.queue_of[computing], case.lengths[computing]
+    names, queues, lengths = (
+        case.spans.name_of[computing],
+        case.spans.queue_of[computing],
+        case.lengths[computing],
+    )
     apart, beside = {}, {}
     for neighbour in NEIGHBOURS:
         mask = case.operations if neighbour == "anything" else case.of_kind(neighbour)
@@ -119,7 +127,9 @@ def time_beside(case: CaseSpans, operations: np.ndarray, asked: np.ndarray) -> n
     return others_until(case.spans.ends[asked]) - others_until(case.spans.starts[asked])
 
 
-def _stretches(case: CaseSpans, operations: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _stretches(
+    case: CaseSpans, operations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Divide the time by the queues that run some operations.
 
     Return when each stretch begins, whether any queue runs in it, and which one does: SEVERAL if
@@ -163,7 +173,11 @@ def _price(beside: Beside, sides: Mapping[tuple[str, str], Sides]) -> Price:
     rows, drawn, expected = [], np.zeros(RESAMPLES), np.zeros(RESAMPLES)
     for (name, device), (alone, others) in sides.items():
         alone_mean, others_mean = float(alone.mean()), float(others.mean())
-        rows.append(PricedOperation(name, device, len(alone), alone_mean / 1e9, len(others), others_mean / 1e9))
+        rows.append(
+            PricedOperation(
+                name, device, len(alone), alone_mean / 1e9, len(others), others_mean / 1e9
+            )
+        )
         drawn += len(others) * _resampled_means(others, generator)
         expected += len(others) * _resampled_means(alone, generator)
     took = sum(row.beside * row.beside_seconds for row in rows)

@@ -1,7 +1,8 @@
 """Lanes for pictures of a timeline: one for each queue, with few enough blocks to be seen.
 
-A case may hold 100 000 spans, and a picture is some hundred points wide. Short spans that are close together become one
-block, which records how much of it was busy. Spans and gaps longer than the resolution stay as they are.
+A case may hold 100 000 spans, and a picture is some hundred points wide. Short spans that are close
+together become one block, which records how much of it was busy. Spans and gaps longer than the
+resolution stay as they are.
 """
 
 import re
@@ -20,7 +21,9 @@ PARTS = 1500
 """The number of parts of a case's time that a reader can distinguish."""
 MIN_LANE_PARTS = 10
 MAX_BLOCK_PARTS = 25
-"""A block of many spans is at most this many parts wide, so that its busy share is that of its surroundings."""
+"""A block of many spans is at most this many parts wide, so that its busy share is that of its
+surroundings.
+"""
 MAX_LAUNCHES = 40
 MAX_NAMES = 2
 MAX_NAME_CHARACTERS = 120
@@ -60,14 +63,18 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Lane:
-    """A queue of a device, as pictures name it, and its blocks in the order of time; they do not overlap."""
+    """A queue of a device, as pictures name it, and its blocks in the order of time; they do not
+    overlap.
+    """
 
     name: str
     blocks: tuple[Block, ...]
 
 
 class Launch(NamedTuple):
-    """When an operation was launched, and when it started on which lane; in seconds from the case's beginning."""
+    """When an operation was launched, and when it started on which lane; in seconds from the case's
+    beginning.
+    """
 
     launched: float
     start: float
@@ -91,7 +98,9 @@ class CaseLanes:
 
 
 def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
-    """Return a case's lanes; spans and gaps shorter than one of `parts` parts of its time are merged."""
+    """Return a case's lanes; spans and gaps shorter than one of `parts` parts of its time are
+    merged.
+    """
     by_lane: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for span in case.spans:
         by_lane[span.device, span.queue].append(span)
@@ -106,13 +115,21 @@ def lanes(case: CaseSpans, parts: int = PARTS) -> CaseLanes:
 
 
 def _lane_order(device: str, queue: str) -> tuple[object, ...]:
-    """Return the key by which lanes are sorted: rank by rank if there are several, and as `queue_order` says."""
+    """Return the key by which lanes are sorted: rank by rank if there are several, and as
+    `queue_order` says.
+    """
     match = RANK.fullmatch(device)
-    return (int(match[1]), *queue_order(match[2], queue)) if match else (-1, *queue_order(device, queue))
+    return (
+        (int(match[1]), *queue_order(match[2], queue))
+        if match
+        else (-1, *queue_order(device, queue))
+    )
 
 
 def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
-    """Return a case's lanes with about `max_blocks` blocks at most, as finely divided as that allows."""
+    """Return a case's lanes with about `max_blocks` blocks at most, as finely divided as that
+    allows.
+    """
     parts = PARTS
     shown = lanes(case, parts)
     while shown.count > max_blocks and parts > MIN_LANE_PARTS:
@@ -122,9 +139,11 @@ def few_lanes(case: CaseSpans, max_blocks: int) -> CaseLanes:
 
 
 def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
-    """Return where drawings of blocks end: one too short to be seen takes up to a quarter of the gap after it.
+    """Return where drawings of blocks end: one too short to be seen takes up to a quarter of the
+    gap after it.
 
-    A block of `min_seconds` can be seen. No block is drawn over the next one, and three quarters of a gap stay empty.
+    A block of `min_seconds` can be seen. No block is drawn over the next one, and three quarters of
+    a gap stay empty.
     """
     following = [*(block.start for block in blocks[1:]), inf]
     return [
@@ -134,9 +153,15 @@ def drawn_ends(blocks: Sequence[Block], min_seconds: float) -> list[float]:
 
 
 def _launches(spans: Sequence[Span], origin: int) -> tuple[Launch, ...]:
-    """Return when the devices' operations were launched and started; nothing if there are too many to be seen."""
+    """Return when the devices' operations were launched and started; nothing if there are too many
+    to be seen.
+    """
     launched = tuple(
-        Launch(in_seconds(span.launched - origin), in_seconds(span.start - origin), f"{span.device} {span.queue}")
+        Launch(
+            in_seconds(span.launched - origin),
+            in_seconds(span.start - origin),
+            f"{span.device} {span.queue}",
+        )
         for span in spans
         if span.launched is not None and span.device != HOST_DEVICE
     )
@@ -146,8 +171,9 @@ def _launches(spans: Sequence[Span], origin: int) -> tuple[Launch, ...]:
 def _merged(spans: Sequence[Span], origin: int, resolution: float) -> tuple[Block, ...]:
     """Return a lane's blocks. Spans and gaps below the resolution, in nanoseconds, are short.
 
-    Neighbouring short spans of one look, with short gaps between them, become one block. If looks change faster than
-    the resolution, each look of a place becomes a block whose length is its share of the busy time.
+    Neighbouring short spans of one look, with short gaps between them, become one block. If looks
+    change faster than the resolution, each look of a place becomes a block whose length is its
+    share of the busy time.
     """
     places: list[list[Span]] = []
     looks: set[Look] = set()
@@ -165,7 +191,9 @@ def _merged(spans: Sequence[Span], origin: int, resolution: float) -> tuple[Bloc
 
 
 def _blocks_of(place: Sequence[Span], origin: int) -> Iterator[Block]:
-    """Make a block for each look in a place, one after the other, with lengths in proportion to their busy times."""
+    """Make a block for each look in a place, one after the other, with lengths in proportion to
+    their busy times.
+    """
     alike: dict[Look, list[Span]] = defaultdict(list)
     for span in place:
         alike[look(span)].append(span)
@@ -197,7 +225,9 @@ def _block_label(spans: Sequence[Span]) -> str:
     if len(spans) == 1:
         (span,) = spans
         name = shortened(span.name)
-        operator = "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
+        operator = (
+            "" if span.kind == "host" or span.operator == span.name else shortened(span.operator)
+        )
         return f"{name} ({operator})" if operator else name
     names = [
         shortened(name, MAX_LISTED_CHARACTERS)
@@ -207,7 +237,9 @@ def _block_label(spans: Sequence[Span]) -> str:
 
 
 def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
-    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names differ at their ends."""
+    """Put an ellipsis into the middle of a name that is too long: kernels' and threads' names
+    differ at their ends.
+    """
     if len(name) <= characters:
         return name
     kept = characters - 1
@@ -215,7 +247,9 @@ def shortened(name: str, characters: int = MAX_NAME_CHARACTERS) -> str:
 
 
 def block_text(block: Block) -> str:
-    """Say what a block is, in lines: its name, how long it took from when on, and how long it waited."""
+    """Say what a block is, in lines: its name, how long it took from when on, and how long it
+    waited.
+    """
     lines = [block.label, f"{seconds(block.end - block.start)} from {1000 * block.start:.6g} ms"]
     if block.spans > 1:
         lines[-1] += f", {percent(block.busy_share)} of it busy"
@@ -226,7 +260,8 @@ def block_text(block: Block) -> str:
 
 
 def overlap_phrases(case: CaseFigures) -> tuple[str, ...]:
-    """Return `1.9 queues at once` and `87 % of communication under computation`, those that are defined for a case.
+    """Return `1.9 queues at once` and `87 % of communication under computation`, those that are
+    defined for a case.
 
     Of a case that the profiler slowed down only that is said.
     """

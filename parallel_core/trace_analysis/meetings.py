@@ -1,4 +1,5 @@
-"""Match the collectives of several ranks: which kernels, one of each rank, were the same collective.
+"""Match the collectives of several ranks: which kernels, one of each rank, were the same
+collective.
 
 Two strategies are tried in order, for each group of ranks and each kind of collective:
 
@@ -43,11 +44,15 @@ class Meetings:
 
     matched: tuple[Meeting, ...]
     unmatched: int
-    """How many kernels of collectives have no counterpart on another rank, or none that is certain."""
+    """How many kernels of collectives have no counterpart on another rank, or none that is
+    certain.
+    """
     clocks_agree: bool | None
     """Whether no rank left a collective before the last one came; None if none was matched."""
     clock_offsets: Mapping[int, int]
-    """By rank, by how many nanoseconds its collectives end later than those of the first rank that it met."""
+    """By rank, by how many nanoseconds its collectives end later than those of the first rank that
+    it met.
+    """
 
 
 def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
@@ -75,18 +80,24 @@ def meetings(collectives: Mapping[int, Sequence[Collective]]) -> Meetings:
 
 
 def waits(meeting: Meeting) -> dict[int, int]:
-    """Return by how many nanoseconds each rank's part is longer than the shortest: the time that it waited."""
+    """Return by how many nanoseconds each rank's part is longer than the shortest: the time that it
+    waited.
+    """
     lengths = {rank: part.end - part.start for rank, part in meeting.items()}
     shortest = min(lengths.values())
     return {rank: length - shortest for rank, length in lengths.items()}
 
 
 def last_to_arrive(meeting: Meeting, clocks_agree: bool) -> int | None:
-    """Return the rank that came last: by the clocks if they agree, else the one whose part is the shortest.
+    """Return the rank that came last: by the clocks if they agree, else the one whose part is the
+    shortest.
 
     None if several came at once.
     """
-    came = {rank: part.start if clocks_agree else part.start - part.end for rank, part in meeting.items()}
+    came = {
+        rank: part.start if clocks_agree else part.start - part.end
+        for rank, part in meeting.items()
+    }
     latest = max(came.values())
     last = [rank for rank, time in came.items() if time == latest]
     return last[0] if len(last) == 1 else None
@@ -107,7 +118,11 @@ def _alike(collectives: Mapping[int, Sequence[Collective]]) -> list[Calls]:
             queue = call.queue if call.kind in shared else ""
             calls = sorted_calls.setdefault((call.group or queue, call.kind), defaultdict(list))
             calls[rank].append(call)
-    return [calls for calls in sorted_calls.values() if len(calls) > 1 and _expected(calls, collectives) == set(calls)]
+    return [
+        calls
+        for calls in sorted_calls.values()
+        if len(calls) > 1 and _expected(calls, collectives) == set(calls)
+    ]
 
 
 def _kinds_of_shared_queues(collectives: Mapping[int, Sequence[Collective]]) -> set[str]:
@@ -139,7 +154,8 @@ def _are_numbered(calls: Calls) -> bool:
 def _by_number(calls: Calls) -> list[Meeting]:
     """Match collectives by their numbers; those whose number some rank lacks are left out."""
     numbered = {
-        rank: dict(zip(_numbers(calls_of_rank), calls_of_rank, strict=True)) for rank, calls_of_rank in calls.items()
+        rank: dict(zip(_numbers(calls_of_rank), calls_of_rank, strict=True))
+        for rank, calls_of_rank in calls.items()
     }
     common = set.intersection(*map(set, numbered.values()))
     return [{rank: numbered[rank][number] for rank in numbered} for number in sorted(common)]
@@ -213,7 +229,9 @@ def _overlapping_share(matched: Sequence[Meeting]) -> float:
 
 
 def _clock_offsets(matched: Iterable[Meeting]) -> dict[int, int]:
-    """Return by how many nanoseconds a rank's parts end later than the first one's in the median."""
+    """Return by how many nanoseconds a rank's parts end later than the first one's in the
+    median.
+    """
     later: dict[int, list[int]] = defaultdict(list)
     for meeting in matched:
         first_end = meeting[min(meeting)].end

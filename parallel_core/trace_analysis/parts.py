@@ -1,8 +1,10 @@
-"""What a time consists of, and the median step's parts with intervals: `trace` and `profile` read both here.
+"""What a time consists of, and the median step's parts with intervals: `trace` and `profile` read
+both here.
 
-The parts of a time sum to it: some queue computes; none does, but one exchanges; neither, but one copies; nothing runs.
-An interval is over the steps of one recording, no shorter than what differs between processes. Where other work took a
-share s of the cores' time, any part may have lost up to s of the time to them.
+The parts of a time sum to it: some queue computes; none does, but one exchanges; neither, but one
+copies; nothing runs. An interval is over the steps of one recording, no shorter than what differs
+between processes. Where other work took a share s of the cores' time, any part may have lost up to
+s of the time to them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +17,21 @@ from backends.profiling import HOST_DEVICE, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
-from parallel_core.trace_analysis.case_spans import ALL, CaseSpans, clip, gaps, intersection, total_length, union
+from parallel_core.trace_analysis.case_spans import (
+    ALL,
+    CaseSpans,
+    clip,
+    gaps,
+    intersection,
+    total_length,
+    union,
+)
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""
-WORDS: Mapping[str, str] = dict(zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True))
+WORDS: Mapping[str, str] = dict(
+    zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True)
+)
 Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
@@ -43,7 +55,9 @@ class Parts:
     @property
     def hidden_exchange_share(self) -> float | None:
         """The share of the exchange that lay under computation; None without an exchange."""
-        return self.hidden_exchange_seconds / self.exchange_seconds if self.exchange_seconds else None
+        return (
+            self.hidden_exchange_seconds / self.exchange_seconds if self.exchange_seconds else None
+        )
 
     @property
     def hidden_copy_share(self) -> float | None:
@@ -56,7 +70,9 @@ NAMES = tuple(field.name for field in fields(Parts))
 
 @dataclass(frozen=True)
 class StepAccount:
-    """The median step with intervals: its time, and its parts as shares of it, which are named in PARTS."""
+    """The median step with intervals: its time, and its parts as shares of it, which are named in
+    PARTS.
+    """
 
     steps: int
     seconds: float
@@ -73,7 +89,9 @@ class StepAccount:
     @property
     def shares_in_words(self) -> str:
         """The parts that there are, with their intervals."""
-        return listed([f"{share_in_words(self.shares[part])} {WORDS[part]}" for part in self.present])
+        return listed(
+            [f"{share_in_words(self.shares[part])} {WORDS[part]}" for part in self.present]
+        )
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -87,21 +105,32 @@ def share_in_words(share: Interval) -> str:
 
 
 def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, ...]:
-    """Divide each of some times, from start to end in nanoseconds, by what a case's operations did in it."""
+    """Divide each of some times, from start to end in nanoseconds, by what a case's operations did
+    in it.
+    """
     of_kinds = times_by_kind(case)
-    return tuple(_parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times)
+    return tuple(
+        _parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times
+    )
 
 
 def times_by_kind(case: CaseSpans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return when a case computed, exchanged and copied, as interval sets."""
     copies, exchanges = case.of_kind("copy"), case.of_kind("exchange")
     if case.name == ALL and {device for device, _ in case.spans.queues} <= {HOST_DEVICE, "cpu"}:
-        # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its work.
+        # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its
+        # work.
         copies = np.zeros_like(copies)
-    return case.covered(case.operations & ~copies & ~exchanges), case.covered(exchanges), case.covered(copies)
+    return (
+        case.covered(case.operations & ~copies & ~exchanges),
+        case.covered(exchanges),
+        case.covered(copies),
+    )
 
 
-def _parts(start: int, end: int, computing: np.ndarray, exchanging: np.ndarray, copying: np.ndarray) -> Parts:
+def _parts(
+    start: int, end: int, computing: np.ndarray, exchanging: np.ndarray, copying: np.ndarray
+) -> Parts:
     compute, exchange, copy = map(total_length, (computing, exchanging, copying))
     exposed_exchange = total_length(intersection(gaps(computing, start, end), exchanging))
     working = total_length(union(computing, exchanging, copying))
@@ -122,7 +151,8 @@ def _parts(start: int, end: int, computing: np.ndarray, exchanging: np.ndarray, 
 def over_steps(
     formula: Formula, steps: Sequence[Parts], taken: float = 0.0, *, is_difference: bool = False
 ) -> Interval:
-    """Return a share of a step, or the difference of two, with its interval; unbounded for a single step.
+    """Return a share of a step, or the difference of two, with its interval; unbounded for a single
+    step.
 
     `taken` is the share of the cores' time that other processes took.
     """
@@ -135,7 +165,11 @@ def over_steps(
     left = max(1 - taken, 1e-9)
     low, high = (found.low - taken) / left, (found.high + taken * is_difference) / left
     # A share is between 0 and 1.
-    return Interval(found.estimate, low, high) if is_difference else Interval(found.estimate, max(low, 0), min(high, 1))
+    return (
+        Interval(found.estimate, low, high)
+        if is_difference
+        else Interval(found.estimate, max(low, 0), min(high, 1))
+    )
 
 
 def share_of(part: str, whole: str = "seconds") -> Formula:
@@ -144,8 +178,12 @@ def share_of(part: str, whole: str = "seconds") -> Formula:
 
 
 def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
-    """Return the median of steps, each of which took some time; `taken` is other processes' share of the cores."""
-    over = exponential(over_rounds(np.log, [step.seconds for step in steps], noise=BETWEEN_PROCESSES))
+    """Return the median of steps, each of which took some time; `taken` is other processes' share
+    of the cores.
+    """
+    over = exponential(
+        over_rounds(np.log, [step.seconds for step in steps], noise=BETWEEN_PROCESSES)
+    )
     return StepAccount(
         len(steps),
         over.estimate,

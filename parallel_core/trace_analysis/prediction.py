@@ -1,7 +1,8 @@
-"""Predict before the program answers: a guess, the run that it is compared with, and what the profiler saw of it.
+"""Predict before the program answers: a guess, the run that it is compared with, and what the
+profiler saw of it.
 
-The run has a separate process, as `parallel-core run` has, because a framework reads its engine and threads once: so
-one notebook can predict for both engines of both frameworks.
+The run has a separate process, as `parallel-core run` has, because a framework reads its engine and
+threads once: so one notebook can predict for both engines of both frameworks.
 """
 
 import os
@@ -24,8 +25,9 @@ from parallel_core.trace_analysis.trace_files import read_timeline
 BACKEND_VARIABLE = "PARALLEL_CORE_BACKEND"
 USUAL_BACKEND = "torch"
 MOST_SECONDS = 900.0
-"""Seconds that a run may take: the longest experiment trains for three minutes, and a busy machine takes several times
-as long."""
+"""Seconds that a run may take: the longest experiment trains for three minutes, and a busy machine
+takes several times as long.
+"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,11 +38,19 @@ class Question:
     asks: str
     metric: str
     means: str
-    """What the figure says, with its landmarks; empty for a metric that is not the experiment's main one."""
+    """What the figure says, with its landmarks; empty for a metric that is not the experiment's
+    main one.
+    """
 
     def __repr__(self) -> str:
-        about = f"{self.metric}: {self.means}." if self.means else f"{self.metric} is to be guessed."
-        named = "" if EXPERIMENTS[self.experiment].main.name == self.metric else f', metric="{self.metric}"'
+        about = (
+            f"{self.metric}: {self.means}." if self.means else f"{self.metric} is to be guessed."
+        )
+        named = (
+            ""
+            if EXPERIMENTS[self.experiment].main.name == self.metric
+            else f', metric="{self.metric}"'
+        )
         return f'{self.asks}\n{about}\nYour guess? predict("{self.experiment}", GUESS{named})'
 
     def _repr_markdown_(self) -> str:
@@ -51,7 +61,9 @@ class Question:
 
 @dataclass(frozen=True, repr=False)
 class Prediction:
-    """A guess beside the result that it was compared with; `timeline` is what the profiler recorded, if asked for."""
+    """A guess beside the result that it was compared with; `timeline` is what the profiler
+    recorded, if asked for.
+    """
 
     guess: Guess
     result: Result = field(compare=False)
@@ -65,12 +77,13 @@ class Prediction:
         guess = self.guess
         where = f"<code>{escape(guess.metric)}</code> on {escape(self.result.backend['name'])}"
         figures = (guess.guessed_in_words, guess.measured_in_words)
+        cells = "".join(f"<td>{escape(figure)}</td>" for figure in figures)
         judged = f"{guess.reason[:1].upper()}{guess.reason[1:]}."
         return "\n".join(
             (
                 "<table>",
                 "<thead><tr><th></th><th>you guessed</th><th>measured</th></tr></thead>",
-                f"<tbody><tr><td>{where}</td>{''.join(f'<td>{escape(one)}</td>' for one in figures)}</tr></tbody>",
+                f"<tbody><tr><td>{where}</td>{cells}</tr></tbody>",
                 "</table>",
                 f"<p><b>{escape(judged)}</b></p>",
                 *(f"<p>{escape(sentence)}</p>" for sentence in _said(self.result)),
@@ -87,13 +100,15 @@ def predict(
     timeline: bool = False,
     **options: Any,
 ) -> Prediction | Question:
-    """Hold a guess of an experiment's figure against a run of it in a fresh process; without a guess, ask for one.
+    """Hold a guess of an experiment's figure against a run of it in a fresh process; without a
+    guess, ask for one.
 
-    `metric` is the experiment's main one unless it is named, and `backend` the one in PARALLEL_CORE_BACKEND, or torch.
-    `options` are those of `parallel-core run EXPERIMENT`: `engine="sync"`, `sizes=(64, 256)`. With `timeline` the
-    framework's profiler records it once more, if the backend has a profiler. Blocks until all is done. Raises
-    RequestError for a guess that is no number or impossible, and for options that the command refuses, and
-    MeasurementError if the run fails; an invalid result leaves the guess open.
+    `metric` is the experiment's main one unless it is named, and `backend` the one in
+    PARALLEL_CORE_BACKEND, or torch. `options` are those of `parallel-core run EXPERIMENT`:
+    `engine="sync"`, `sizes=(64, 256)`. With `timeline` the framework's profiler records it once
+    more, if the backend has a profiler. Blocks until all is done. Raises RequestError for a guess
+    that is no number or impossible, and for options that the command refuses, and MeasurementError
+    if the run fails; an invalid result leaves the guess open.
     """
     if experiment not in EXPERIMENTS:
         raise RequestError(unknown("experiment", experiment, EXPERIMENTS))
@@ -102,24 +117,33 @@ def predict(
     if guess is None:
         return Question(experiment, asked.question, metric, asked.metric_named(metric).means)
     value = check_guess(guess, asked.metric_named(metric))
-    chosen = {"backend": backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND), **_as_words(options)}
+    chosen = {
+        "backend": backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND),
+        **_as_words(options),
+    }
     result, recorded = _run(experiment, chosen, timeline)
     return Prediction(judge(value, asked.metric_named(metric), result), result, recorded)
 
 
-def _run(experiment: str, options: Mapping[str, Any], with_timeline: bool) -> tuple[Result, Timeline | None]:
+def _run(
+    experiment: str, options: Mapping[str, Any], with_timeline: bool
+) -> tuple[Result, Timeline | None]:
     if not with_timeline:
         return measure_elsewhere(experiment, options, MOST_SECONDS), None
     with TemporaryDirectory(prefix="parallel-core-") as folder:
         path = Path(folder) / "trace.json"
-        result = measure_elsewhere(experiment, {**options, "trace-if-possible": str(path)}, MOST_SECONDS)
+        result = measure_elsewhere(
+            experiment, {**options, "trace-if-possible": str(path)}, MOST_SECONDS
+        )
         return result, read_timeline(path) if path.exists() else None
 
 
 def _as_words(options: Mapping[str, Any]) -> dict[str, Any]:
     """Name options, and write lists, as the command takes them."""
     return {
-        name.replace("_", "-"): ",".join(map(str, value)) if isinstance(value, tuple | list) else value
+        name.replace("_", "-"): ",".join(map(str, value))
+        if isinstance(value, tuple | list)
+        else value
         for name, value in options.items()
     }
 

@@ -1,9 +1,11 @@
-"""Repeat a result's cases once under the framework's own profiler, after everything that is reported was timed.
+"""Repeat a result's cases once under the framework's own profiler, after everything that is
+reported was timed.
 
-What its trace adds to the result is whether trace and clock agree within the noise, and how efficient it was. The
-clock's figures come from timed repetitions without a profiler; the trace's come from one repetition under it. The noise
-of a quantity that is computed from several cases' times is propagated from theirs: each time is changed by its noise,
-one at a time, and the changes are added as squares, as independent errors are.
+What its trace adds to the result is whether trace and clock agree within the noise, and how
+efficient it was. The clock's figures come from timed repetitions without a profiler; the trace's
+come from one repetition under it. The noise of a quantity that is computed from several cases'
+times is propagated from theirs: each time is changed by its noise, one at a time, and the changes
+are added as squares, as independent errors are.
 """
 
 import math
@@ -39,18 +41,25 @@ COMPARED: Mapping[tuple[str, str], str] = {
 }
 """By case and metric, the figure of the case that says the same by the trace."""
 CAUSES: Mapping[str, str] = {
-    SECONDS: "Calls take longer under the profiler; a trace lacks what Python did before its first call and after its "
+    SECONDS: "Calls take longer under the profiler; a trace lacks what Python did before its first "
+    "call and after its "
     "last, and may be incomplete.",
-    DISPATCH: "Launching takes longer under the profiler; Python was busy before its first call or after its last.",
+    DISPATCH: "Launching takes longer under the profiler; Python was busy before its first call or "
+    "after its last.",
 }
 """By quantity, what may make trace and clock differ."""
-CAUSE = "Operations that slow each other down overlap and save no time; time that single parts were idle is saved."
+CAUSE = (
+    "Operations that slow each other down overlap and save no time; time that single parts "
+    "were idle is saved."
+)
 """The same, of metrics."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What the profiler recorded, and how many seconds each repetition took by the clock meanwhile."""
+    """What the profiler recorded, and how many seconds each repetition took by the clock
+    meanwhile.
+    """
 
     timeline: Timeline
     seconds: Mapping[str, float]
@@ -58,7 +67,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One quantity of one case, by trace and by clock. They may differ by `noise`, in the same unit, by chance."""
+    """One quantity of one case, by trace and by clock. They may differ by `noise`, in the same
+    unit, by chance.
+    """
 
     case: str
     quantity: str
@@ -73,7 +84,9 @@ class Agreement:
 
     @property
     def too_noisy(self) -> bool:
-        """Whether the noise is as large as the time itself, or as any share: then nothing can disagree."""
+        """Whether the noise is as large as the time itself, or as any share: then nothing can
+        disagree.
+        """
         whole = 0.0 if self.quantity == SECONDS else 1.0
         return self.noise >= max(abs(self.by_trace), abs(self.by_clock), whole)
 
@@ -82,18 +95,24 @@ class Agreement:
         """What is said if the two do not agree."""
         write = seconds if self.quantity == SECONDS else figure
         trace, clock, noise = map(write, (self.by_trace, self.by_clock, self.noise))
-        apart = f"{self.quantity} {trace} by the trace, {clock} by the clock, more apart than the noise (± {noise})."
+        apart = (
+            f"{self.quantity} {trace} by the trace, {clock} by the clock, more apart than the "
+            f"noise (± {noise})."
+        )
         return f"{apart} {CAUSES.get(self.quantity, CAUSE)}"
 
 
 def profile(backend: Backend, result: Result) -> Profile:
-    """Repeat cases of a result that `backend` gave in this process, within `measurement.repeatable`.
+    """Repeat cases of a result that `backend` gave in this process, within
+    `measurement.repeatable`.
 
     Raises MeasurementError if none of them can be repeated; BackendError if there is no profiler.
     """
     cases, notes = _cases_to_repeat(result)
     if not cases:
-        raise MeasurementError(f"no case of this result of {result.experiment} can be repeated under a profiler")
+        raise MeasurementError(
+            f"no case of this result of {result.experiment} can be repeated under a profiler"
+        )
     taken = {}
     # Bound before the profiler marks the verbs: these waits are no part of a case.
     wait_unmarked = backend.waitall
@@ -113,21 +132,30 @@ def profile(backend: Backend, result: Result) -> Profile:
         timeline = read_timeline(path)
     source = f"{backend.name} {backend.version}, {engine_in_words(result.backend)}"
     timed = {case.name: case.again_seconds for case in cases}
-    whole = replace(timeline, source=source, notes=(*timeline.notes, *notes), timed=timed, experiment=result.experiment)
+    whole = replace(
+        timeline,
+        source=source,
+        notes=(*timeline.notes, *notes),
+        timed=timed,
+        experiment=result.experiment,
+    )
     return Profile(whole, taken)
 
 
 def seconds_unprofiled(result: Result) -> float:
-    """Return how long the cases that are profiled take without a profiler: each is repeated twice."""
+    """Return how long the cases that are profiled take without a profiler: each is repeated
+    twice.
+    """
     cases, _ = _cases_to_repeat(result)
     return sum(2 * case.repeats * median(case.seconds) for case in cases)
 
 
 def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreement, ...]:
-    """Compare the clock's figures with the trace's: the experiment's own first, then each case's time and dispatch.
+    """Compare the clock's figures with the trace's: the experiment's own first, then each case's
+    time and dispatch.
 
-    Cases that only one side has are left out; so is the dispatch of cases that run several times within one timing,
-    because control returns several times in them.
+    Cases that only one side has are left out; so is the dispatch of cases that run several times
+    within one timing, because control returns several times in them.
     """
     traced = {one.case: one for one in figures if one.seconds > 0}
     cases = {case.name: case for case in result.cases}
@@ -138,36 +166,59 @@ def agreements(result: Result, figures: Sequence[CaseFigures]) -> tuple[Agreemen
 
 def overhead(result: Result, profiled: Mapping[str, float]) -> str:
     """Say how long profiled repetitions took beside the medians without, both by the clock."""
-    ratios = [profiled[case.name] / (case.median * case.share) for case in result.cases if case.name in profiled]
+    ratios = [
+        profiled[case.name] / (case.median * case.share)
+        for case in result.cases
+        if case.name in profiled
+    ]
     of = "one case" if len(ratios) == 1 else f"median of {len(ratios)} cases"
     return f"Under the profiler it took {median(ratios):.2f} × its time without ({of})."
 
 
 def propagated(formula: Formula, times: Mapping[str, float], noises: Mapping[str, float]) -> float:
-    """Return the noise of what a formula gives of cases' times; the noise of each time is a share of it."""
+    """Return the noise of what a formula gives of cases' times; the noise of each time is a share
+    of it.
+    """
 
     def changed(case: str, factor: float) -> float:
         # A case's own parts are all the rest.
         cases = {name: Case(name, (), (), parts=tuple(times)[:-1]) for name in times}
-        return float(formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases)))
+        return float(
+            formula(Times(lambda name, _: times[name] * (factor if name == case else 1), cases))
+        )
 
-    return math.hypot(*((changed(case, 1 + noise) - changed(case, 1 - noise)) / 2 for case, noise in noises.items()))
+    return math.hypot(
+        *(
+            (changed(case, 1 + noise) - changed(case, 1 - noise)) / 2
+            for case, noise in noises.items()
+        )
+    )
 
 
 def about_efficiency(case: CaseFigures) -> str:
-    """Say how many devices worked at once, what was hidden, and when nothing ran; empty if nothing was recorded.
+    """Say how many devices worked at once, what was hidden, and when nothing ran; empty if nothing
+    was recorded.
 
     Of a case that the profiler slowed down only that is said.
     """
     if case.devices_at_once is None:
         return ""
     if case.slowed_in_words:
-        return f"The trace of “{case.case}” says nothing of its efficiency; it was {case.slowed_in_words}."
+        return (
+            f"The trace of “{case.case}” says nothing of its efficiency; it was "
+            f"{case.slowed_in_words}."
+        )
     share = case.hidden_of_shorter
-    hidden = "" if share is None else f", {percent(share)} of the shorter of computing and communicating was hidden"
+    hidden = (
+        ""
+        if share is None
+        else f", {percent(share)} of the shorter of computing and communicating was hidden"
+    )
     return (
-        f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} devices worked at the "
-        f"same time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the time."
+        f"By the trace of “{case.case}” {figure(case.devices_at_once)} of {len(case.devices)} "
+        "devices worked at the "
+        f"same time, on average{hidden}, and nothing ran for {percent(case.idle_share)} of the "
+        "time."
     )
 
 
@@ -183,10 +234,16 @@ def _cases_to_repeat(result: Result) -> tuple[Sequence[Case], Sequence[str]]:
     return some, (f"{len(some)} of {len(repeatable)} cases were repeated under the profiler",)
 
 
-def _of_metrics(case: Case, traced: CaseFigures, result: Result, cases: Mapping[str, Case]) -> Iterator[Agreement]:
+def _of_metrics(
+    case: Case, traced: CaseFigures, result: Result, cases: Mapping[str, Case]
+) -> Iterator[Agreement]:
     used = (*case.parts, case.name)
     for (name, metric), figure_name in COMPARED.items():
-        if name != case.name or metric not in result.metrics or not all(part in cases for part in used):
+        if (
+            name != case.name
+            or metric not in result.metrics
+            or not all(part in cases for part in used)
+        ):
             continue
         by_trace, by_clock = getattr(traced, figure_name), result.metrics[metric]
         formula = EXPERIMENTS[result.experiment].metric_named(metric).formula
@@ -199,9 +256,17 @@ def _of_metrics(case: Case, traced: CaseFigures, result: Result, cases: Mapping[
 
 def _of_case(case: Case, traced: CaseFigures) -> Iterator[Agreement]:
     by_trace, by_clock = traced.dispatch_fraction, case.median * case.share
-    yield Agreement(case.name, SECONDS, traced.seconds / case.repeats, by_clock, _noise(case) * by_clock)
-    if by_trace is not None and case.repeats == 1 and len(case.dispatch_seconds) == len(case.seconds):
-        shares = [sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)]
+    yield Agreement(
+        case.name, SECONDS, traced.seconds / case.repeats, by_clock, _noise(case) * by_clock
+    )
+    if (
+        by_trace is not None
+        and case.repeats == 1
+        and len(case.dispatch_seconds) == len(case.seconds)
+    ):
+        shares = [
+            sent / done for sent, done in zip(case.dispatch_seconds, case.seconds, strict=True)
+        ]
         # Both are shares of the same time, and so is the noise.
         noise = max((max(shares) - min(shares)) / 2, MIN_NOISE)
         yield Agreement(case.name, DISPATCH, by_trace, case.dispatch_median / case.median, noise)

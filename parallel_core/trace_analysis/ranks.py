@@ -1,4 +1,6 @@
-"""The figures of several ranks side by side: their spread, what each waited in collectives, and the straggler."""
+"""The figures of several ranks side by side: their spread, what each waited in collectives, and the
+straggler.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +13,9 @@ from parallel_core.trace_analysis.meetings import Meetings, last_to_arrive, meet
 from parallel_core.trace_analysis.trace_files import RankTrace
 
 MIN_SPREAD = 0.01
-"""If the times that ranks waited differ by a smaller share of the collectives' own, none is a straggler."""
+"""If the times that ranks waited differ by a smaller share of the collectives' own, none is a
+straggler.
+"""
 FIGURES = (
     "seconds",
     "compute_seconds",
@@ -37,9 +41,13 @@ class RankFigures:
     """The share of the communication that lay under computation."""
     idle_share: float
     hidden_collective_share: float | None
-    """The share of its devices' collectives that lay under computation, as Holistic Trace Analysis counts."""
+    """The share of its devices' collectives that lay under computation, as Holistic Trace Analysis
+    counts.
+    """
     matched_collectives: int
-    """How many of its collectives were found on the other ranks, too; `matched_collective_seconds` is their time."""
+    """How many of its collectives were found on the other ranks, too; `matched_collective_seconds`
+    is their time.
+    """
     matched_collective_seconds: float
     waited_seconds: float | None
     """How long they lasted beyond the shortest of each; None if there are none."""
@@ -53,7 +61,9 @@ class RankFigures:
 
 @dataclass(frozen=True)
 class Spread:
-    """The extremes of a figure and the ranks that they belong to; the spread is the difference of the two."""
+    """The extremes of a figure and the ranks that they belong to; the spread is the difference of
+    the two.
+    """
 
     least: float
     least_rank: int
@@ -71,7 +81,8 @@ class Ranks:
     world_size: int | None
     """How many ranks the job has, which may be more; None if the traces do not say."""
     straggler: int | None
-    """The rank that waited least in collectives, as a share of their time: the other ranks waited for it.
+    """The rank that waited least in collectives, as a share of their time: the other ranks waited
+    for it.
 
     None if no collectives were matched, or all ranks waited alike.
     """
@@ -131,7 +142,9 @@ def _figures(traces: Mapping[int, RankTrace], together: Meetings) -> tuple[RankF
                 compute_seconds=sum(case.compute_seconds for case in one.figures),
                 communication_seconds=communicating,
                 hidden_share=hidden / communicating if communicating else None,
-                idle_share=1 - sum(case.working_seconds for case in one.figures) / seconds if seconds else 0.0,
+                idle_share=1 - sum(case.working_seconds for case in one.figures) / seconds
+                if seconds
+                else 0.0,
                 hidden_collective_share=hidden_collective / collective if collective else None,
                 matched_collectives=met[rank],
                 matched_collective_seconds=in_seconds(taken[rank]),
@@ -167,13 +180,20 @@ def _spread(figure: str, ranks: Sequence[RankFigures]) -> Spread | None:
 def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meetings) -> Iterator[str]:
     unsaid = sum(one.rank is None for one in traces.values())
     if unsaid:
-        yield f"{unsaid} of the traces do not say their rank: their files' names or order stand for it."
+        yield (
+            f"{unsaid} of the traces do not say their rank: their files' names or order stand "
+            "for it."
+        )
     sizes = sorted(of)
     if len(sizes) > 1:
-        yield f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks by the traces."
+        yield (
+            f"The ranks are not of one job: it has {listed([str(size) for size in sizes])} ranks "
+            "by the traces."
+        )
     elif sizes and sizes[0] > len(traces):
         yield (
-            f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not seen, and less "
+            f"{len(traces)} of the job's {sizes[0]} ranks are here: who waited for the rest is not "
+            "seen, and less "
             "waiting than there was."
         )
     if not together.matched:
@@ -183,6 +203,7 @@ def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meeting
         yield f"{kernels} could not be matched between ranks, and are left out."
     if together.clocks_agree is False:
         yield (
-            "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. What was waited is "
+            "The ranks' clocks do not agree: by them ranks leave collectives before the rest come. "
+            "What was waited is "
             "computed only from durations."
         )

@@ -1,13 +1,14 @@
 """Figures for each step of a program that marks its steps, and the steps that are unlike the rest.
 
-A step is what torch.profiler calls `ProfilerStep#N`. If a trace has none, it is an annotation of the program's own that
-lies in no other one and comes more than once, but for a number at its end; of several such, the one that lasts longest
-in all. An operation belongs to the step in which it was launched, whenever it ran; without a known launch, to that in
-which it began.
+A step is what torch.profiler calls `ProfilerStep#N`. If a trace has none, it is an annotation of
+the program's own that lies in no other one and comes more than once, but for a number at its end;
+of several such, the one that lasts longest in all. An operation belongs to the step in which it was
+launched, whenever it ran; without a known launch, to that in which it began.
 
-A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that the median absolute
-deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin, 1993), which one odd step does not widen.
-Fewer than three steps have no outliers, and none that is within 5 % of the median.
+A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that
+the median absolute deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin,
+1993), which one odd step does not widen. Fewer than three steps have no outliers, and none that is
+within 5 % of the median.
 """
 
 import re
@@ -34,7 +35,9 @@ LONGEST_ANNOTATIONS = 30
 """So many kinds of annotations have figures: those that last longest."""
 
 COVERED = 0.9
-"""Steps that a profiler marks cover at least this share of the time, unless the devices are behind them."""
+"""Steps that a profiler marks cover at least this share of the time, unless the devices are behind
+them.
+"""
 COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
 """The quantities of a step in which it may be an outlier."""
 OUTLIER = 3.5
@@ -47,7 +50,9 @@ LEAST_DEVIATION = 0.05
 
 @dataclass(frozen=True)
 class StepFigures:
-    """One step: how long the host took for it, and what it launched did on the devices, all of them as one."""
+    """One step: how long the host took for it, and what it launched did on the devices, all of them
+    as one.
+    """
 
     name: str
     start_seconds: float
@@ -55,7 +60,9 @@ class StepFigures:
     seconds: float
     operations: int
     device_seconds: float
-    """From its first operation's start to its last one's end; 0 without operations, as all that follows."""
+    """From its first operation's start to its last one's end; 0 without operations, as all that
+    follows.
+    """
     busy_seconds: float
     """How long at least one operation ran."""
     compute_seconds: float
@@ -95,12 +102,16 @@ class StepsFigures:
     typical: tuple[TypicalStep, ...]
     outliers: tuple[Outlier, ...]
     account: StepAccount | None
-    """What `profile` says of the median step, too; None if the devices were too far behind to recognise steps."""
+    """What `profile` says of the median step, too; None if the devices were too far behind to
+    recognise steps.
+    """
 
 
 @dataclass(frozen=True)
 class AnnotationFigures:
-    """All annotations of one name, but for a number at its end: their time on the host, and what they launched."""
+    """All annotations of one name, but for a number at its end: their time on the host, and what
+    they launched.
+    """
 
     name: str
     annotations: int
@@ -123,25 +134,35 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     timed = [one for one in divided if one.seconds > 0]
     marks_all = windows[0].name.startswith(PROFILER_STEP)
     behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
-    return StepsFigures(found, typical, tuple(chain(*outliers)), None if behind or not timed else account_of(timed))
+    return StepsFigures(
+        found, typical, tuple(chain(*outliers)), None if behind or not timed else account_of(timed)
+    )
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     """Compute the figures of a case's annotations by name, those that last longest first."""
-    groups = sorted(_alike(case.annotations).items(), key=lambda group: -sum(one.end - one.start for one in group[1]))
+    groups = sorted(
+        _alike(case.annotations).items(),
+        key=lambda group: -sum(one.end - one.start for one in group[1]),
+    )
     since = case.since[case.operations]
     order = np.argsort(since, kind="stable")
     since, intervals = since[order], case.intervals(case.operations)[order]
-    return tuple(_annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS])
+    return tuple(
+        _annotation(name, ones, since, intervals) for name, ones in groups[:LONGEST_ANNOTATIONS]
+    )
 
 
 def only_step(timeline: Timeline, number: int) -> Timeline:
-    """Return what a program did in its step of this number, and what it launched in it, whenever that ran.
+    """Return what a program did in its step of this number, and what it launched in it, whenever
+    that ran.
 
     Raises RequestError if there is no such step, or none at all.
     """
     marked = [] if timeline.cases else _step_windows(timeline.annotations)
-    numbered = {int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))}
+    numbered = {
+        int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))
+    }
     if not numbered:
         raise RequestError("it marks no steps with numbers")
     if number not in numbered:
@@ -151,12 +172,16 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
     return replace(
         timeline,
         spans=spans.select((spans.since >= start) & (spans.since < end)),
-        annotations=tuple(one for one in timeline.annotations if start <= one.start and one.end <= end),
+        annotations=tuple(
+            one for one in timeline.annotations if start <= one.start and one.end <= end
+        ),
     )
 
 
 def first_steps(timeline: Timeline, count: int) -> Timeline:
-    """Return what a program did before its first `count` steps had ended, of those that a profiler marks; or all."""
+    """Return what a program did before its first `count` steps had ended, of those that a profiler
+    marks; or all.
+    """
     marked = [one for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
     if not 0 < count < len(marked):
         return timeline
@@ -168,7 +193,9 @@ def first_steps(timeline: Timeline, count: int) -> Timeline:
     )
 
 
-def _annotation(name: str, ones: Sequence[Window], since: np.ndarray, intervals: np.ndarray) -> AnnotationFigures:
+def _annotation(
+    name: str, ones: Sequence[Window], since: np.ndarray, intervals: np.ndarray
+) -> AnnotationFigures:
     # Those of one name may lie in each other.
     covered = union(np.array([(one.start, one.end) for one in ones], dtype=np.int64))
     bounds = np.searchsorted(since, covered)
@@ -236,7 +263,8 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
 def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[tuple[int, int]]:
     """Return from when to when the devices kept to each step, whose operations ran at some times.
 
-    They may be behind the host: a step begins when what was launched before has ended, or its own operations begin.
+    They may be behind the host: a step begins when what was launched before has ended, or its own
+    operations begin.
     """
     begins: list[int] = []
     ends: list[int] = []
@@ -246,7 +274,10 @@ def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[
         begins.append(max([window.start, min(ended, first), *begins[-1:]]))
         ended = max(ended, int(own[:, 1].max(initial=0)))
         ends.append(max(window.end, begins[-1], int(own[:, 1].max(initial=0))))
-    return [(begin, min(end, after)) for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)]
+    return [
+        (begin, min(end, after))
+        for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)
+    ]
 
 
 def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
@@ -254,7 +285,14 @@ def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep,
     median = float(np.median(values))
     apart = np.abs(values - median)
     mad = float(np.median(apart))
-    unlike = (apart > OUTLIER * NORMAL * mad) & (apart > LEAST_DEVIATION * median) & (len(found) >= FEWEST)
+    unlike = (
+        (apart > OUTLIER * NORMAL * mad)
+        & (apart > LEAST_DEVIATION * median)
+        & (len(found) >= FEWEST)
+    )
     rows = zip(np.array(found, object)[unlike], values[unlike].tolist(), strict=True)
-    outliers = [Outlier(one.name, quantity, value, value / median if median else None) for one, value in rows]
+    outliers = [
+        Outlier(one.name, quantity, value, value / median if median else None)
+        for one, value in rows
+    ]
     return TypicalStep(quantity, median, mad), outliers

@@ -1,4 +1,6 @@
-"""Timelines from files: our own, and what the frameworks' profilers wrote for other programs; a file for each rank."""
+"""Timelines from files: our own, and what the frameworks' profilers wrote for other programs; a
+file for each rank.
+"""
 
 import gzip
 import re
@@ -13,7 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace, read_trace, timeline_from
-from backends.profiling.collectives import Collective, check_one_rank, collectives_of, job_of, with_communication
+from backends.profiling.collectives import (
+    Collective,
+    check_one_rank,
+    collectives_of,
+    job_of,
+    with_communication,
+)
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
 from backends.profiling.timeline import KINDS
 from parallel_core.measurement.timing import without_garbage_collection
@@ -28,7 +36,9 @@ from parallel_core.trace_analysis.steps import first_steps, only_step
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
 WHOLE_STEPS = "parallel_core_whole_steps"
-"""The key under which what `profile` recorded states how many steps are whole: it may have ended in one."""
+"""The key under which what `profile` recorded states how many steps are whole: it may have ended in
+one.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,11 +62,13 @@ class RankTrace:
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; the notes list what was wrong with the file.
+    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; the notes list what was
+    wrong with the file.
 
     Raises RequestError if the file cannot be read, or is from another program.
     """
-    # A million slices set the garbage collector off repeatedly, in a third of the time, and none is garbage.
+    # A million slices set the garbage collector off repeatedly, in a third of the time, and none is
+    # garbage.
     with without_garbage_collection():
         trace = _trace_in(path)
         with _naming(path):
@@ -64,7 +76,9 @@ def read_timeline(path: Path) -> Timeline:
 
 
 def write_trace_file(timeline: Timeline, path: Path) -> None:
-    """Write a Chrome trace, compressed if the path ends in `.gz`; `-` is standard output. Raises OSError."""
+    """Write a Chrome trace, compressed if the path ends in `.gz`; `-` is standard output. Raises
+    OSError.
+    """
     plain = BytesIO()
     write_timeline(timeline, plain)
     # Without the time of day, the same timeline gives the same bytes.
@@ -82,15 +96,21 @@ def pack_trace(plain: Path, path: Path, whole_steps: int) -> None:
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that some paths name; a folder stands for the traces in it. Raises RequestError."""
+    """Return the files that some paths name; a folder stands for the traces in it. Raises
+    RequestError.
+    """
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(file for file in path.iterdir() if file.name.endswith(ENDINGS) and file.is_file())
+        inside = sorted(
+            file for file in path.iterdir() if file.name.endswith(ENDINGS) and file.is_file()
+        )
         if not inside:
-            raise RequestError(f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}")
+            raise RequestError(
+                f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}"
+            )
         files += inside
     for file, count in Counter(files).items():
         if count > 1:
@@ -108,17 +128,22 @@ def read_ranks(
 ) -> dict[int, RankTrace]:
     """Read the traces of all ranks, of which each file holds one; in the order of the ranks.
 
-    A trace's rank is what it says itself, else what its file's name says, else its place. Kernels whose full names
-    hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in nanoseconds, are kernel waits. Of a trace with
-    steps only what belongs to `step` is kept, if one is named. Without `keep_spans` only one trace is in memory at a
-    time. Raises RequestError, which names the file, for one that cannot be used, also because several ranks were merged
-    into it, and if two are of the same rank.
+    A trace's rank is what it says itself, else what its file's name says, else its place. Kernels
+    whose full names hold `kernels` communicate, too; shorter gaps than `kernel_delay`, in
+    nanoseconds, are kernel waits. Of a trace with steps only what belongs to `step` is kept, if one
+    is named. Without `keep_spans` only one trace is in memory at a time. Raises RequestError, which
+    names the file, for one that cannot be used, also because several ranks were merged into it, and
+    if two are of the same rank.
     """
     read: list[RankTrace] = []
     with without_garbage_collection():
         for file in files:
             one = _read_rank(file, kernels, step, kernel_delay)
-            read.append(one if keep_spans else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None)))
+            read.append(
+                one
+                if keep_spans
+                else replace(one, timeline=replace(one.timeline, spans=(), host_calls=None))
+            )
     return dict(sorted(_numbered(read).items()))
 
 
@@ -131,13 +156,19 @@ def side_by_side(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> Timeline
     spans = []
     for rank, one in ranks.items():
         own = one.timeline.columns.moved(later[rank])
-        spans.append(replace(own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)))
+        spans.append(
+            replace(
+                own, queues=tuple((f"rank {rank} {device}", queue) for device, queue in own.queues)
+            )
+        )
     sources = dict.fromkeys(one.timeline.source for one in ranks.values())
     return Timeline(", ".join(sources), Spans.joined(spans))
 
 
 def _begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[int, int]:
-    """Return how many nanoseconds after the first one each rank's timeline begins; 0 for all if clocks disagree."""
+    """Return how many nanoseconds after the first one each rank's timeline begins; 0 for all if
+    clocks disagree.
+    """
     begins = {rank: one.begin for rank, one in ranks.items() if one.begin is not None}
     if not clocks_agree or len(begins) < len(ranks):
         return dict.fromkeys(ranks, 0)
@@ -164,7 +195,9 @@ def _naming(file: Path, problem: str = "cannot be used") -> Iterator[None]:
 
 
 def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
-    """Return a trace's timeline up to the end of its last whole step, if it states how many there are."""
+    """Return a trace's timeline up to the end of its last whole step, if it states how many there
+    are.
+    """
     whole = trace.properties.get(WHOLE_STEPS)
     return first_steps(timeline, whole) if isinstance(whole, int) else timeline
 
@@ -177,7 +210,9 @@ def _timeline_of(trace: Trace) -> Timeline:
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
 
 
-def _read_rank(file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int) -> RankTrace:
+def _read_rank(
+    file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int
+) -> RankTrace:
     trace = _trace_in(file)
     with _naming(file):
         check_one_rank(trace)
@@ -233,9 +268,13 @@ def _numbered(read: Sequence[RankTrace]) -> dict[int, RankTrace]:
     known: dict[int, RankTrace] = {}
     for one, rank in zip(read, said, strict=True):
         if rank is None:
-            raise RequestError(f"{one.file} does not say its rank, unlike other files: name it such as rank-0.json")
+            raise RequestError(
+                f"{one.file} does not say its rank, unlike other files: name it such as rank-0.json"
+            )
         if rank in known:
             first = known[rank].file
-            raise RequestError(f"{first} and {one.file} are both of rank {rank}: give one trace of each rank")
+            raise RequestError(
+                f"{first} and {one.file} are both of rank {rank}: give one trace of each rank"
+            )
         known[rank] = one
     return known

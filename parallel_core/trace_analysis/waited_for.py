@@ -2,15 +2,17 @@
 
 Of a trace that has the host's nested calls, and links operations to them:
 
-- The one before it on its queue, if that had not ended when the host launched it: the queue was busy.
-- An operation of another queue, if the profiler recorded that its own queue waits for it. If it records no such waits
-  but the host let some queue wait between the two launches, or one launch started work on several queues (a graph):
-  what ended last before it began on its device, and later than the one before it.
+- The one before it on its queue, if that had not ended when the host launched it: the queue was
+  busy.
+- An operation of another queue, if the profiler recorded that its own queue waits for it. If it
+  records no such waits but the host let some queue wait between the two launches, or one launch
+  started work on several queues (a graph): what ended last before it began on its device, and later
+  than the one before it.
 - Else the call that launched it.
 
-Of any other trace: what ended last before it began, an operation on any queue, or the call that launched it; if the
-profiler does not record that call, the last one that was over. Among operations that ended at the same time, within the
-profiler's resolution, the one on the same queue.
+Of any other trace: what ended last before it began, an operation on any queue, or the call that
+launched it; if the profiler does not record that call, the last one that was over. Among operations
+that ended at the same time, within the profiler's resolution, the one on the same queue.
 """
 
 from collections.abc import Iterator
@@ -26,7 +28,9 @@ NONE = -1
 
 @dataclass(frozen=True, eq=False)
 class Queue:
-    """The operations of one queue in the order of their launches, and which of those so far ends last."""
+    """The operations of one queue in the order of their launches, and which of those so far ends
+    last.
+    """
 
     name: tuple[str, str]
     launched: np.ndarray
@@ -34,14 +38,18 @@ class Queue:
     last: np.ndarray
 
     def last_before(self, times: np.ndarray) -> np.ndarray:
-        """Return the operation that ends last among those launched until each of some times, or NONE."""
+        """Return the operation that ends last among those launched until each of some times, or
+        NONE.
+        """
         reached = np.searchsorted(self.launched, times, side="right") - 1
         return np.where(reached >= 0, self.last[reached], NONE)
 
 
 @dataclass(frozen=True, eq=False)
 class Operations:
-    """The operations of a case that took any time, in the order of their start; an entry for each in all arrays."""
+    """The operations of a case that took any time, in the order of their start; an entry for each
+    in all arrays.
+    """
 
     places: np.ndarray
     """In the case's spans."""
@@ -60,7 +68,10 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     places = np.flatnonzero(case.operations & (case.lengths > 0))
     spans, launched = case.spans.select(places), case.since[places]
     starts, ends, queue_of = spans.starts, spans.ends, spans.queue_of
-    queues = tuple(_queue(spans.queues[queue_of[own[0]]], own, spans.launched, ends) for own in groups_of(queue_of))
+    queues = tuple(
+        _queue(spans.queues[queue_of[own[0]]], own, spans.launched, ends)
+        for own in groups_of(queue_of)
+    )
     launched_by = np.where(case.linked[places], _launched_by(calls, launched), NONE)
     previous = _previous(queue_of)
     previous[starts[previous] == starts] = NONE
@@ -74,7 +85,8 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
     may_wait = _one_launch_for_several_queues(launched, queue_of)
     if not calls.queue_waits:
         may_wait |= _let_wait_between(calls, launched, previous)
-    # An operation that was launched in vain does not wait for a call either, so that counts from its end.
+    # An operation that was launched in vain does not wait for a call either, so that counts from
+    # its end.
     called = np.minimum(np.append(calls.ends, UNKNOWN)[launched_by], starts)
     held = np.where(before >= 0, since, called)
     may_wait |= (before == NONE) & (launched_by == NONE)
@@ -82,14 +94,18 @@ def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
         waiting = own[may_wait[own]]
         last = last_ended(starts[own], ends[own], starts[waiting])
         awaited = own[last]
-        waits = (last >= 0) & (ends[awaited] > held[waiting]) & (launched[awaited] <= launched[waiting])
+        waits = (
+            (last >= 0) & (ends[awaited] > held[waiting]) & (launched[awaited] <= launched[waiting])
+        )
         waits &= awaited != waiting
         before[waiting[waits]] = awaited[waits]
     return Operations(places, starts, ends, launched_by, before, launched, queues)
 
 
 def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
-    """Find what may have delayed each operation of a case whose host's spans are at some places. O(n log n)."""
+    """Find what may have delayed each operation of a case whose host's spans are at some places.
+    O(n log n).
+    """
     places = np.flatnonzero(case.operations & (case.lengths > 0))
     spans = case.spans.select(places)
     starts, ends = spans.starts, spans.ends
@@ -100,7 +116,9 @@ def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
     before[called > ended] = NONE
     ended = np.maximum(ended, called)
     previous = _previous(spans.queue_of)
-    alike = (previous >= 0) & (ends[previous] <= starts) & (ends[previous] >= ended - case.resolution)
+    alike = (
+        (previous >= 0) & (ends[previous] <= starts) & (ends[previous] >= ended - case.resolution)
+    )
     before[alike] = previous[alike]
     launched_by = np.where(calls >= 0, np.searchsorted(host, calls), NONE)
     return Operations(places, starts, ends, launched_by, before, starts)
@@ -114,8 +132,11 @@ def last_ended(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.nd
 
 
 def _queue(name: tuple[str, str], own: np.ndarray, launched: np.ndarray, ends: np.ndarray) -> Queue:
-    # A queue keeps the order: what has no known launch was launched after what came before it, at the earliest.
-    launched = np.where(launched[own] == UNKNOWN, np.maximum.accumulate(launched[own]), launched[own])
+    # A queue keeps the order: what has no known launch was launched after what came before it, at
+    # the earliest.
+    launched = np.where(
+        launched[own] == UNKNOWN, np.maximum.accumulate(launched[own]), launched[own]
+    )
     order = np.argsort(launched, kind="stable")
     own, launched = own[order], launched[order]
     latest = np.maximum.accumulate(ends[own])
@@ -135,10 +156,14 @@ def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
 
 
 def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> np.ndarray:
-    """Return the place of the call that launched each operation, or of the last that was over, or NONE."""
+    """Return the place of the call that launched each operation, or of the last that was over, or
+    NONE.
+    """
     starts, ends = case.spans.starts, case.spans.ends
     begins = starts[places]
-    nearest = np.searchsorted(starts[launches], np.minimum(case.since[places], begins), side="right") - 1
+    nearest = (
+        np.searchsorted(starts[launches], np.minimum(case.since[places], begins), side="right") - 1
+    )
     if len(launches):
         called = ends[launches[nearest]]
         # A call that was under way and ended before the operation need not have launched it.

@@ -1,4 +1,6 @@
-"""The settings of a training, an epoch's batches in the order that the settings fix, and how far a training is."""
+"""The settings of a training, an epoch's batches in the order that the settings fix, and how far a
+training is.
+"""
 
 import math
 from collections.abc import Iterator
@@ -32,7 +34,9 @@ class Settings:
 def batches(
     data: Dataset, settings: Settings, epoch: int, steps: slice = EVERY_STEP
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Iterate over an epoch's batches in an order that depends on seed and epoch only; the last may be smaller."""
+    """Iterate over an epoch's batches in an order that depends on seed and epoch only; the last may
+    be smaller.
+    """
     order, _ = shuffled(settings.seed, epoch, len(data.train_labels))
     for start in range(0, len(order), settings.batch_size)[: settings.limit][steps]:
         rows = order[start : start + settings.batch_size]
@@ -51,13 +55,18 @@ def shuffled(seed: int, epoch: int, images: int) -> tuple[np.ndarray, np.random.
 
 
 def as_input(images: np.ndarray) -> np.ndarray:
-    """Convert grey levels, uint8 (n, 28, 28), to the network's input: float32 (n, 1, 28, 28) from 0 to 1."""
+    """Convert grey levels, uint8 (n, 28, 28), to the network's input: float32 (n, 1, 28, 28) from 0
+    to
+    1.
+    """
     return images[:, None].astype(np.float32) / np.float32(255)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy`, the test set's."""
+    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy`, the
+    test set's.
+    """
 
     number: int
     seconds: float
@@ -69,7 +78,9 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The numbers of consecutive steps of an epoch, as in `Epoch`; the stretches of an epoch add up to it."""
+    """The numbers of consecutive steps of an epoch, as in `Epoch`; the stretches of an epoch add up
+    to it.
+    """
 
     seconds: float = 0.0
     dispatch_seconds: float = 0.0
@@ -77,7 +88,9 @@ class Stretch:
     losses: tuple[float, ...] = ()
 
     def __add__(self, other: "Stretch") -> "Stretch":
-        return Stretch(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return Stretch(
+            *(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True))
+        )
 
 
 @dataclass(frozen=True)

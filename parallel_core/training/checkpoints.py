@@ -1,7 +1,9 @@
-"""Write a training to a file, and continue it in the same framework or another one: only if the numbers stay the same.
+"""Write a training to a file, and continue it in the same framework or another one: only if the
+numbers stay the same.
 
-The same means those of a training that was not interrupted. A checkpoint holds the parameters in NumPy, the progress,
-and what is needed to continue the training. Its file is a NumPy archive, all of which is checked when it is read.
+The same means those of a training that was not interrupted. A checkpoint holds the parameters in
+NumPy, the progress, and what is needed to continue the training. Its file is a NumPy archive, all
+of which is checked when it is read.
 """
 
 import io
@@ -30,7 +32,9 @@ FORMAT = "parallel-core checkpoint"
 SCHEMA = 1
 STATE_ARRAY = "training"
 """The name of the array of bytes, uint8, that is the state in JSON."""
-PARAMETERS = tuple(f"{layer}.{kind}" for layer in range(1, len(shapes()) // 2 + 1) for kind in ("weight", "bias"))
+PARAMETERS = tuple(
+    f"{layer}.{kind}" for layer in range(1, len(shapes()) // 2 + 1) for kind in ("weight", "bias")
+)
 """The names of the arrays that are the parameters, layer by layer."""
 FIXED_OPTIONS = {
     "batch_size": "--batch-size",
@@ -39,7 +43,9 @@ FIXED_OPTIONS = {
     "seed": "--seed",
     "width": "--width",
 }
-"""Settings that must not change, with their options. How gradients are exchanged changes no number."""
+"""Settings that must not change, with their options. How gradients are exchanged changes no
+number.
+"""
 
 
 class CheckpointError(MeasurementError):
@@ -47,7 +53,9 @@ class CheckpointError(MeasurementError):
 
 
 class Generator(msgspec.Struct, frozen=True):
-    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order as int64."""
+    """NumPy's generator after it drew the order of the current epoch, and the CRC-32 of that order
+    as int64.
+    """
 
     state: str
     """JSON of the bit generator's: its numbers have 128 bits."""
@@ -67,8 +75,8 @@ class Written(msgspec.Struct, frozen=True):
 class TrainingState(msgspec.Struct, frozen=True):
     """All of a checkpoint but the arrays; in the file it is JSON.
 
-    `epoch`, from 1, is the current one, and `step` steps of it are done: both repeat `progress`, for readers. `data` is
-    the CRC-32 of the training images and labels.
+    `epoch`, from 1, is the current one, and `step` steps of it are done: both repeat `progress`,
+    for readers. `data` is the CRC-32 of the training images and labels.
     """
 
     format: str
@@ -84,7 +92,9 @@ class TrainingState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training that can be continued. The parameters have the shapes of `lenet.shapes`, float32."""
+    """A training that can be continued. The parameters have the shapes of `lenet.shapes`,
+    float32.
+    """
 
     state: TrainingState
     parameters: tuple[np.ndarray, ...]
@@ -93,34 +103,49 @@ class Checkpoint:
     def origin(self) -> str:
         """How far the training was, and who wrote it."""
         written = self.state.written
-        return f"after {len(self.state.progress.losses):,} steps, written by {written.backend} {written.version}"
+        return (
+            f"after {len(self.state.progress.losses):,} steps, written by {written.backend} "
+            f"{written.version}"
+        )
 
 
 def checkpoint_of(
-    backend: Backend, parameters: tuple[np.ndarray, ...], settings: Settings, data: Dataset, progress: CompletedSteps
+    backend: Backend,
+    parameters: tuple[np.ndarray, ...],
+    settings: Settings,
+    data: Dataset,
+    progress: CompletedSteps,
 ) -> Checkpoint:
-    """Make the checkpoint of a training; the parameters are one device's, all of whose steps are done."""
+    """Make the checkpoint of a training; the parameters are one device's, all of whose steps are
+    done.
+    """
     # PyTorch's version is more than a text.
     versions = str(backend.version), package_version(), np.__version__, platform.python_version()
     generator = generator_of(settings, progress.epoch, data)
     written = Written(backend.name, *versions)
     epoch, step = progress.epoch, progress.step
-    state = TrainingState(FORMAT, SCHEMA, settings, epoch, step, progress, generator, data.checksum, written)
+    state = TrainingState(
+        FORMAT, SCHEMA, settings, epoch, step, progress, generator, data.checksum, written
+    )
     return Checkpoint(state, parameters)
 
 
 def generator_of(settings: Settings, epoch: int, data: Dataset) -> Generator:
     """Draw an epoch's order and return the generator that drew it."""
     order, generator = shuffled(settings.seed, epoch, len(data.train_labels))
-    return Generator(json.dumps(generator.bit_generator.state, sort_keys=True), crc32(order.astype("<i8").tobytes()))
+    return Generator(
+        json.dumps(generator.bit_generator.state, sort_keys=True),
+        crc32(order.astype("<i8").tobytes()),
+    )
 
 
 @dataclass(frozen=True)
 class Checkpointing:
     """The checkpoint to continue from, and what to do with each new one.
 
-    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in a process that is
-    to write nothing. It is called after each epoch, and with `every` after so many steps of one.
+    `resumed` is None for a training from the beginning. `keep` writes a checkpoint, and is None in
+    a process that is to write nothing. It is called after each epoch, and with `every` after so
+    many steps of one.
     """
 
     keep: Callable[[Checkpoint], object] | None = None
@@ -134,10 +159,19 @@ class Checkpointing:
 
     def parameters(self, settings: Settings) -> tuple[np.ndarray, ...]:
         """Return the parameters that the training begins with."""
-        return self.resumed.parameters if self.resumed else initial_parameters(settings.seed, settings.width)
+        return (
+            self.resumed.parameters
+            if self.resumed
+            else initial_parameters(settings.seed, settings.width)
+        )
 
     def write(
-        self, backend: Backend, params: Sequence[Array], settings: Settings, data: Dataset, progress: CompletedSteps
+        self,
+        backend: Backend,
+        params: Sequence[Array],
+        settings: Settings,
+        data: Dataset,
+        progress: CompletedSteps,
     ) -> None:
         """Keep the checkpoint of a training, all of whose steps are done, if any is to be kept."""
         if self.keep:
@@ -147,7 +181,8 @@ class Checkpointing:
 def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -> None:
     """Raise RequestError if settings, data or NumPy's order differ from those of the checkpoint.
 
-    There may be more epochs than before. Raises CheckpointError if the checkpoint's epochs have another length.
+    There may be more epochs than before. Raises CheckpointError if the checkpoint's epochs have
+    another length.
     """
     state = checkpoint.state
     for name, option in FIXED_OPTIONS.items():
@@ -157,17 +192,25 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
             raise RequestError(f"the checkpoint was trained with {option} {before}, and not {now}")
     begun = len(state.progress.epochs) + bool(state.step)
     if settings.epochs < begun:
-        raise RequestError(f"the checkpoint is in epoch {begun}: --epochs {settings.epochs} lies behind it")
+        raise RequestError(
+            f"the checkpoint is in epoch {begun}: --epochs {settings.epochs} lies behind it"
+        )
     if state.data != data.checksum:
-        raise RequestError(f"the checkpoint was trained on other images than these ({data.source}): look at --data-dir")
+        raise RequestError(
+            f"the checkpoint was trained on other images than these ({data.source}): look at "
+            "--data-dir"
+        )
     if state.generator != generator_of(settings, state.epoch, data):
         raise RequestError(
-            f"this NumPy draws another order of images than NumPy {state.written.numpy}, which the checkpoint was "
+            f"this NumPy draws another order of images than NumPy {state.written.numpy}, which the "
+            "checkpoint was "
             "trained with: install that one"
         )
     steps = steps_of(data, settings)
     if state.step >= steps or any(len(epoch.losses) != steps for epoch in state.progress.epochs):
-        raise CheckpointError(f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh")
+        raise CheckpointError(
+            f"the checkpoint's epochs do not have {steps} steps: remove it and start afresh"
+        )
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
@@ -188,7 +231,9 @@ def from_bytes(content: bytes, source: str) -> Checkpoint:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             state = _read_state(_read_array(archive, STATE_ARRAY).tobytes())
             arrays = tuple(_read_array(archive, name) for name in PARAMETERS)
-        for name, array, shape in zip(PARAMETERS, arrays, shapes(state.settings.width), strict=True):
+        for name, array, shape in zip(
+            PARAMETERS, arrays, shapes(state.settings.width), strict=True
+        ):
             if array.dtype != np.float32 or array.shape != shape:
                 raise ValueError(f"{name} is {array.dtype} {array.shape}, not float32 {shape}")
             if not np.isfinite(array).all():
@@ -197,7 +242,8 @@ def from_bytes(content: bytes, source: str) -> Checkpoint:
     except Exception as error:
         reason = str(error).strip("'\"") or type(error).__name__
         raise CheckpointError(
-            f"{source} is no whole checkpoint ({reason}): take another copy of it, or remove it and start afresh"
+            f"{source} is no whole checkpoint ({reason}): take another copy of it, or remove it "
+            "and start afresh"
         ) from error
     return Checkpoint(state, arrays)
 
@@ -216,21 +262,30 @@ def _read_state(text: bytes) -> TrainingState:
     # Another schema may have other fields: it is named before they are looked for.
     head = msgspec.json.decode(text)
     if (head["format"], head["schema"]) != (FORMAT, SCHEMA):
-        raise ValueError(f"it is {head['format']!r} of schema {head['schema']}; read here: {FORMAT!r} of {SCHEMA}")
+        raise ValueError(
+            f"it is {head['format']!r} of schema {head['schema']}; read here: {FORMAT!r} of "
+            f"{SCHEMA}"
+        )
     state = msgspec.convert(head, TrainingState)
     progress = state.progress
     numbers = [epoch.number for epoch in progress.epochs]
-    if (state.epoch, state.step) != (progress.epoch, progress.step) or numbers != list(range(1, progress.epoch)):
-        raise ValueError(f"its epochs and steps contradict each other at epoch {state.epoch}, step {state.step}")
+    if (state.epoch, state.step) != (progress.epoch, progress.step) or numbers != list(
+        range(1, progress.epoch)
+    ):
+        raise ValueError(
+            f"its epochs and steps contradict each other at epoch {state.epoch}, step {state.step}"
+        )
     if not state.settings.width >= 1 or state.settings.batch_size < 1:
         raise ValueError(f"its settings are impossible: {state.settings}")
     return state
 
 
 def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
-    """Make the directory, check that it can be written to, and read the checkpoint in it; None if there is none.
+    """Make the directory, check that it can be written to, and read the checkpoint in it; None if
+    there is none.
 
-    Raises RequestError if there is one and it is not to be resumed, and CheckpointError if it cannot be read.
+    Raises RequestError if there is one and it is not to be resumed, and CheckpointError if it
+    cannot be read.
     """
     path = directory / FILE
     files.make_folder(directory)
@@ -243,19 +298,27 @@ def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read the checkpoint in a directory; raises CheckpointError if there is none, or it cannot be read."""
+    """Read the checkpoint in a directory; raises CheckpointError if there is none, or it cannot be
+    read.
+    """
     path = directory / FILE
     if not path.is_file():
-        raise CheckpointError(f"there is no {path}: `run data-parallel --checkpoint {directory}` writes one")
+        raise CheckpointError(
+            f"there is no {path}: `run data-parallel --checkpoint {directory}` writes one"
+        )
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}: give yourself access to it") from error
+        raise CheckpointError(
+            f"cannot read {path}: {error.strerror}: give yourself access to it"
+        ) from error
     return from_bytes(content, str(path))
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all. Raises CheckpointError, and then leaves an older one as it was."""
+    """Write a checkpoint, whole or not at all. Raises CheckpointError, and then leaves an older one
+    as it was.
+    """
     path = directory / FILE
     content = to_bytes(checkpoint)
     try:

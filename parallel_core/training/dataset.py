@@ -1,7 +1,8 @@
 """Fashion-MNIST from a directory that the user names, the cache, Debian's package, or the network.
 
-If none of them has it, a synthetic set of the same shape stands in, and its `source` says so. Xiao, Rasul and Vollgraf,
-"Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms", 2017.
+If none of them has it, a synthetic set of the same shape stands in, and its `source` says so. Xiao,
+Rasul and Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
+Algorithms", 2017.
 """
 
 import gzip
@@ -39,11 +40,15 @@ FILES = {
         "bb300cfdad3c16e7a12a480ee83cd310",
     ),
 }
-"""The four files: the SHA-256 of their unpacked content, which Debian has packed anew, and the authors' MD5, packed."""
+"""The four files: the SHA-256 of their unpacked content, which Debian has packed anew, and the
+authors' MD5, packed.
+"""
 
 
 class DataError(RequestError):
-    """The data in a directory cannot be used: the directory or a file is missing, unreadable, truncated or altered."""
+    """The data in a directory cannot be used: the directory or a file is missing, unreadable,
+    truncated or altered.
+    """
 
 
 @dataclass(frozen=True)
@@ -64,14 +69,17 @@ class Dataset:
 
     def tested_on(self, images: int) -> "Dataset":
         """Return the data with so many of the test images only."""
-        return replace(self, test_images=self.test_images[:images], test_labels=self.test_labels[:images])
+        return replace(
+            self, test_images=self.test_images[:images], test_labels=self.test_labels[:images]
+        )
 
 
 def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
-    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package or a download; else synthesise.
+    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package or a download;
+    else synthesise.
 
-    A directory that the user names must hold good data: DataError names the bad file. It is no error if the other
-    places hold none.
+    A directory that the user names must hold good data: DataError names the bad file. It is no
+    error if the other places hold none.
     """
     directory = find_fashion_mnist(data_dir)
     if directory is None:
@@ -80,12 +88,16 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
             _download(directory)
         except (OSError, ValueError) as error:
             reason = type(error).__name__
-            return synthetic(f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})")
+            return synthetic(
+                f"Fashion-MNIST is not on this machine and cannot be downloaded ({reason})"
+            )
     return read_directory(directory)
 
 
 def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
-    """Return the directory to read: the one that the user names, or the first that has all files; None for none."""
+    """Return the directory to read: the one that the user names, or the first that has all files;
+    None for none.
+    """
     named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if named is not None:
         return named
@@ -109,10 +121,20 @@ def cache_directory() -> Path:
 
 
 def read_directory(directory: Path) -> Dataset:
-    """Read the four files, packed or not, from a directory and check their content; DataError names a bad one."""
-    train_images, train_labels, test_images, test_labels = (_read_file(directory, name) for name in FILES)
+    """Read the four files, packed or not, from a directory and check their content; DataError names
+    a bad one.
+    """
+    train_images, train_labels, test_images, test_labels = (
+        _read_file(directory, name) for name in FILES
+    )
     source = f"Fashion-MNIST from {directory}"
-    return Dataset(source, train_images, train_labels.astype(np.int32), test_images, test_labels.astype(np.int32))
+    return Dataset(
+        source,
+        train_images,
+        train_labels.astype(np.int32),
+        test_images,
+        test_labels.astype(np.int32),
+    )
 
 
 def _read_file(directory: Path, name: str) -> np.ndarray:
@@ -123,10 +145,13 @@ def _read_file(directory: Path, name: str) -> np.ndarray:
             raise DataError(f"{directory} holds neither {name}.gz nor {name}")
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{directory / name} cannot be read, it may be truncated: {error}") from error
+        raise DataError(
+            f"{directory / name} cannot be read, it may be truncated: {error}"
+        ) from error
     if hashlib.sha256(content).hexdigest() != FILES[name][0]:
         raise DataError(f"{path} is not the original {name}: its content was truncated or altered")
-    # IDX: two zero bytes, the type (8: uint8), the number of dimensions, their lengths as big-endian uint32.
+    # IDX: two zero bytes, the type (8: uint8), the number of dimensions, their lengths as
+    # big-endian uint32.
     dimensions = content[3]
     shape = np.frombuffer(content, ">u4", dimensions, offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
@@ -134,7 +159,9 @@ def _read_file(directory: Path, name: str) -> np.ndarray:
 
 def locate(directory: Path, name: str) -> Path | None:
     """Find a file in a directory, packed or not."""
-    return next((path for path in (directory / f"{name}.gz", directory / name) if path.is_file()), None)
+    return next(
+        (path for path in (directory / f"{name}.gz", directory / name) if path.is_file()), None
+    )
 
 
 def _download(directory: Path) -> None:
@@ -163,7 +190,13 @@ def synthetic(reason: str, train: int = 60_000, test: int = 10_000) -> Dataset:
         noise = generator.integers(0, 128, (len(labels), 28, 28), dtype=np.uint8)
         return patterns.astype(np.uint8)[labels] + noise
 
-    train_labels, test_labels = (generator.integers(0, 10, n, dtype=np.int32) for n in (train, test))
+    train_labels, test_labels = (
+        generator.integers(0, 10, n, dtype=np.int32) for n in (train, test)
+    )
     return Dataset(
-        f"synthetic images, since {reason}", images(train_labels), train_labels, images(test_labels), test_labels
+        f"synthetic images, since {reason}",
+        images(train_labels),
+        train_labels,
+        images(test_labels),
+        test_labels,
     )

@@ -12,7 +12,9 @@ from backends import Array, Ops
 
 
 def shapes(width: int = 1) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of weights and biases, layer by layer; `width` multiplies the book's channels and units."""
+    """Return the shapes of weights and biases, layer by layer; `width` multiplies the book's
+    channels and units.
+    """
     first, second, hidden, classes = 20 * width, 50 * width, 128 * width, 10
     convolutions = ((first, 1, 3, 3), (first,), (second, first, 5, 5), (second,))
     return (*convolutions, (16 * second, hidden), (hidden,), (hidden, classes), (classes,))
@@ -45,7 +47,9 @@ def network(ops: Ops) -> Callable[[Array, Array], Array]:
 # One function for all steps, so that the CUDA graphs recorded of it are found again.
 @cache
 def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
-    """Make the function (parameters, images, labels) -> (sum of the rows' losses, its gradients)."""
+    """Make the function (parameters, images, labels) -> (sum of the rows' losses, its
+    gradients).
+    """
     lenet = network(ops)
 
     def loss(parameters: Array, images: Array, labels: Array) -> Array:
@@ -55,7 +59,9 @@ def loss_and_gradients(ops: Ops) -> Callable[[Array, Array, Array], tuple[Array,
 
 
 def count_correct(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, images, labels) -> number of images whose highest score is at their label."""
+    """Make the function (parameters, images, labels) -> number of images whose highest score is at
+    their label.
+    """
     lenet = network(ops)
 
     def count(parameters: Array, images: Array, labels: Array) -> Array:

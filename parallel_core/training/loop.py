@@ -1,7 +1,7 @@
 """Data-parallel training: epochs of steps, and the accuracy after each epoch.
 
-A part of an epoch, between two checkpoints, is a stretch of steps. Book: Dive into Deep Learning, "Training on Multiple
-GPUs"; its step is in `step`.
+A part of an epoch, between two checkpoints, is a stretch of steps. Book: Dive into Deep Learning,
+"Training on Multiple GPUs"; its step is in `step`.
 """
 
 import math
@@ -15,7 +15,15 @@ import numpy as np
 
 from backends import Array, Backend, Device
 from parallel_core.system.errors import MeasurementError
-from parallel_core.training.batches import CompletedSteps, Epoch, Settings, Stretch, as_input, batches, steps_of
+from parallel_core.training.batches import (
+    CompletedSteps,
+    Epoch,
+    Settings,
+    Stretch,
+    as_input,
+    batches,
+    steps_of,
+)
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import count_correct
 from parallel_core.training.step import (
@@ -35,13 +43,16 @@ START = CompletedSteps()
 
 
 class NotFiniteError(MeasurementError):
-    """A loss is NaN or infinite on one of `devices`, or finite on all of them while the gradients' sum is not.
+    """A loss is NaN or infinite on one of `devices`, or finite on all of them while the gradients'
+    sum is not.
 
-    Of gradients `devices` are those that have such ones when they are computed again; none if the cause lies in another
-    process, in the sum, or did not recur.
+    Of gradients `devices` are those that have such ones when they are computed again; none if the
+    cause lies in another process, in the sum, or did not recur.
     """
 
-    def __init__(self, found: str, step: str, devices: Sequence[Device], updated: bool = False) -> None:
+    def __init__(
+        self, found: str, step: str, devices: Sequence[Device], updated: bool = False
+    ) -> None:
         left = "" if updated else " (the parameters are those before the step)"
         super().__init__(f"{found} in {step}{left}: lower the learning rate (--lr)")
         self.devices = tuple(devices)
@@ -52,13 +63,19 @@ def ignore(*_: object) -> None:
 
 
 def train(
-    backend: Backend, params: list[Array], data: Dataset, settings: Settings, on_batch: OnBatch = ignore
+    backend: Backend,
+    params: list[Array],
+    data: Dataset,
+    settings: Settings,
+    on_batch: OnBatch = ignore,
 ) -> Iterator[Epoch]:
-    """Train epoch by epoch, yielding each epoch's numbers; `params`, one value per device, is kept up to date.
+    """Train epoch by epoch, yielding each epoch's numbers; `params`, one value per device, is kept
+    up to date.
 
-    If there are fewer values than the backend has devices, only the first devices train. `on_batch(epoch, images)` is
-    called for every batch that is done. Raises NotFiniteError at the first batch whose loss on any device, or whose
-    gradients, are NaN or infinite; `params` are then those before it.
+    If there are fewer values than the backend has devices, only the first devices train.
+    `on_batch(epoch, images)` is called for every batch that is done. Raises NotFiniteError at the
+    first batch whose loss on any device, or whose gradients, are NaN or infinite; `params` are then
+    those before it.
     """
     for progress in continue_training(backend, params, data, settings, on_batch):
         yield progress.epochs[-1]
@@ -73,10 +90,12 @@ def continue_training(
     start: CompletedSteps = START,
     every: int | None = None,
 ) -> Iterator[CompletedSteps]:
-    """Continue a training from `start`, yielding its progress at the end of each epoch; see `train`.
+    """Continue a training from `start`, yielding its progress at the end of each epoch; see
+    `train`.
 
-    `params` are those at `start`. With `every`, the progress after so many steps of an epoch is yielded too. At each,
-    all that was launched is done, and continuing from there later gives the same numbers.
+    `params` are those at `start`. With `every`, the progress after so many steps of an epoch is
+    yielded too. At each, all that was launched is done, and continuing from there later gives the
+    same numbers.
     """
     progress = start
     last = steps_of(data, settings)
@@ -88,39 +107,57 @@ def continue_training(
             progress = replace(progress, begun=progress.begun + stretch)
             if stop < last:
                 yield progress
-        epoch = Epoch(progress.epoch, **vars(progress.begun), accuracy=evaluate(backend, params, data))
+        epoch = Epoch(
+            progress.epoch, **vars(progress.begun), accuracy=evaluate(backend, params, data)
+        )
         progress = CompletedSteps((*progress.epochs, epoch))
         yield progress
 
 
-def train_epoch(backend: Backend, params: list[Array], data: Dataset, settings: Settings, number: int) -> Epoch:
+def train_epoch(
+    backend: Backend, params: list[Array], data: Dataset, settings: Settings, number: int
+) -> Epoch:
     """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
-    return Epoch(number, **vars(_train_steps(backend, params, data, settings, number, steps, ignore)))
+    return Epoch(
+        number, **vars(_train_steps(backend, params, data, settings, number, steps, ignore))
+    )
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
-    """Return the share of test images that the network classifies correctly, computed on all devices of `params`."""
+    """Return the share of test images that the network classifies correctly, computed on all
+    devices of `params`.
+    """
     return add_counts(backend, params, launch_counts(backend, params, data)) / len(data.test_labels)
 
 
 def launch_counts(
     backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int = EVALUATION_BATCH
 ) -> list[list[Array]]:
-    """Launch the count of correctly classified test images, and return it for each batch and device of `params`."""
+    """Launch the count of correctly classified test images, and return it for each batch and device
+    of `params`.
+    """
     count = count_correct(backend.ops)
     devices = devices_of(backend, params)
     counts: list[list[Array]] = []
     for start in range(0, len(data.test_labels), batch_size):
         rows = slice(start, start + batch_size)
-        shards = split_batch(backend, as_input(data.test_images[rows]), data.test_labels[rows], devices)
-        counts.append([backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)])
+        shards = split_batch(
+            backend, as_input(data.test_images[rows]), data.test_labels[rows], devices
+        )
+        counts.append(
+            [backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
+        )
     return counts
 
 
 def add_counts(backend: Backend, params: Sequence[Array], counts: Sequence[Sequence[Array]]) -> int:
-    """Wait for what `launch_counts` returned; return the number of correctly classified images, of all devices."""
-    by_device = [[sum(int(backend.to_numpy(count)) for count in own)] for own in zip(*counts, strict=True)]
+    """Wait for what `launch_counts` returned; return the number of correctly classified images, of
+    all devices.
+    """
+    by_device = [
+        [sum(int(backend.to_numpy(count)) for count in own)] for own in zip(*counts, strict=True)
+    ]
     return int(sum_over_devices(backend, devices_of(backend, params), by_device)[0])
 
 
@@ -133,14 +170,17 @@ def _train_steps(
     steps: slice,
     on_batch: OnBatch,
 ) -> Stretch:
-    """Train for some steps of an epoch, which `steps` numbers from 0, and wait for them; see `train`."""
+    """Train for some steps of an epoch, which `steps` numbers from 0, and wait for them; see
+    `train`.
+    """
     losses: list[list[float]] = []
     images: list[int] = []
     dispatched = 0.0
     devices = devices_of(backend, params)
     backend.waitall()
     start = perf_counter()
-    # Reading a loss waits for its step, so it is read after the next step is queued, if one is: no device runs idle.
+    # Reading a loss waits for its step, so it is read after the next step is queued, if one is: no
+    # device runs idle.
     queued = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
     for (computed, count, launching), _ in pairwise(queued):
         number = steps.start + len(losses)
@@ -159,36 +199,53 @@ def _train_steps(
         on_batch(epoch, count)
     backend.waitall()
     seconds = perf_counter() - start
-    # A device's losses cover its rows only: one sum over all devices, also of other processes, for all steps.
+    # A device's losses cover its rows only: one sum over all devices, also of other processes, for
+    # all steps.
     sums = sum_over_devices(backend, devices, list(zip(*losses, strict=True)))
     averages = tuple(float(total) / count for total, count in zip(sums, images, strict=True))
     return Stretch(seconds, dispatched, sum(images), averages)
 
 
 def _launch_steps(
-    backend: Backend, params: list[Array], data: Dataset, settings: Settings, epoch: int, steps: slice
+    backend: Backend,
+    params: list[Array],
+    data: Dataset,
+    settings: Settings,
+    epoch: int,
+    steps: slice,
 ) -> Iterator[tuple[tuple[Array, ...], int, float]]:
     """Launch some of an epoch's steps, one for each item that the caller takes.
 
-    An item holds the devices' losses and a guard, which may still be computed, the number of images, and the seconds
-    that launching took.
+    An item holds the devices' losses and a guard, which may still be computed, the number of
+    images, and the seconds that launching took.
     """
     buckets = buckets_of(settings.exchange)
     guarded = guards(backend, params)
     for images, labels in batches(data, settings, epoch, steps):
         start = perf_counter()
         rate = settings.learning_rate
-        params[:], guarded, losses = train_batch(backend, params, images, labels, rate, guarded, buckets)
+        params[:], guarded, losses = train_batch(
+            backend, params, images, labels, rate, guarded, buckets
+        )
         # The guards are equal: each device sees the same sum.
         yield (*losses, guarded[0]), len(images), perf_counter() - start
 
 
 def _devices_at_fault(
-    backend: Backend, params: Sequence[Array], data: Dataset, settings: Settings, epoch: int, step: int
+    backend: Backend,
+    params: Sequence[Array],
+    data: Dataset,
+    settings: Settings,
+    epoch: int,
+    step: int,
 ) -> list[Device]:
-    """Compute the gradients of a refused step again; return the devices whose own are not finite."""
+    """Compute the gradients of a refused step again; return the devices whose own are not
+    finite.
+    """
     (batch,) = batches(data, settings, epoch, slice(step, step + 1))
-    gradients = [backend.to_numpy(launched[1]) for launched in launch_gradients(backend, params, *batch)]
+    gradients = [
+        backend.to_numpy(launched[1]) for launched in launch_gradients(backend, params, *batch)
+    ]
     return [
         device
         for device, own in zip(devices_of(backend, params), gradients, strict=True)

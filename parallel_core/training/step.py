@@ -1,10 +1,12 @@
-"""One step as the book does it: split the batch, differentiate on every device, sum, update on every device.
+"""One step as the book does it: split the batch, differentiate on every device, sum, update on
+every device.
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is named here; every value passes from verb
-to verb, so that the code shows the schedule. Gradients are exchanged all at once after the backward pass, or in buckets
-while it goes on: it computes the last layer's gradients first. A bucket holds the gradients of some layers, which are
-exchanged together (Li and others 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-section 3.2.3). A bucket is one allreduce of several arrays; none of them is copied for it.
+Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is named here; every value
+passes from verb to verb, so that the code shows the schedule. Gradients are exchanged all at once
+after the backward pass, or in buckets while it goes on: it computes the last layer's gradients
+first. A bucket holds the gradients of some layers, which are exchanged together (Li and others
+2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3). A
+bucket is one allreduce of several arrays; none of them is copied for it.
 """
 
 import hashlib
@@ -34,7 +36,13 @@ def split_batch(
     backend: Backend, images: np.ndarray, labels: np.ndarray, devices: Sequence[Device]
 ) -> list[tuple[Array, Array]]:
     """Divide a batch's rows over the devices: (images, labels) for each."""
-    return list(zip(backend.split_and_load(images, devices), backend.split_and_load(labels, devices), strict=True))
+    return list(
+        zip(
+            backend.split_and_load(images, devices),
+            backend.split_and_load(labels, devices),
+            strict=True,
+        )
+    )
 
 
 def train_batch(
@@ -46,33 +54,44 @@ def train_batch(
     guarded: Sequence[Array],
     buckets: Sequence[Bucket] = EXCHANGED_TOGETHER,
 ) -> tuple[list[Array], list[Array], list[Array]]:
-    """Launch one step on the global batch; return new parameters, guards and the summed losses, one per device each.
+    """Launch one step on the global batch; return new parameters, guards and the summed losses, one
+    per device each.
 
-    The gradients are of the sum over the global batch, so dividing the rate by its size makes the step the same for
-    any number of devices. A gradient that is not finite on any device makes every device's sum so, and all devices keep
-    their parameters, in this step and in all later ones with its guards. The parameters are consumed.
+    The gradients are of the sum over the global batch, so dividing the rate by its size makes the
+    step the same for any number of devices. A gradient that is not finite on any device makes every
+    device's sum so, and all devices keep their parameters, in this step and in all later ones with
+    its guards. The parameters are consumed.
     """
     steps = launch_gradients(backend, params, images, labels)
     gradients = exchange(backend, [step[1] for step in steps], buckets)
     rate = learning_rate / len(images)
     update = backend.ops.sgd_while_finite
     updated = [
-        backend.launch(update, p, g, rate, guard) for p, g, guard in zip(params, gradients, guarded, strict=True)
+        backend.launch(update, p, g, rate, guard)
+        for p, g, guard in zip(params, gradients, guarded, strict=True)
     ]
     return [new[0] for new in updated], [new[1] for new in updated], [step[0] for step in steps]
 
 
 def guards(backend: Backend, params: Sequence[Array]) -> list[Array]:
-    """Load a guard for each device that holds parameters, for `ops.sgd_while_finite`: no step was refused yet."""
-    return [backend.asarray(np.ones(1, np.float32), device) for device in devices_of(backend, params)]
+    """Load a guard for each device that holds parameters, for `ops.sgd_while_finite`: no step was
+    refused yet.
+    """
+    return [
+        backend.asarray(np.ones(1, np.float32), device) for device in devices_of(backend, params)
+    ]
 
 
 def devices_of(backend: Backend, params: Sequence[Array]) -> tuple[Device, ...]:
-    """Return the devices that hold the parameters: as many of the first ones as there are values."""
+    """Return the devices that hold the parameters: as many of the first ones as there are
+    values.
+    """
     return backend.devices[: len(params)]
 
 
-def launch_gradients(backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray) -> list[Array]:
+def launch_gradients(
+    backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray
+) -> list[Array]:
     """Launch (sum of the rows' losses, its gradients) for each device's share of a batch."""
     compute = loss_and_gradients(backend.ops)
     shards = split_batch(backend, images, labels, devices_of(backend, params))
@@ -82,15 +101,19 @@ def launch_gradients(backend: Backend, params: Sequence[Array], images: np.ndarr
 def buckets_of(exchange: Exchange) -> tuple[Bucket, ...]:
     """Divide the parameters into buckets, in the order of their exchange.
 
-    `after`: one bucket. `during`: one for each layer, its weight and its bias, the last layer first.
+    `after`: one bucket. `during`: one for each layer, its weight and its bias, the last layer
+    first.
     """
     if exchange == "after":
         return EXCHANGED_TOGETHER
     return tuple((weight, weight + 1) for weight in reversed(range(0, PARAMETERS, 2)))
 
 
-def exchange(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[Array]:
-    """Launch the exchange of every device's gradients, which are consumed; return the sums for every device.
+def exchange(
+    backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]
+) -> list[Array]:
+    """Launch the exchange of every device's gradients, which are consumed; return the sums for
+    every device.
 
     `buckets` hold every position once, the last ones first, as `buckets_of` returns them.
     """
@@ -103,15 +126,25 @@ def exchange(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Buc
     return [tuple(own[device][item] for own, item in places) for device in range(len(gradients))]
 
 
-def _sum_buckets(backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]) -> list[tuple[Array, ...]]:
+def _sum_buckets(
+    backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]
+) -> list[tuple[Array, ...]]:
     """Launch an allreduce for each bucket, in their order; return its sum for every device."""
-    return [backend.allreduce([tuple(own[place] for place in bucket) for own in gradients]) for bucket in buckets]
+    return [
+        backend.allreduce([tuple(own[place] for place in bucket) for own in gradients])
+        for bucket in buckets
+    ]
 
 
 def count_reduced_early(
-    backend: Backend, params: Sequence[Array], images: np.ndarray, labels: np.ndarray, buckets: Sequence[Bucket]
+    backend: Backend,
+    params: Sequence[Array],
+    images: np.ndarray,
+    labels: np.ndarray,
+    buckets: Sequence[Bucket],
 ) -> int:
-    """Launch a batch's gradients and their exchange; count the sums done before any device had its last gradient.
+    """Launch a batch's gradients and their exchange; count the sums done before any device had its
+    last gradient.
 
     Blocks until all are done.
     """
@@ -119,33 +152,54 @@ def count_reduced_early(
     if backend.engine == "sync":
         # A launch returns when the backward pass has ended.
         return 0
-    # Queued behind the backward pass; their results are new arrays, since the exchange overwrites the gradients.
+    # Queued behind the backward pass; their results are new arrays, since the exchange overwrites
+    # the gradients.
     ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
     sums = _sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))
     first_end = min(done[: len(ends)])
-    # The first parameter's gradient is the last one: its bucket cannot be early, whichever thread wakes up first.
-    return sum(time < first_end for time, bucket in zip(done[len(ends) :], buckets, strict=True) if 0 not in bucket)
+    # The first parameter's gradient is the last one: its bucket cannot be early, whichever thread
+    # wakes up first.
+    return sum(
+        time < first_end
+        for time, bucket in zip(done[len(ends) :], buckets, strict=True)
+        if 0 not in bucket
+    )
 
 
-def sum_over_devices(backend: Backend, devices: Sequence[Device], rows: Sequence[Sequence[float]]) -> np.ndarray:
-    """Sum one vector of numbers per device, in float32, over all devices that the backend's allreduce reaches."""
-    loaded = [backend.asarray(np.array(row, np.float32), device) for row, device in zip(rows, devices, strict=True)]
+def sum_over_devices(
+    backend: Backend, devices: Sequence[Device], rows: Sequence[Sequence[float]]
+) -> np.ndarray:
+    """Sum one vector of numbers per device, in float32, over all devices that the backend's
+    allreduce reaches.
+    """
+    loaded = [
+        backend.asarray(np.array(row, np.float32), device)
+        for row, device in zip(rows, devices, strict=True)
+    ]
     return np.asarray(backend.to_numpy(backend.allreduce(loaded)[0]))
 
 
 def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> float:
     """Return the largest relative difference of any device's parameters from the first one's.
 
-    0 if all are equal to the last bit; infinite if those of another process differ, however little. Processes exchange
-    nothing but sums, so each device's parameters are reduced to a digest of 32 whole numbers below 256.
+    0 if all are equal to the last bit; infinite if those of another process differ, however little.
+    Processes exchange nothing but sums, so each device's parameters are reduced to a digest of 32
+    whole numbers below 256.
     """
     replicas = [backend.to_numpy(p) for p in params]
     difference = largest_of(
-        relative_error(mine, first) for replica in replicas for mine, first in zip(replica, replicas[0], strict=True)
+        relative_error(mine, first)
+        for replica in replicas
+        for mine, first in zip(replica, replicas[0], strict=True)
     )
-    digests = [[*hashlib.sha256(b"".join(array.tobytes() for array in replica)).digest()] for replica in replicas]
-    *sums, devices = sum_over_devices(backend, devices_of(backend, params), [(*digest, 1) for digest in digests])
+    digests = [
+        [*hashlib.sha256(b"".join(array.tobytes() for array in replica)).digest()]
+        for replica in replicas
+    ]
+    *sums, devices = sum_over_devices(
+        backend, devices_of(backend, params), [(*digest, 1) for digest in digests]
+    )
     # Sums of bytes are exact: if all digests are equal, the sum is a multiple of each.
     alike = np.array_equal(sums, np.multiply(digests[0], devices))
     return difference if alike or difference else float("inf")

@@ -1,4 +1,6 @@
-"""Fixtures of the backends' tests: work that waits, GPUs that are synthetic or real, and a driver without GPUs."""
+"""Fixtures of the backends' tests: work that waits, GPUs that are synthetic or real, and a driver
+without GPUs.
+"""
 
 import shutil
 import subprocess
@@ -15,7 +17,9 @@ from backends import Backend, BackendError
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """An event that work waits for; it is set after a while, so that a test that would wait for ever fails."""
+    """An event that work waits for; it is set after a while, so that a test that would wait for
+    ever fails.
+    """
     event = threading.Event()
     timer = threading.Timer(20, event.set)
     timer.start()
@@ -25,8 +29,12 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def made_up_torch(monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]) -> Callable[..., Any]:
-    """Return a function that gives PyTorch some synthetic GPUs until the test ends, and returns what is loaded then."""
+def made_up_torch(
+    monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None]
+) -> Callable[..., Any]:
+    """Return a function that gives PyTorch some synthetic GPUs until the test ends, and returns
+    what is loaded then.
+    """
     require("torch")
     from tests.backends.torch.cuda.made_up_cuda import MadeUpTorch
 
@@ -45,8 +53,12 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch, require: Callable[[str], None
 
 
 @pytest.fixture
-def on_made_up_gpus(made_up_torch: Callable[..., Any], engine: str) -> Callable[..., tuple[Backend, Any]]:
-    """Return a function that loads PyTorch for synthetic GPUs of given names, and returns their CUDA as well."""
+def on_made_up_gpus(
+    made_up_torch: Callable[..., Any], engine: str
+) -> Callable[..., tuple[Backend, Any]]:
+    """Return a function that loads PyTorch for synthetic GPUs of given names, and returns their
+    CUDA as well.
+    """
 
     def load(names: str, seed: int = 0, variants: tuple[str, ...] = ()) -> tuple[Backend, Any]:
         torch = made_up_torch(2, seed)
@@ -58,7 +70,9 @@ def on_made_up_gpus(made_up_torch: Callable[..., Any], engine: str) -> Callable[
 
 @pytest.fixture
 def on_gpus(engine: str) -> Callable[..., Backend]:
-    """Load a framework for devices, by name or number, with variants; skip if there is no such GPU or variant."""
+    """Load a framework for devices, by name or number, with variants; skip if there is no such GPU
+    or variant.
+    """
 
     def load(framework: str, devices: str | int, *variants: str) -> Backend:
         if variants and engine == "sync":
@@ -73,12 +87,26 @@ def on_gpus(engine: str) -> Callable[..., Backend]:
 
 
 def compile_library(library: Path, source: str, needed: Sequence[Path] = ()) -> None:
-    """Compile C to a library whose soname is its file's name, and which needs others; skip without a compiler."""
+    """Compile C to a library whose soname is its file's name, and which needs others; skip without
+    a compiler.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler (cc) is installed")
     library.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-x", "c", "-", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", library, "-x", "none"]
+    command = [
+        compiler,
+        "-x",
+        "c",
+        "-",
+        "-shared",
+        "-fPIC",
+        f"-Wl,-soname,{library.name}",
+        "-o",
+        library,
+        "-x",
+        "none",
+    ]
     # Those that the needed ones need are nobody's business before all are loaded.
     command += ["-Wl,--no-as-needed,--allow-shlib-undefined", *needed]
     subprocess.run(command, input=source, text=True, check=True)

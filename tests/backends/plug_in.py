@@ -1,4 +1,6 @@
-"""A backend of someone else's, written against the protocol: tests install it in a folder of its own."""
+"""A backend of someone else's, written against the protocol: tests install it in a folder of its
+own.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal

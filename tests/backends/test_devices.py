@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 import backends
 from backends import BackendError, Device
-from backends.devices import Choice, choose_devices, cpu_devices, parse_device, parse_devices, same_memory
+from backends.devices import (
+    Choice,
+    choose_devices,
+    cpu_devices,
+    parse_device,
+    parse_devices,
+    same_memory,
+)
 from backends.host import cores_of
 from tests.conftest import RunProgram
 
@@ -35,7 +42,9 @@ def test_what_is_read_as_a_device_is_its_name(text: str) -> None:
     try:
         assert str(parse_device(text)) == text
     except BackendError:
-        with pytest.raises(BackendError, match="is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream"):
+        with pytest.raises(
+            BackendError, match="is not a device: say cpu:1, gpu:0, or gpu:0/1 for a stream"
+        ):
             parse_device(text)
 
 
@@ -73,20 +82,39 @@ def test_what_is_wanted_is_chosen(kind: str, wanted: int | str, gpus: int, expec
         ("auto", "gpu:0,gpu:1", 1, "mxnet finds 1 GPU, and so no gpu:1"),
         ("auto", "cpu:1,cpu:1", 0, "names cpu:1 twice"),
         ("auto", "gpu:0/1,gpu:0/1", 1, "names gpu:0/1 twice"),
-        ("auto", "gpu:0/1,gpu:0", 1, "gpu:0 is the whole GPU, and gpu:0/1 a part of it: name one of them"),
+        (
+            "auto",
+            "gpu:0/1,gpu:0",
+            1,
+            "gpu:0 is the whole GPU, and gpu:0/1 a part of it: name one of them",
+        ),
         ("auto", "cpu:0,cpu:1", 0, "cpu:0 is left free, for MXNet queues its waits there"),
-        ("cpu", "cpu:1,gpu:0", 1, "--devices names gpu:0, and --device-kind says cpu: leave one of them out"),
-        ("gpu", "gpu:0,cpu:1", 1, "--devices names cpu:1, and --device-kind says gpu: leave one of them out"),
+        (
+            "cpu",
+            "cpu:1,gpu:0",
+            1,
+            "--devices names gpu:0, and --device-kind says cpu: leave one of them out",
+        ),
+        (
+            "gpu",
+            "gpu:0,cpu:1",
+            1,
+            "--devices names cpu:1, and --device-kind says gpu: leave one of them out",
+        ),
     ],
 )
-def test_what_cannot_be_had_is_refused(kind: str, wanted: int | str, gpus: int, message: str) -> None:
+def test_what_cannot_be_had_is_refused(
+    kind: str, wanted: int | str, gpus: int, message: str
+) -> None:
     with pytest.raises(BackendError, match=message):
         chosen(kind, wanted, gpus)
 
 
 @pytest.mark.parametrize("wanted", [2, "gpu:0,cpu:1"])
 def test_a_gpu_has_no_workers(wanted: int | str) -> None:
-    with pytest.raises(BackendError, match="leaves a GPU's queue to the GPU, and not to 2 workers: use --workers 1"):
+    with pytest.raises(
+        BackendError, match="leaves a GPU's queue to the GPU, and not to 2 workers: use --workers 1"
+    ):
         chosen("auto", wanted, 2, workers=2)
 
 
@@ -110,9 +138,15 @@ def test_cpus_stand_in_for_a_gpu_that_cannot_be_used_and_it_is_said() -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [("gpu", 2), ("auto", (Device("cpu", 1), Device("gpu", 0)))])
-def test_nothing_stands_in_for_a_gpu_that_is_asked_for(kind: str, wanted: int | tuple[Device, ...]) -> None:
-    with pytest.raises(BackendError, match=r"cannot compute on gpu:0 \(no code of mxnet for 0\): use --devi"):
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [("gpu", 2), ("auto", (Device("cpu", 1), Device("gpu", 0)))]
+)
+def test_nothing_stands_in_for_a_gpu_that_is_asked_for(
+    kind: str, wanted: int | tuple[Device, ...]
+) -> None:
+    with pytest.raises(
+        BackendError, match=r"cannot compute on gpu:0 \(no code of mxnet for 0\): use --devi"
+    ):
         choose_devices("mxnet", kind, wanted, 2, 1, NO_CODE)
 
 
@@ -123,7 +157,9 @@ def test_only_gpus_in_use_are_tried() -> None:
         tried.append(index)
         return ""
 
-    choose_devices("torch", "auto", (Device("gpu", 2), Device("cpu", 1), Device("gpu", 0)), 4, 1, note_index)
+    choose_devices(
+        "torch", "auto", (Device("gpu", 2), Device("cpu", 1), Device("gpu", 0)), 4, 1, note_index
+    )
     choose_devices("torch", "cpu", 2, 4, 1, note_index)
     assert tried == [0, 2]
 
@@ -141,11 +177,18 @@ def test_cores_are_divided_among_cpu_devices_alone() -> None:
     assert cores_of(devices[:1], 1) == []
 
 
-@pytest.mark.parametrize("devices", ["cpu:2,cpu:1", ["cpu:2", "cpu:1"], (Device("cpu", 2), Device("cpu", 1))])
+@pytest.mark.parametrize(
+    "devices", ["cpu:2,cpu:1", ["cpu:2", "cpu:1"], (Device("cpu", 2), Device("cpu", 1))]
+)
 def test_a_backend_is_loaded_with_names(devices: str | list[str]) -> None:
-    assert tuple(map(str, backends.load("numpy", devices, threads_per_device=1).devices)) == ("cpu:2", "cpu:1")
+    assert tuple(map(str, backends.load("numpy", devices, threads_per_device=1).devices)) == (
+        "cpu:2",
+        "cpu:1",
+    )
 
 
 def test_results_say_the_names(program: RunProgram) -> None:
-    command = "run overlap --backend numpy --devices cpu:7,cpu:2 --size 20 --copies 1 --rounds 1 --json -"
+    command = (
+        "run overlap --backend numpy --devices cpu:7,cpu:2 --size 20 --copies 1 --rounds 1 --json -"
+    )
     assert json.loads(program(*command.split()).stdout)["backend"]["devices"] == ["cpu:7", "cpu:2"]

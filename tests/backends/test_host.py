@@ -1,4 +1,6 @@
-"""Devices keep to their own cores and threads, the caller stays on its own, and freed memory is reused."""
+"""Devices keep to their own cores and threads, the caller stays on its own, and freed memory is
+reused.
+"""
 
 import json
 import os
@@ -46,7 +48,9 @@ def test_the_calling_thread_is_moved_back() -> None:
 
 
 TWO_CORES = pytest.mark.skipif(available_cores() < 2, reason="one core cannot be divided")
-THREE_CORES = pytest.mark.skipif(available_cores() < 3, reason="two cores of three can be told from all")
+THREE_CORES = pytest.mark.skipif(
+    available_cores() < 3, reason="two cores of three can be told from all"
+)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,9 @@ def test_each_device_s_workers_have_a_core_each(
 
 
 def threads_of_libraries() -> dict[str, int]:
-    return {library.filepath: library.num_threads for library in ThreadpoolController().lib_controllers}
+    return {
+        library.filepath: library.num_threads for library in ThreadpoolController().lib_controllers
+    }
 
 
 def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], engine: str) -> None:
@@ -79,7 +85,9 @@ def test_numpy_s_threads_are_numpy_s_alone(require: Callable[[str], None], engin
     backends.load("numpy", threads_per_device=THREADS + 1)
     found = threads_of_libraries()
     backends.load("numpy", threads_per_device=THREADS)
-    assert found == {path: THREADS + 1 if "numpy" in path else count for path, count in before.items()}
+    assert found == {
+        path: THREADS + 1 if "numpy" in path else count for path, count in before.items()
+    }
 
 
 AFTER_ANOTHER_FRAMEWORK = """
@@ -113,7 +121,8 @@ for name, engine in {loaded!r}:
     backend = backends.load(name, devices=1, device_kind="cpu", engine=engine, threads_per_device=1)
     # The size of the product matters, not its duration.
     shapes = (800, 9), (9, 800)
-    column, row = (backend.asarray(np.ones(shape, dtype=np.float32), backend.devices[0]) for shape in shapes)
+    drawn = (np.ones(shape, dtype=np.float32) for shape in shapes)
+    column, row = (backend.asarray(array, backend.devices[0]) for array in drawn)
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         results = [backend.launch(backend.ops.matmul, column, row) for _ in range(50)]
@@ -126,17 +135,23 @@ for name, engine in {loaded!r}:
 @pytest.mark.parametrize(
     ("framework", "loaded"),
     [
-        # Worker threads have arenas of their own; synchronous engines allocate in the calling thread, and come first.
+        # Worker threads have arenas of their own; synchronous engines allocate in the calling
+        # thread, and come first.
         ("torch", [("torch", "sync"), ("numpy", "sync"), ("torch", "async")]),
         ("mxnet", [("mxnet", "sync"), ("numpy", "sync")]),
         ("mxnet", [("mxnet", "async")]),
     ],
 )
 def test_freed_memory_is_kept(
-    run_python: RunPython, require: Callable[[str], None], framework: str, loaded: list[tuple[str, str]]
+    run_python: RunPython,
+    require: Callable[[str], None],
+    framework: str,
+    loaded: list[tuple[str, str]],
 ) -> None:
     require(framework)
-    faults = [int(line) for line in run_python(COUNT_FAULTS.format(loaded=loaded)).stdout.splitlines()]
+    faults = [
+        int(line) for line in run_python(COUNT_FAULTS.format(loaded=loaded)).stdout.splitlines()
+    ]
     # Fifty results take 31 250 pages; a tenth of them may have gone elsewhere.
     assert len(faults) == len(loaded)
     assert max(faults) < 3000

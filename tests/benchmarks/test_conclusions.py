@@ -26,9 +26,17 @@ from tests.parallel_core.comparison.made_up import parallel, result
 OLD = ("abstraction", "allreduce", "experiments/variants")
 """Whose stored results say more than the benchmarks do now."""
 NEW = ("jax-devices", "training/growth", "training/speed")
-SINCE = {"stream there": "one TCP stream", " 4096 B": " 4 KiB", " 1000000 B": " 1 MB", " 100000000 B": " 100 MB"}
+SINCE = {
+    "stream there": "one TCP stream",
+    " 4096 B": " 4 KiB",
+    " 1000000 B": " 1 MB",
+    " 100000000 B": " 100 MB",
+}
 """What is written in another way since some of them were measured."""
-STORED = [*(("epyc-avx512-2-cores", name) for name in (*OLD, *NEW)), ("epyc-2-cores", "training/network")]
+STORED = [
+    *(("epyc-avx512-2-cores", name) for name in (*OLD, *NEW)),
+    ("epyc-2-cores", "training/network"),
+]
 
 
 @pytest.mark.parametrize(("machine", "name"), STORED)
@@ -54,8 +62,12 @@ def test_stored_findings_follow_from_what_the_processes_gave(
     module: Any = import_module(f"benchmarks.{name.replace('/', '.').replace('-', '_')}")
     monkeypatch.setattr(module, "take_turns", give)
     monkeypatch.setattr(module, "measured_over", lambda *_: left, raising=False)
-    pythons = [word for framework in FRAMEWORKS for word in ("--python", f"{framework}={sys.executable}")]
-    done = CliRunner().invoke(module.main, ["--out", str(tmp_path), *(pythons if name.endswith("variants") else [])])
+    pythons = [
+        word for framework in FRAMEWORKS for word in ("--python", f"{framework}={sys.executable}")
+    ]
+    done = CliRunner().invoke(
+        module.main, ["--out", str(tmp_path), *(pythons if name.endswith("variants") else [])]
+    )
     assert done.exit_code == 0, done.output
     again = read_json(tmp_path / f"{name}.json")
     found = {one["name"]: one for one in again["findings"]}
@@ -65,14 +77,18 @@ def test_stored_findings_follow_from_what_the_processes_gave(
         assert computed["estimate"] == pytest.approx(one["estimate"]), one["name"]
         assert (computed["unit"], computed["target"]) == (one["unit"], one["target"])
     row = "| 10 Gbit/s | after | 4,434 | 7.5 ms (13 %) | 4,649 | 4.7 ms (8.5 %) |"
-    assert [row in note.splitlines() for note in again["notes"]] == [True] * (name == "training/network")
+    assert [row in note.splitlines() for note in again["notes"]] == [True] * (
+        name == "training/network"
+    )
     assert (tmp_path / f"{name}.svg").exists() == (name == "training/growth")
 
 
 def test_sums_between_processes_are_held_against_the_stream_of_the_same_process() -> None:
     # The machine drifts; the ratio does not.
     drifting = [
-        measured(**{"native, 1 MB": (1e-3 * d, 2e-3 * d, 9e-3 * d), "one TCP stream, 1 MB": (1e-3 * d,)})
+        measured(
+            **{"native, 1 MB": (1e-3 * d, 2e-3 * d, 9e-3 * d), "one TCP stream, 1 MB": (1e-3 * d,)}
+        )
         for d in (1.0, 3.0, 2.0)
     ]
     taken, speed, stream, share = processes.of_sums("gloo", drifting, [10**6])
@@ -113,12 +129,18 @@ def test_a_result_of_an_exercise_is_kept_with_its_problems_and_without_raw_value
     assert "--trace" in asked
 
 
-def test_all_sides_of_an_exercise_get_the_sizes_that_the_first_one_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sides_of_an_exercise_get_the_sizes_that_the_first_one_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[Mapping[str, Any]] = []
 
     def run_once(_: str, side: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
         asked.append(sizes)
-        return {"failed": "not installed"} if side == "mxnet" else {"parameters": {"size": 80, "rounds": 5}}
+        return (
+            {"failed": "not installed"}
+            if side == "mxnet"
+            else {"parameters": {"size": 80, "rounds": 5}}
+        )
 
     monkeypatch.setattr(exercises, "run_once", run_once)
     assert list(exercises.run_on_sides(exercises.SHOWN)) == ["mxnet", "torch", "torch sync"]
@@ -134,7 +156,9 @@ def test_a_run_without_a_result_is_kept_with_the_reason(monkeypatch: pytest.Monk
 
 
 def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:
-    done = CliRunner().invoke(timelines.main, [str(RESULTS / "epyc-2-cores"), "--out", str(tmp_path)])
+    done = CliRunner().invoke(
+        timelines.main, [str(RESULTS / "epyc-2-cores"), "--out", str(tmp_path)]
+    )
     assert (done.exit_code, done.output.count("\n"), "no traces" in done.output) == (1, 1, True)
     assert not [*tmp_path.iterdir()]
 
@@ -142,16 +166,20 @@ def test_a_comparison_without_traces_has_no_picture(tmp_path: Path) -> None:
 PYTHON = """#!/bin/sh
 case "$*" in
 *platform*) echo '{"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}';;
-*"--require torch tests/backends") echo 'FAILED tests/a.py::test_a[torch] - no'; echo '1 failed, 20 passed in 3s';;
+*"--require torch tests/backends") echo 'FAILED tests/a.py::test_a[torch] - no'
+               echo '1 failed, 20 passed in 3s';;
 *conformance*) printf 'torch on async: 12 programs, 60 a minute, all equal to NumPy'"'"'s\\n'
-               printf 'torch on sync: 3 programs, 9 a minute, 1 found that is not\\njax on sync: skipped: no\\n';;
+               printf 'torch on sync: 3 programs, 9 a minute, 1 found that is not\\n'
+               printf 'jax on sync: skipped: no\\n';;
 *async*) exit 3;;
 *overlap*) echo 'parallel-core: it | failed' >&2; exit 1;;
 esac
 """
 
 
-def test_an_environment_is_tried_and_replaces_what_was_known_of_its_versions(tmp_path: Path) -> None:
+def test_an_environment_is_tried_and_replaces_what_was_known_of_its_versions(
+    tmp_path: Path,
+) -> None:
     python = tmp_path / "python"
     python.write_text(PYTHON)
     python.chmod(0o755)
@@ -160,10 +188,17 @@ def test_an_environment_is_tried_and_replaces_what_was_known_of_its_versions(tmp
         assert done.exit_code == 0, done.output
     (tried,) = json.loads((tmp_path / environments.NAME).read_text())["environments"]
     assert tried["versions"] == {"python": "3.13.0", "torch": "2.13.0", "numpy": "2.5.5"}
-    assert tried["tests"] == {"passed": 20, "failed": 1, "skipped": 0, "failures": ["tests/a.py::test_a[torch]"]}
+    assert tried["tests"] == {
+        "passed": 20,
+        "failed": 1,
+        "skipped": 0,
+        "failures": ["tests/a.py::test_a[torch]"],
+    }
     assert list(tried["conformance"]) == ["torch on async", "torch on sync"]
     ends = {"async": "disturbed", "parallel": "measured", "overlap": "it | failed"}
     assert tried["experiments"] == {f"{name} on torch": end for name, end in ends.items()}
     row = write_table("environments", tmp_path).splitlines()[2]
-    assert row.startswith("| Python 3.13.0, torch 2.13.0, NumPy 2.5.5 | 20 passed, 1 failed | 15 programs, 1 found |")
+    assert row.startswith(
+        "| Python 3.13.0, torch 2.13.0, NumPy 2.5.5 | 20 passed, 1 failed | 15 programs, 1 found |"
+    )
     assert "2 of 3 ran; overlap on torch: it \\| failed" in row

@@ -48,7 +48,11 @@ def test_a_second_call_runs_what_is_missing_and_first_what_was_never_tried_until
     (tmp_path / "answers.json").write_text('{"state": "done", "answ')
     capfd.readouterr()
     assert not take_missing([WRONG, WORKS, ANSWERS, ON_GPU], tmp_path, WORD, monotonic() + 60)
-    assert [line.split(":")[0] for line in capfd.readouterr().out.splitlines()] == ["answers", "on-gpu", "wrong"]
+    assert [line.split(":")[0] for line in capfd.readouterr().out.splitlines()] == [
+        "answers",
+        "on-gpu",
+        "wrong",
+    ]
     assert take_missing([WORKS, ANSWERS, ON_GPU], tmp_path, WORD, monotonic() + 60)
     assert capfd.readouterr().out == ""
 
@@ -63,7 +67,11 @@ def test_figures_are_held_against_their_targets(tmp_path: Path) -> None:
     done("conformance", ["…", "torch: 300 programs, 400 a minute, all equal to NumPy's"])
     done("conformance-mixed", ["torch: 82 programs, 90 a minute, 2 found that are not"])
     done("tests", ["1 failed, 33 passed, 29 skipped, 2 errors in 12.3s"])
-    done("overlap", [], {"metrics": metrics, "metric_intervals": intervals, "problems": ["A copy is wrong."]})
+    done(
+        "overlap",
+        [],
+        {"metrics": metrics, "metric_intervals": intervals, "problems": ["A copy is wrong."]},
+    )
     gpu.judge(STEPS, tmp_path, "A GPU")
     written = json.loads((tmp_path / "gpu.json").read_text())
     assert {one["name"]: (one["estimate"], one["verdict"]) for one in written["findings"]} == {
@@ -92,20 +100,29 @@ def test_packages_come_from_wheels_and_without_those_a_command_gets_them(
     wheels.mkdir()
     wanted = ["numpy>=1.22", "made-up-here>=1"]
     gpu.add_packages(wanted, wheels, site)
-    assert f"--dest=wheels {' '.join(f'--platform=manylinux{one}_x86_64' for one in ('_2_28', '_2_27'))}" in (
-        printed := capfd.readouterr().out
+    assert (
+        "--dest=wheels "
+        f"{' '.join(f'--platform=manylinux{one}_x86_64' for one in ('_2_28', '_2_27'))}"
+        in (printed := capfd.readouterr().out)
     )
     assert "'made-up-here>=1'" in printed
     about = {"METADATA": "Metadata-Version: 2.1\nName: made-up-here\nVersion: 1.2\n", "RECORD": ""}
-    about["WHEEL"] = "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    about["WHEEL"] = (
+        "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
     with ZipFile(wheels / "made_up_here-1.2-py3-none-any.whl", "w") as wheel:
         wheel.writestr("made_up_here.py", "")
         for name, text in about.items():
             wheel.writestr(f"made_up_here-1.2.dist-info/{name}", text)
     gpu.add_packages(wanted, wheels, site)
     assert capfd.readouterr().out == ""
-    assert {path.name for path in site.iterdir()} - {"__pycache__"} == {"made_up_here-1.2.dist-info", "made_up_here.py"}
-    subprocess.run([sys.executable, "-c", "import made_up_here, benchmarks.gpu"], cwd=tmp_path, check=True)
+    assert {path.name for path in site.iterdir()} - {"__pycache__"} == {
+        "made_up_here-1.2.dist-info",
+        "made_up_here.py",
+    }
+    subprocess.run(
+        [sys.executable, "-c", "import made_up_here, benchmarks.gpu"], cwd=tmp_path, check=True
+    )
 
 
 @pytest.mark.parametrize("what", ["copies", "units"])
@@ -122,7 +139,9 @@ def test_the_worker_gives_a_ratio_with_its_interval(what: str) -> None:
 
 
 @pytest.mark.long
-def test_a_rehearsal_runs_every_step_that_cpus_can_run(tmp_path: Path, require: Callable[[str], None]) -> None:
+def test_a_rehearsal_runs_every_step_that_cpus_can_run(
+    tmp_path: Path, require: Callable[[str], None]
+) -> None:
     require("torch")
     command = [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=gpu.ROOT, capture_output=True, text=True, check=False)
@@ -133,6 +152,9 @@ def test_a_rehearsal_runs_every_step_that_cpus_can_run(tmp_path: Path, require: 
     }
     assert all("needs a GPU" in kept(step, out)["reason"] for step in STEPS if step.needs_gpu)
     assert (out / "trace.json.gz").stat().st_size > 0
-    judged = {one["name"].partition(": ")[2] for one in json.loads((out / "gpu.json").read_text())["findings"]}
+    judged = {
+        one["name"].partition(": ")[2]
+        for one in json.loads((out / "gpu.json").read_text())["findings"]
+    }
     only_there = {"passed", "failed", "error", "plain_small_units_speedup"}
     assert judged == {*gpu.SHOWN, *gpu.AT_LEAST, *gpu.AT_MOST} - only_there

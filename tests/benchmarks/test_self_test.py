@@ -1,4 +1,5 @@
-"""How often what is said of times is wrong: verdicts on differences, and the bands of one run's figures.
+"""How often what is said of times is wrong: verdicts on differences, and the bands of one run's
+figures.
 
 Both are counted with synthetic noise and fixed seeds.
 """
@@ -9,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.self_test import NOISES, OF_REASONS, REQUIRED, Rates, coverage, coverage_table, page, synthetic
+from benchmarks.self_test import (
+    NOISES,
+    OF_REASONS,
+    REQUIRED,
+    Rates,
+    coverage,
+    coverage_table,
+    page,
+    synthetic,
+)
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.metrics import Formula, interval_of, ratio
@@ -25,21 +35,34 @@ def rates() -> Rates:
     return synthetic("usual", 5, TRIALS)
 
 
-def test_few_verdicts_are_wrong_and_slow_operations_and_queues_are_named_by_their_own_part(rates: Rates) -> None:
+def test_few_verdicts_are_wrong_and_slow_operations_and_queues_are_named_by_their_own_part(
+    rates: Rates,
+) -> None:
     assert rates["compared"] == TRIALS
     assert rates["found"] >= REQUIRED * TRIALS
     assert rates["false"] <= (1 - REQUIRED) * TRIALS
     assert min(rates["neither"], rates["kernels_only"], rates["queue_only"]) >= OF_REASONS * TRIALS
 
 
-def test_old_counts_are_shown_without_reasons_and_what_was_not_planted_has_no_share(rates: Rates) -> None:
+def test_old_counts_are_shown_without_reasons_and_what_was_not_planted_has_no_share(
+    rates: Rates,
+) -> None:
     def rows(*shown: Rates) -> list[str]:
         written = {"machine": MACHINE, "rates": shown, "trials": {}}
         return [line for line in page(written).splitlines() if line.startswith("| ")][2:]
 
     old = {"name": "synthetic, usual noise", "rounds": 5, "compared": 200, "false": 0, "found": 198}
-    assert rows(old) == ["| synthetic, usual noise | 5 | 200 | 0 % (0 %–1.9 %) | 99 % (96 %–100 %) |"]
-    counts = {"compared": 40, "false": 2, "found": 38, "neither": 36, "kernels_only": 30, "queue_only": None}
+    assert rows(old) == [
+        "| synthetic, usual noise | 5 | 200 | 0 % (0 %–1.9 %) | 99 % (96 %–100 %) |"
+    ]
+    counts = {
+        "compared": 40,
+        "false": 2,
+        "found": 38,
+        "neither": 36,
+        "kernels_only": 30,
+        "queue_only": None,
+    }
     first, second = rows(rates, {"name": "real, torch async", "rounds": 5, **counts})
     assert first.count("|") == second.count("|") == 9
     assert second.endswith("| 90 % (77 %–96 %) | 75 % (60 %–86 %) | – |")
@@ -54,7 +77,9 @@ def test_the_coverage_of_single_cells_has_a_row_for_each_number_of_processes() -
 
 
 class Truth(NamedTuple):
-    """Usual seconds of a lab's cases, of which the last contains the others, and the band that a figure is then in."""
+    """Usual seconds of a lab's cases, of which the last contains the others, and the band that a
+    figure is then in.
+    """
 
     lab: str
     figure: str
@@ -73,17 +98,39 @@ BOOK = ("run", "copy the book's way", "together the book's way")
 THREE = ("products on cpu:1", "products on cpu:2", "copies both ways", "all at once")
 OF_CASES: Mapping[tuple[str, str, tuple[str, ...]], Mapping[str, float]] = {
     ("async", "wait_fraction", WAITS): {"selective": 10, "not-selective": 1},
-    ("parallel", "parallel_speedup", ALONE): {"hindered": 2.8, "serial": 2, "partly": 1.33, "parallel": 1},
-    ("overlap", "overlap_efficiency", OVERLAP): {"hindered": 2.8, "serial": 2, "partly": 1.5, "hidden": 1},
+    ("parallel", "parallel_speedup", ALONE): {
+        "hindered": 2.8,
+        "serial": 2,
+        "partly": 1.33,
+        "parallel": 1,
+    },
+    ("overlap", "overlap_efficiency", OVERLAP): {
+        "hindered": 2.8,
+        "serial": 2,
+        "partly": 1.5,
+        "hidden": 1,
+    },
     ("overlap", "book_overlap_efficiency", BOOK): {"serial": 2, "hidden": 1},
-    ("three-way", "saved_fraction", THREE): {"hindered": 3.8, "serial": 3, "partly": 2.25, "parallel": 1.5},
+    ("three-way", "saved_fraction", THREE): {
+        "hindered": 3.8,
+        "serial": 3,
+        "partly": 2.25,
+        "parallel": 1.5,
+    },
 }
-"""By lab, figure and cases, of which all but the last take a second: the last one's seconds by what is then true."""
+"""By lab, figure and cases, of which all but the last take a second: the last one's seconds by what
+is then true.
+"""
 OF_TWO: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("independent-ops", "parallel_speedup"): {"hindered": 0.6, "serial": 1.0, "parallel": 1.9},
     ("independent-ops", "independence_speedup"): {"in-order": 1.0, "parallel": 2.0},
     ("independent-ops", "threads_speedup"): {"unchanged": 1.0, "faster": 2.0},
-    ("small-ops", "small_speedup"): {"hindered": 0.5, "no-help": 1.0, "partly": 1.5, "parallel": 2.0},
+    ("small-ops", "small_speedup"): {
+        "hindered": 0.5,
+        "no-help": 1.0,
+        "partly": 1.5,
+        "parallel": 2.0,
+    },
     ("small-ops", "small_advantage_over_threads"): {"neither": 1.0, "launches": 2.0},
     ("dependencies", "bound_fraction"): {"slower": 0.6, "near": 1.0},
     ("dependencies", "speedup"): {"cost": 0.7, "no-difference": 1.0, "paid": 2.0},
@@ -95,10 +142,15 @@ OF_TWO: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("partitioning", "data_parallel_advantage"): {"equal": 1.0, "faster": 2.0},
     ("batch-norm", "synchronising_cost"): {"equal": 1.0, "slower": 2.0},
 }
-"""Figures that are the ratio of two cases, which the program chooses, and what is true of which ratio."""
+"""Figures that are the ratio of two cases, which the program chooses, and what is true of which
+ratio.
+"""
 DISPATCHED = {"queued": 0.01, "partly": 0.5, "not-queued": 1.0}
 TRUTHS = (
-    *(Truth("async", "dispatch_fraction", {"10 products": 1}, band, None, share) for band, share in DISPATCHED.items()),
+    *(
+        Truth("async", "dispatch_fraction", {"10 products": 1}, band, None, share)
+        for band, share in DISPATCHED.items()
+    ),
     *(
         Truth(lab, figure, {**dict.fromkeys(cases, 1), cases[-1]: last}, band)
         for (lab, figure, cases), true in OF_CASES.items()
@@ -110,23 +162,31 @@ TRUTHS = (
         for band, by in true.items()
     ),
 )
-# Standard deviations of logarithms, of single times and of the drift from round to round, and the share of the times
-# that something else disturbs by far more.
+# Standard deviations of logarithms, of single times and of the drift from round to round, and the
+# share of the times that something else disturbs by far more.
 QUIET, USUAL = (0.01, 0.01, 0.01), (0.03, 0.02, 0.05)
 ROUNDS, RUNS = 5, 20
 
 
 def bands(truth: Truth, noise: Sequence[float]) -> list[str | None]:
-    """Return the band in which the figure of each of some runs is placed; None if it is left open."""
+    """Return the band in which the figure of each of some runs is placed; None if it is left
+    open.
+    """
     metric = EXPERIMENTS[truth.lab].metric_named(truth.figure)
-    generator = np.random.default_rng((0, ROUNDS, sum(map(ord, f"{truth.lab}{truth.figure} {truth.band}"))))
+    generator = np.random.default_rng(
+        (0, ROUNDS, sum(map(ord, f"{truth.lab}{truth.figure} {truth.band}")))
+    )
     # What shares of what is possible depend on.
     known = {"parameters": {"workers": "1,2"}, "metrics": {"possible_on_cores_fraction": 0.5}}
     ran = result(Cell(truth.lab, "any", "async"), truth.seconds, **known)
     placed = []
     for _ in range(RUNS):
         cases = timed(truth, noise, generator)
-        interval = metric.measured(cases) if truth.formula is None else interval_of(truth.formula, cases, is_ratio=True)
+        interval = (
+            metric.measured(cases)
+            if truth.formula is None
+            else interval_of(truth.formula, cases, is_ratio=True)
+        )
         assert interval is not None
         band = metric.place(interval, ran)
         placed.append(band and band.code)
@@ -134,7 +194,9 @@ def bands(truth: Truth, noise: Sequence[float]) -> list[str | None]:
 
 
 def timed(truth: Truth, noise: Sequence[float], generator: np.random.Generator) -> dict[str, Case]:
-    """Return cases whose rounds take their usual seconds, but for the noise: all times of a round drift alike."""
+    """Return cases whose rounds take their usual seconds, but for the noise: all times of a round
+    drift alike.
+    """
     single, drift, disturbed = noise
     drifted = np.cumsum(generator.normal(0, drift, ROUNDS))
     *parts, whole = truth.seconds
@@ -143,17 +205,33 @@ def timed(truth: Truth, noise: Sequence[float], generator: np.random.Generator) 
         off = drifted + generator.normal(0, single, ROUNDS)
         off += (generator.random(ROUNDS) < disturbed) * generator.uniform(0.05, 0.7, ROUNDS)
         taken = usual * np.exp(off)
-        cases[name] = Case(name, (*taken,), (*(truth.dispatched * taken),), parts=(*parts,) if name == whole else ())
+        cases[name] = Case(
+            name,
+            (*taken,),
+            (*(truth.dispatched * taken),),
+            parts=(*parts,) if name == whole else (),
+        )
     return cases
 
 
-@pytest.mark.parametrize("truth", TRUTHS, ids=lambda truth: f"{truth.lab}: {truth.figure} {truth.band}")
+@pytest.mark.parametrize(
+    "truth", TRUTHS, ids=lambda truth: f"{truth.lab}: {truth.figure} {truth.band}"
+)
 def test_few_bands_of_one_run_are_false_and_what_is_there_is_found(truth: Truth) -> None:
     assert sum(band not in (None, truth.band) for band in bands(truth, USUAL)) <= 0.05 * RUNS
     assert sum(band != truth.band for band in bands(truth, QUIET)) <= 0.05 * RUNS
 
 
 def test_every_lab_whose_figure_is_of_times_is_counted() -> None:
-    # Their figures are those of another experiment, or follow from fits and counts that their own tests judge.
-    elsewhere = {"eager-cpu", "graph", "barriers", "cost-model", "data-parallel", "building-blocks", "learning-rates"}
+    # Their figures are those of another experiment, or follow from fits and counts that their own
+    # tests judge.
+    elsewhere = {
+        "eager-cpu",
+        "graph",
+        "barriers",
+        "cost-model",
+        "data-parallel",
+        "building-blocks",
+        "learning-rates",
+    }
     assert {truth.lab for truth in TRUTHS} == EXPERIMENTS.keys() - elsewhere

@@ -1,4 +1,6 @@
-"""No table of measured numbers is written by hand, and none differs from the file that it comes from."""
+"""No table of measured numbers is written by hand, and none differs from the file that it comes
+from.
+"""
 
 import json
 import re
@@ -34,11 +36,15 @@ def about(name: str, folder: Path) -> str:
 
 
 @given(st.lists(st.tuples(LINES, NAMES, LINES), max_size=4), LINES)
-def test_every_block_is_filled_once_and_for_all(parts: list[tuple[str, str, str]], last: str) -> None:
+def test_every_block_is_filled_once_and_for_all(
+    parts: list[tuple[str, str, str]], last: str
+) -> None:
     text = "".join(f"{before}\n{block(name, body)}\n" for before, name, body in parts) + last
     filled = refill(text, PAGE, about)
     bodies = [f"\n{about(name, FOLDER)}\n" for _, name, _ in parts]
-    expected = [f"{part[0]}\n{block(part[1], body)}\n" for part, body in zip(parts, bodies, strict=True)]
+    expected = [
+        f"{part[0]}\n{block(part[1], body)}\n" for part, body in zip(parts, bodies, strict=True)
+    ]
     assert filled == "".join(expected) + last
     assert refill(filled, PAGE, about) == filled
 
@@ -72,9 +78,13 @@ def test_a_block_that_would_be_passed_over_is_an_error(text: str) -> None:
 
 
 @pytest.mark.long
-def test_every_table_is_in_a_block_and_as_its_file_says(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_table_is_in_a_block_and_as_its_file_says(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(root)
-    differing = [str(path) for path, text in written() if not path.exists() or path.read_text() != text]
+    differing = [
+        str(path) for path, text in written() if not path.exists() or path.read_text() != text
+    ]
     assert differing == [], "python -m benchmarks.tables"
     by_hand = [line for path in pages() for line in BLOCK.sub("", path.read_text()).splitlines()]
     assert [line for line in by_hand if line.startswith("|") and MEASURED.search(line)] == []
@@ -88,7 +98,9 @@ def copied(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / folder).mkdir(parents=True)
     shutil.copy(root / "benchmarks/results/epyc-2-cores/processes.json", tmp_path / folder)
     monkeypatch.chdir(tmp_path)
-    Path("README.md").write_text(f"Before.\n\n<!-- table: processes from {folder} -->\n<!-- end -->\n\nAfter.\n")
+    Path("README.md").write_text(
+        f"Before.\n\n<!-- table: processes from {folder} -->\n<!-- end -->\n\nAfter.\n"
+    )
     return folder
 
 
@@ -104,7 +116,10 @@ def test_pages_of_the_site_are_filled_too_with_links_of_their_own(copied: Path) 
         Path(page).write_text(text)
     assert [str(path) for path in pages()] == ["README.md", "docs/explanation/one.md"]
     assert run()[0] == 0
-    assert f"[processes](../../{copied}/processes.json): AMD" in Path("docs/explanation/one.md").read_text()
+    assert (
+        f"[processes](../../{copied}/processes.json): AMD"
+        in Path("docs/explanation/one.md").read_text()
+    )
     assert f"[processes]({copied}/processes.json): AMD" in Path("README.md").read_text()
     assert Path("docs/_build/one.md").read_text() == text
 
@@ -129,8 +144,14 @@ def test_a_table_that_differs_from_its_file_is_found_and_mended(copied: Path) ->
     ("line", "message"),
     [
         ("<!-- table: what from somewhere -->", "unknown table 'what' (known: first-run, "),
-        ("<!-- table: processes from nowhere -->", "needs nowhere/processes.json, which is not there: measure it"),
-        ("<!-- table: processes of what from nowhere -->", "'processes of what' has not the words that 'processes'"),
+        (
+            "<!-- table: processes from nowhere -->",
+            "needs nowhere/processes.json, which is not there: measure it",
+        ),
+        (
+            "<!-- table: processes of what from nowhere -->",
+            "'processes of what' has not the words that 'processes'",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
@@ -140,7 +161,9 @@ def test_what_cannot_be_written_is_one_line(line: str, message: str) -> None:
     assert message in told
 
 
-def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(tmp_path: Path) -> None:
+def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(
+    tmp_path: Path,
+) -> None:
     cell = made_up.Cell("barriers", "mxnet", "async")
     known = made_up.result(cell, {"a": 1.0}, metrics={"added_wait_fraction": 0.25})
     answered = replace(
@@ -148,7 +171,9 @@ def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(tmp
         metric_intervals={"added_wait_fraction": (0.0, 1.0)},
         answer=Answer(("It waited.", "For one."), "A second worker (--workers 2)."),
     )
-    invalid = replace(known, problems=("It cannot be",), explanation="It was old.", notes=("With a note.",))
+    invalid = replace(
+        known, problems=("It cannot be",), explanation="It was old.", notes=("With a note.",)
+    )
     path = tmp_path / "experiments" / "exercises.json"
     path.parent.mkdir()
     for torch, row in (
@@ -164,8 +189,15 @@ def test_an_exercises_answer_has_its_figure_and_its_sentences_or_what_failed(tmp
         write_table("answer overlap", tmp_path)
 
 
-def test_kinds_of_cells_that_were_not_compared_have_no_row_and_real_ones_share_one(tmp_path: Path) -> None:
-    counts = (("quiet", 1000, 10, 990), ("noisy", 0, 0, 0), ("real, a", 10, 1, 10), ("real, b", 30, 3, 20))
+def test_kinds_of_cells_that_were_not_compared_have_no_row_and_real_ones_share_one(
+    tmp_path: Path,
+) -> None:
+    counts = (
+        ("quiet", 1000, 10, 990),
+        ("noisy", 0, 0, 0),
+        ("real, a", 10, 1, 10),
+        ("real, b", 30, 3, 20),
+    )
     kinds = [
         {"name": name, "rounds": 5, "compared": compared, "false": false, "found": found}
         for name, compared, false, found in counts
@@ -180,7 +212,9 @@ def test_kinds_of_cells_that_were_not_compared_have_no_row_and_real_ones_share_o
 
 
 @pytest.mark.parametrize("names", [("mxnet", "torch", "jax"), ("torch", "jax")])
-def test_comparisons_and_findings_have_all_frameworks(root: Path, tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_comparisons_and_findings_have_all_frameworks(
+    root: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
     seconds = {"mxnet": 1.0, "torch": 2.0, "jax": 0.5}
     titles = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX"}
     engines = ("async", "sync")
@@ -190,12 +224,20 @@ def test_comparisons_and_findings_have_all_frameworks(root: Path, tmp_path: Path
         for engine in engines
     ]
     write_json(tmp_path / "comparison.json", made_up.comparison(*cells).as_json())
-    rows = [line.split(" | ") for line in write_table("comparison", tmp_path).splitlines() if line.startswith("| ")]
-    assert [row[1] for row in rows[2:]] == [f"{titles[name]} {engine}" for name in names for engine in engines]
+    rows = [
+        line.split(" | ")
+        for line in write_table("comparison", tmp_path).splitlines()
+        if line.startswith("| ")
+    ]
+    assert [row[1] for row in rows[2:]] == [
+        f"{titles[name]} {engine}" for name in names for engine in engines
+    ]
     answers = write_table("comparison-answer", tmp_path).splitlines()
     assert answers[2].count(" | ") == 2 * len(names)
 
-    document = json.loads((root / "benchmarks/results/epyc-avx512-2-cores/allreduce.json").read_text())
+    document = json.loads(
+        (root / "benchmarks/results/epyc-avx512-2-cores/allreduce.json").read_text()
+    )
     finding = {**document["findings"][0], "target": {}, "verdict": ""}
     document["findings"] = [
         {**finding, "name": f"{name}: time", "estimate": number, "low": number, "high": number}

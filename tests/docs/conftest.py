@@ -1,4 +1,6 @@
-"""The site, built once: as `make docs` builds it, in every language, and with frameworks that cannot be imported."""
+"""The site, built once: as `make docs` builds it, in every language, and with frameworks that
+cannot be imported.
+"""
 
 import os
 import subprocess
@@ -24,8 +26,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     absent = folder / "absent"
     absent.mkdir()
     for framework in ("mxnet", "torch"):
-        (absent / f"{framework}.py").write_text(f"raise ModuleNotFoundError('hidden', name={framework!r})\n")
-    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--builder", "html", "docs"]
+        (absent / f"{framework}.py").write_text(
+            f"raise ModuleNotFoundError('hidden', name={framework!r})\n"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--keep-going",
+        "--builder",
+        "html",
+        "docs",
+    ]
     path = os.pathsep.join(map(str, (absent, ROOT)))
     for language in ("", *LANGUAGES):
         options = ["-D", f"language={language}"] if language else []

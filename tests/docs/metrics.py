@@ -27,7 +27,9 @@ def explained() -> dict[str, tuple[str, ...]]:
 
 
 def unexplained(result: Mapping[str, Any]) -> set[str]:
-    """Return those metrics and checks of a result, as JSON, that the pages do not explain for its experiment."""
+    """Return those metrics and checks of a result, as JSON, that the pages do not explain for its
+    experiment.
+    """
     known = (*explained().get(result["experiment"], ()), *explained()[OF_ALL])
     patterns = [re.compile(re.sub(r"\\\{.*?\\\}", "[a-z0-9_]+", re.escape(name))) for name in known]
     names = (*result["metrics"], *result["checks"])

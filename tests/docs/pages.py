@@ -1,4 +1,6 @@
-"""A built page as a browser reads it: what it links to and loads, what can be linked to in it, and its characters."""
+"""A built page as a browser reads it: what it links to and loads, what can be linked to in it, and
+its characters.
+"""
 
 from functools import cache
 from html.parser import HTMLParser
@@ -8,13 +10,29 @@ from urllib.parse import unquote, urlsplit
 LANGUAGES = ("ko", "vi", "zh_CN")
 """What the first page and the guides are translated into."""
 LOADING_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "shortcut icon"}
-VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "path", "source", "use", "wbr")
+VOID = (
+    "area",
+    "base",
+    "br",
+    "col",
+    "embed",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "path",
+    "source",
+    "use",
+    "wbr",
+)
 UNSEEN = ("script", "style", "title", "template")
 CODE = ("code", "kbd", "pre", "samp")
 
 
 class Page(HTMLParser):
-    """A page's links, each with its attributes, the addresses that a browser fetches, ids, and characters.
+    """A page's links, each with its attributes, the addresses that a browser fetches, ids, and
+    characters.
 
     `letters` holds what is read on it, by language and by the variable that names the font.
     """
@@ -70,7 +88,9 @@ class Page(HTMLParser):
     @property
     def alternates(self) -> dict[str, str]:
         """The addresses of the editions that the page's head names, by language."""
-        return {link["hreflang"]: link["href"] for link in self.heads if link.get("rel") == "alternate"}
+        return {
+            link["hreflang"]: link["href"] for link in self.heads if link.get("rel") == "alternate"
+        }
 
     def leads_nowhere(self, address: str) -> bool:
         """Whether an address within the site has no file, or its file has no such place."""

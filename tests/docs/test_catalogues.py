@@ -1,4 +1,6 @@
-"""The catalogues: whole, with everything in them that is no prose, and the same word for a term wherever it stands."""
+"""The catalogues: whole, with everything in them that is no prose, and the same word for a term
+wherever it stands.
+"""
 
 import re
 import subprocess
@@ -115,18 +117,34 @@ def test_what_is_lost_is_seen(message: str, translation: str) -> None:
 
 @pytest.mark.long
 def test_they_hold_what_the_pages_say_now(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "gettext", "-t", "for_translators", "docs", tmp_path]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "-b",
+        "gettext",
+        "-t",
+        "for_translators",
+        "docs",
+        tmp_path,
+    ]
     subprocess.run(command, cwd=ROOT, check=True)
     for domain in DOMAINS:
         with (tmp_path / f"{domain}.pot").open("rb") as file:
             said = {message.id for message in read_po(file)}
         for language in LANGUAGES:
-            assert {message.id for message in catalogue(language, domain)} == said, "make translations"
+            assert {message.id for message in catalogue(language, domain)} == said, (
+                "make translations"
+            )
 
 
 @cache
 def glossary(language: str) -> list[tuple[str, list[str]]]:
-    """Return how English writes each term of the field, longer ones first, and its words, any of which may stand."""
+    """Return how English writes each term of the field, longer ones first, and its words, any of
+    which may stand.
+    """
     terms = tomllib.loads((LOCALES / "glossary.toml").read_text())["term"]
     spelt = [(english, term[language]) for term in terms for english in term["english"]]
     return sorted(spelt, key=lambda pair: -len(pair[0]))
@@ -138,10 +156,14 @@ def bare(text: str) -> str:
 
 
 def terms_without_their_word(language: str, message: str, translation: str) -> list[str]:
-    """Return the terms of a message whose word its translation lacks. A longer term hides a shorter one within it."""
+    """Return the terms of a message whose word its translation lacks. A longer term hides a shorter
+    one within it.
+    """
     translated, rest, missing = bare(prose(translation)), prose(message), []
     for english, words in glossary(language):
-        rest, count = re.subn(rf"(?<![\w-]){re.escape(english)}s?(?!\w)", "·", rest, flags=re.IGNORECASE)
+        rest, count = re.subn(
+            rf"(?<![\w-]){re.escape(english)}s?(?!\w)", "·", rest, flags=re.IGNORECASE
+        )
         if count and not any(bare(word) in translated for word in words):
             missing.append(f"{english}: {', '.join(words)}")
     return missing
@@ -153,7 +175,11 @@ def test_every_term_has_a_word_stands_once_and_is_translated_by_it(language: str
     spelt = [english.lower() for english, _ in glossary(language)]
     assert len(spelt) == len({*spelt})
     translated = (entry for entry in entries(language) if entry[1])
-    assert {entry: wrong for entry in translated if (wrong := terms_without_their_word(language, *entry))} == {}
+    assert {
+        entry: wrong
+        for entry in translated
+        if (wrong := terms_without_their_word(language, *entry))
+    } == {}
 
 
 def test_a_term_without_its_word_is_seen() -> None:

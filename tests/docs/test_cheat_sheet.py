@@ -1,4 +1,6 @@
-"""Every row of the cheat sheet runs on each framework that is installed; what needs a GPU must at least be Python."""
+"""Every row of the cheat sheet runs on each framework that is installed; what needs a GPU must at
+least be Python.
+"""
 
 import ast
 import os
@@ -71,12 +73,18 @@ def tables() -> dict[str, list[list[str]]]:
     page = (ROOT / "docs/start/cheat-sheet.md").read_text()
     sections = {part.split("\n", 1)[0]: part for part in page.split("\n## ")[1:]}
     return {
-        name: [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
+        name: [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in part.splitlines()
+            if line[:1] == "|"
+        ]
         for name, part in sections.items()
     }
 
 
-def code_of(framework: str, sections: tuple[str, ...] = ("Verbs", "Hidden blockers", "Settings")) -> list[str]:
+def code_of(
+    framework: str, sections: tuple[str, ...] = ("Verbs", "Hidden blockers", "Settings")
+) -> list[str]:
     """Return what stands in a framework's column."""
     column = COLUMNS[framework]
     cells = (row[column] for name in sections for row in tables()[name][2:] if column < len(row))
@@ -85,15 +93,27 @@ def code_of(framework: str, sections: tuple[str, ...] = ("Verbs", "Hidden blocke
 
 @pytest.mark.long
 @pytest.mark.parametrize("framework", START)
-def test_every_row_runs_with_every_setting(framework: str, tmp_path: Path, require: Callable[[str], None]) -> None:
+def test_every_row_runs_with_every_setting(
+    framework: str, tmp_path: Path, require: Callable[[str], None]
+) -> None:
     if framework in FRAMEWORKS:
         require(framework)
-    settings = dict(code.split("=", 1) for code in code_of(framework, ("Settings",)) if SETTING.fullmatch(code))
-    runs = [code for code in code_of(framework, ("Verbs", "Hidden blockers")) if not needs_more(code)]
+    settings = dict(
+        code.split("=", 1) for code in code_of(framework, ("Settings",)) if SETTING.fullmatch(code)
+    )
+    runs = [
+        code for code in code_of(framework, ("Verbs", "Hidden blockers")) if not needs_more(code)
+    ]
     program = start(framework) + "".join(f"\n{code}\n" for code in runs)
     # What stands at the end is that a batch's parts lie on both devices.
-    (divide,) = (row[COLUMNS[framework]].strip("`") for row in tables()["Verbs"] if row[0] == "Divide a batch")
-    program += f"\nplaces = {{{PLACE[framework]} for part in {divide}}}\nassert len(places) == 2, places\n"
+    (divide,) = (
+        row[COLUMNS[framework]].strip("`")
+        for row in tables()["Verbs"]
+        if row[0] == "Divide a batch"
+    )
+    program += (
+        f"\nplaces = {{{PLACE[framework]} for part in {divide}}}\nassert len(places) == 2, places\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -108,13 +128,28 @@ def test_every_row_runs_with_every_setting(framework: str, tmp_path: Path, requi
 def needs_more(code: str) -> bool:
     """Return whether code needs a GPU, several programs at once, or the command line."""
     return any(
-        word in code for word in ("cuda", "stream", "event", "psum", "shard_map", "workers_per_device", "--trace")
+        word in code
+        for word in (
+            "cuda",
+            "stream",
+            "event",
+            "psum",
+            "shard_map",
+            "workers_per_device",
+            "--trace",
+        )
     )
 
 
 def start(framework: str) -> str:
-    """Return what makes the arrays that the rows name, after the calls that stand among the settings."""
-    calls = [code for code in code_of(framework, ("Settings",)) if not SETTING.fullmatch(code) and not needs_more(code)]
+    """Return what makes the arrays that the rows name, after the calls that stand among the
+    settings.
+    """
+    calls = [
+        code
+        for code in code_of(framework, ("Settings",))
+        if not SETTING.fullmatch(code) and not needs_more(code)
+    ]
     return START[framework].replace("SETTINGS", "\n".join(calls))
 
 

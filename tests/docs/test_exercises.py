@@ -1,4 +1,6 @@
-"""Each exercise of the chapters has a page, whose commands are those of the program's list, and they can be run."""
+"""Each exercise of the chapters has a page, whose commands are those of the program's list, and
+they can be run.
+"""
 
 import re
 import shlex
@@ -12,7 +14,11 @@ from tests.docs.test_guides import unknown_options
 from tests.parallel_core.command_line.test_command_line import run
 from tests.tree import tracked
 
-PAGES = {path.stem: path.read_text() for path in tracked("docs/exercises", suffix=".md") if path.stem != "index"}
+PAGES = {
+    path.stem: path.read_text()
+    for path in tracked("docs/exercises", suffix=".md")
+    if path.stem != "index"
+}
 COMMAND = re.compile(r"^\$ parallel-core (.+)$", re.MULTILINE)
 # So little work that times say nothing.
 SMALL = {
@@ -37,7 +43,9 @@ def commands(page: str) -> list[list[str]]:
 
 def test_every_exercise_has_a_page_with_the_command_that_the_list_names() -> None:
     pages = []
-    for experiment, exercise in ((one, exercise) for one in EXPERIMENTS.values() for exercise in one.exercises):
+    for experiment, exercise in (
+        (one, exercise) for one in EXPERIMENTS.values() for exercise in one.exercises
+    ):
         # A page says where in the chapters its exercise stands.
         place = f"*{experiment.chapter}, {exercise.title}.*"
         (page,) = [name for name, text in PAGES.items() if place in text.splitlines()[2]]
@@ -45,16 +53,29 @@ def test_every_exercise_has_a_page_with_the_command_that_the_list_names() -> Non
         words, listed = commands(page)[0], exercise.options.split()
         assert words[:2] == ["run", experiment.name]
         # A file on the page stands for FILE in the list.
-        assert [word for word in listed if not word.startswith("FILE")] == [word for word in words if word in listed]
-        assert any(word.startswith("FILE") for word in listed) == any(word.endswith(".json") for word in words)
+        assert [word for word in listed if not word.startswith("FILE")] == [
+            word for word in words if word in listed
+        ]
+        assert any(word.startswith("FILE") for word in listed) == any(
+            word.endswith(".json") for word in words
+        )
     assert sorted(pages) == sorted(PAGES)
 
 
-def test_a_page_asks_first_has_few_commands_that_the_program_takes_and_folds_the_answer_away() -> None:
+def test_a_page_asks_first_has_few_commands_that_the_program_takes_and_folds_the_answer_away() -> (
+    None
+):
     for page, text in PAGES.items():
-        assert re.findall("^## (.+)$", text, re.MULTILINE) == ["Predict", "Run", "Look at", "The answer"], page
+        assert re.findall("^## (.+)$", text, re.MULTILINE) == [
+            "Predict",
+            "Run",
+            "Look at",
+            "The answer",
+        ], page
         before, _, folded = text.partition("## The answer\n")
-        assert re.fullmatch(r":::\{dropdown\} .*<!-- table: answer .*:::", folded.strip(), re.DOTALL), page
+        assert re.fullmatch(
+            r":::\{dropdown\} .*<!-- table: answer .*:::", folded.strip(), re.DOTALL
+        ), page
         assert "Answer" not in before, page
         assert 1 <= len(commands(page)) <= 2
         assert [unknown_options(words) for words in commands(page)] == [[]] * len(commands(page))
@@ -62,7 +83,9 @@ def test_a_page_asks_first_has_few_commands_that_the_program_takes_and_folds_the
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
-def test_its_commands_run_at_small_sizes(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_commands_run_at_small_sizes(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for words in commands(page):
         small = SMALL[words[1]].split() if words[0] == "run" else []

@@ -1,7 +1,8 @@
-"""Each command of the README and of the guides is one that the program has, with these options; links lead to files.
+"""Each command of the README and of the guides is one that the program has, with these options;
+links lead to files.
 
-What the README and the how-to pages run on one machine is run, on little work and page by page. Comparisons, labs,
-conformance and ranks on two hosts have tests of whole processes elsewhere.
+What the README and the how-to pages run on one machine is run, on little work and page by page.
+Comparisons, labs, conformance and ranks on two hosts have tests of whole processes elsewhere.
 """
 
 import os
@@ -27,7 +28,9 @@ CODE = re.compile(r"^( *)```.*?^ *```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 
 def shell_lines(text: str) -> list[str]:
-    """Return the commands of a page's shell blocks, without comments; a line that goes on is one command."""
+    """Return the commands of a page's shell blocks, without comments; a line that goes on is one
+    command.
+    """
     blocks = "".join(body for _, body in BLOCK.findall(text)).replace("\\\n", " ")
     commands = (re.sub(r"(^|\s)#.*", "", line).strip() for line in blocks.splitlines())
     return [" ".join(command.split()) for command in commands if command]
@@ -44,8 +47,12 @@ GUIDES = sorted(
     for path in (ROOT / "docs" / folder).rglob("*.md")
 )
 README = ROOT / "README.md"
-IN_GUIDES = sorted({command for path in (README, *GUIDES) for command in shell_lines(path.read_text())})
-OURS = [command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command]
+IN_GUIDES = sorted(
+    {command for path in (README, *GUIDES) for command in shell_lines(path.read_text())}
+)
+OURS = [
+    command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command
+]
 TRAINING = ("--limit", "2", "--batch-size", "24")
 LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
     "list": (),
@@ -59,7 +66,18 @@ LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
     "profile": (),
 }
 """What each command of these pages is given to do; the last options count."""
-NO_PART = ("gpu", "jax", "--help", "--explain", "--engine sync", "torchrun", "mpirun", "engine.py", "mine", "DMLC_")
+NO_PART = (
+    "gpu",
+    "jax",
+    "--help",
+    "--explain",
+    "--engine sync",
+    "torchrun",
+    "mpirun",
+    "engine.py",
+    "mine",
+    "DMLC_",
+)
 """In commands that need another machine or environment, or whose test is another one."""
 TRAIN = """
 import torch
@@ -84,7 +102,11 @@ def unknown_options(words: list[str]) -> list[str]:
         command = found
     end = words.index("--") if "--" in words else len(words)
     own, inner = words[:end], words[end + 1 :]
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    known = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     given = [word for word in own if word.startswith("-") and not re.fullmatch(r"-\d*", word)]
     unknown = [option for option in given if option not in {*known, "--help"}]
     # What is launched is a command of ours again; what is profiled is anybody's.
@@ -93,18 +115,24 @@ def unknown_options(words: list[str]) -> list[str]:
 
 def words_of(command: str) -> list[str]:
     words = shlex.split(command)
-    ours = next(place for place, word in enumerate(words) if word in ("parallel-core", "parallel_core"))
+    ours = next(
+        place for place, word in enumerate(words) if word in ("parallel-core", "parallel_core")
+    )
     return words[ours + 1 :]
 
 
 def test_the_program_has_every_command_and_its_options_and_every_benchmark_exists() -> None:
     assert [command for command in OURS if unknown_options(words_of(command))] == []
-    benchmarks = [command.split()[2] for command in IN_GUIDES if command.startswith("python -m benchmarks")]
+    benchmarks = [
+        command.split()[2] for command in IN_GUIDES if command.startswith("python -m benchmarks")
+    ]
     assert [module for module in benchmarks if find_spec(module) is None] == []
     # What it does not have is found.
     assert unknown_options(words_of("parallel-core walk overlap")) == ["walk"]
     assert unknown_options(words_of("parallel-core run overlap --walk 3")) == ["--walk"]
-    assert unknown_options(words_of("A=1 parallel-core launch --processes 2 -- run allreduce --walk")) == ["--walk"]
+    assert unknown_options(
+        words_of("A=1 parallel-core launch --processes 2 -- run allreduce --walk")
+    ) == ["--walk"]
     assert unknown_options(words_of("parallel-core profile -- python train.py --epochs 1")) == []
 
 
@@ -117,7 +145,11 @@ def test_links_lead_to_files() -> None:
 def test_every_guide_is_in_the_list_that_a_reader_sees() -> None:
     for folder in {path.parent for path in GUIDES if path.name != "index.md"}:
         listed = links((folder / "index.md").read_text())
-        assert [path.name for path in sorted(folder.glob("*.md")) if path.name not in (*listed, "index.md")] == []
+        assert [
+            path.name
+            for path in sorted(folder.glob("*.md"))
+            if path.name not in (*listed, "index.md")
+        ] == []
 
 
 def little(command: str) -> list[str] | None:
@@ -133,7 +165,11 @@ def commands_of_pages() -> dict[str, list[list[str]]]:
     seen: set[str] = set()
     commands = {}
     for path in (README, *(path for path in GUIDES if path.parent.name == "how-to")):
-        new = [line for line in shell_lines(path.read_text()) if line.startswith("parallel-core ") and line not in seen]
+        new = [
+            line
+            for line in shell_lines(path.read_text())
+            if line.startswith("parallel-core ") and line not in seen
+        ]
         seen.update(new)
         if run := list(filter(None, map(little, new))):
             commands[path.name] = run
@@ -145,7 +181,9 @@ COMMANDS_OF = commands_of_pages()
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", COMMANDS_OF)
-def test_what_a_page_runs_succeeds(page: str, tmp_path: Path, require: Callable[[str], None]) -> None:
+def test_what_a_page_runs_succeeds(
+    page: str, tmp_path: Path, require: Callable[[str], None]
+) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     for words in COMMANDS_OF[page]:
         for framework in ("mxnet", "torch"):
@@ -154,7 +192,11 @@ def test_what_a_page_runs_succeeds(page: str, tmp_path: Path, require: Callable[
         done = subprocess.run(
             [sys.executable, "-m", "parallel_core", *words],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            },
             capture_output=True,
             text=True,
             timeout=300,
@@ -164,14 +206,17 @@ def test_what_a_page_runs_succeeds(page: str, tmp_path: Path, require: Callable[
         assert done.stdout or words[0] == "profile"
         assert words[0] != "run" or EXPERIMENTS[words[1]].main.name in done.stdout
         for option in ("--json", "--plot", "--trace", "--timeline"):
-            assert option not in words or (tmp_path / words[words.index(option) + 1]).stat().st_size > 0
+            assert (
+                option not in words
+                or (tmp_path / words[words.index(option) + 1]).stat().st_size > 0
+            )
 
 
 FIRST_PAGE = README.read_text()
 IN_README = shell_lines(FIRST_PAGE)
 
 
-def test_one_reads_the_readme_in_three_minutes_and_its_first_part_is_marked_for_site_and_translators() -> None:
+def test_the_readme_takes_three_minutes_and_its_first_part_is_marked_for_translators() -> None:
     assert len(FIRST_PAGE.splitlines()) <= 90
     before, _, rest = FIRST_PAGE.partition("<!-- start: first part -->\n")
     first_part, _, after = rest.partition("<!-- end: first part -->\n")
@@ -181,9 +226,13 @@ def test_one_reads_the_readme_in_three_minutes_and_its_first_part_is_marked_for_
 
 
 def test_what_the_readme_sets_up_exists() -> None:
-    """To run it would install gigabytes, or take all tests' time: targets, extras and the folder must be there."""
+    """To run it would install gigabytes, or take all tests' time: targets, extras and the folder
+    must be there.
+    """
     kinds = ("make ", "pip install ", ". .venv/", "parallel-core ")
-    makes, installs, activations, _ = ([one for one in IN_README if one.startswith(kind)] for kind in kinds)
+    makes, installs, activations, _ = (
+        [one for one in IN_README if one.startswith(kind)] for kind in kinds
+    )
     assert [command for command in IN_README if not command.startswith(kinds)] == []
     assert installs
     targets = [target for command in makes for target in command.split()[1:]]
@@ -200,8 +249,14 @@ def test_what_the_readme_sets_up_exists() -> None:
 
 
 @pytest.mark.long
-def test_the_examination_of_the_installation_finds_nothing_broken(require: Callable[[str], None]) -> None:
+def test_the_examination_of_the_installation_finds_nothing_broken(
+    require: Callable[[str], None],
+) -> None:
     require("torch")  # Without a framework but NumPy, its status is 1.
     assert "parallel-core doctor" in IN_README
-    done = subprocess.run([sys.executable, "-m", "parallel_core", "doctor"], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, "Nothing is broken." in done.stdout) == (0, True), done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "parallel_core", "doctor"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, "Nothing is broken." in done.stdout) == (0, True), (
+        done.stdout + done.stderr
+    )

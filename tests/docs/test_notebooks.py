@@ -1,4 +1,6 @@
-"""The chapters' notebooks: stored with their outputs, and each run again on one framework, cell by cell."""
+"""The chapters' notebooks: stored with their outputs, and each run again on one framework, cell by
+cell.
+"""
 
 import os
 import re
@@ -61,14 +63,19 @@ def check_outputs(notebook: NotebookNode) -> None:
 
 def test_there_is_one_for_each_chapter() -> None:
     chapters = dict.fromkeys(experiment.chapter for experiment in EXPERIMENTS.values())
-    titles = {read(path).cells[0].source.splitlines()[0].removeprefix("# ").lower() for path in NOTEBOOKS}
+    titles = {
+        read(path).cells[0].source.splitlines()[0].removeprefix("# ").lower() for path in NOTEBOOKS
+    }
     assert titles == {chapter.lower() for chapter in chapters}
 
 
 def test_every_experiment_stands_in_one_and_every_exercise_is_linked_by_one() -> None:
     sources = "".join(cell.source for path in NOTEBOOKS for cell in read(path).cells)
     # One of them is written out in the open, and named below that.
-    told = {*re.findall(r'predict\("([a-z-]+)"', sources), *re.findall(r"`parallel-core run ([a-z-]+)`", sources)}
+    told = {
+        *re.findall(r'predict\("([a-z-]+)"', sources),
+        *re.findall(r"`parallel-core run ([a-z-]+)`", sources),
+    }
     assert {*EXPERIMENTS} <= told
     linked = re.findall(r"\(/exercises/([a-z-]+)\.md\)", sources)
     pages = [path.stem for path in tracked("docs/exercises", suffix=".md")]
@@ -78,10 +85,14 @@ def test_every_experiment_stands_in_one_and_every_exercise_is_linked_by_one() ->
         float(guess)
 
 
-@pytest.mark.parametrize("path", [*NOTEBOOKS, *ON_MXNET], ids=lambda path: f"{path.parent.name} {path.stem}")
+@pytest.mark.parametrize(
+    "path", [*NOTEBOOKS, *ON_MXNET], ids=lambda path: f"{path.parent.name} {path.stem}"
+)
 def test_the_stored_outputs_are_of_one_run_from_top_to_bottom(path: Path) -> None:
     notebook = read(path)
-    assert [cell.execution_count for cell in code(notebook)] == list(range(1, len(code(notebook)) + 1))
+    assert [cell.execution_count for cell in code(notebook)] == list(
+        range(1, len(code(notebook)) + 1)
+    )
     check_outputs(notebook)
     assert "INVALID" not in path.read_text()
 
@@ -89,13 +100,17 @@ def test_the_stored_outputs_are_of_one_run_from_top_to_bottom(path: Path) -> Non
 def test_those_run_on_mxnet_are_the_same_notebooks() -> None:
     assert [path.name for path in ON_MXNET] == [path.name for path in NOTEBOOKS]
     for path, stored in zip(NOTEBOOKS, ON_MXNET, strict=True):
-        assert [cell.source for cell in read(stored).cells] == [cell.source for cell in read(path).cells]
+        assert [cell.source for cell in read(stored).cells] == [
+            cell.source for cell in read(path).cells
+        ]
         (loaded,) = code(read(stored))[0].outputs
         assert loaded.text == "mxnet\n"
 
 
 HEART = re.compile(r"^\*\*([\w-]+)\*\*\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HEARTS = [heart for path in NOTEBOOKS for cell in read(path).cells for heart in HEART.findall(cell.source)]
+HEARTS = [
+    heart for path in NOTEBOOKS for cell in read(path).cells for heart in HEART.findall(cell.source)
+]
 MODULES = {"MXNet": "mxnet", "PyTorch": "torch", "JAX": "jax", "parallel-core": "torch"}
 
 
@@ -104,7 +119,9 @@ def test_each_lesson_has_the_heart_of_an_experiment_in_each_framework() -> None:
 
 
 def programs() -> Iterator[tuple[str, list[str]]]:
-    """Iterate over what runs in one process: all of a framework, but JAX has its number of devices once and for all."""
+    """Iterate over what runs in one process: all of a framework, but JAX has its number of devices
+    once and for all.
+    """
     for name in MODULES:
         codes = [code for other, code in HEARTS if other == name]
         yield from ((name, [code]) for code in codes) if name == "JAX" else ((name, codes),)
@@ -112,7 +129,9 @@ def programs() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "codes"), [*programs()])
-def test_it_runs_as_it_stands_there(name: str, codes: list[str], require: Callable[[str], None]) -> None:
+def test_it_runs_as_it_stands_there(
+    name: str, codes: list[str], require: Callable[[str], None]
+) -> None:
     require(MODULES[name])
     # None has another one's names.
     program = "\n".join(f"exec({code!r}, {{}})" for code in codes)

@@ -1,4 +1,6 @@
-"""The reference has every command, metric and kind of page; the experiments' own tests hold their metrics to it too."""
+"""The reference has every command, metric and kind of page; the experiments' own tests hold their
+metrics to it too.
+"""
 
 import json
 from collections.abc import Iterator
@@ -34,18 +36,28 @@ def stored() -> list[dict[str, Any]]:
 def test_every_metric_that_was_measured_is_explained(stored: list[dict[str, Any]]) -> None:
     assert len(stored) > 50
     assert {(one["experiment"], name) for one in stored for name in unexplained(one)} == set()
-    result = {"experiment": "overlap", "metrics": {"overlap_efficiency": 1.0, "beauty": 1.0}, "checks": {}}
+    result = {
+        "experiment": "overlap",
+        "metrics": {"overlap_efficiency": 1.0, "beauty": 1.0},
+        "checks": {},
+    }
     assert unexplained(result) == {"beauty"}
 
 
 def test_only_metrics_of_experiments_are_explained(stored: list[dict[str, Any]]) -> None:
-    sources = "".join(path.read_text() for path in tracked("parallel_core/experiments", suffix=".py"))
+    sources = "".join(
+        path.read_text() for path in tracked("parallel_core/experiments", suffix=".py")
+    )
     measured = {name for one in stored for name in (*one["metrics"], *one["checks"])}
     names = {name for own in explained().values() for name in own if "{" not in name}
     # Those of a range begin with its end.
     declared = {name.removeprefix("lowest_").removeprefix("highest_") for name in names - measured}
     assert {name for name in declared if f'"{name}"' not in sources} == set()
-    assert {heading for heading, own in explained().items() if own} == {*EXPERIMENTS, OF_ALL, OF_COUNTS}
+    assert {heading for heading, own in explained().items() if own} == {
+        *EXPERIMENTS,
+        OF_ALL,
+        OF_COUNTS,
+    }
 
 
 def test_what_experiments_count_is_explained_and_nothing_else() -> None:
@@ -61,4 +73,6 @@ def test_every_command_has_a_section(root: Path) -> None:
 
 def test_no_page_has_more_lines_than_one_reads(root: Path) -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in tracked("docs", suffix=".md")}
-    assert {str(path.relative_to(root)): length for path, length in lengths.items() if length > 250} == {}
+    assert {
+        str(path.relative_to(root)): length for path, length in lengths.items() if length > 250
+    } == {}

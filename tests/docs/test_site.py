@@ -1,4 +1,6 @@
-"""The site builds without a warning and without a framework; links lead somewhere, and what is loaded is its own."""
+"""The site builds without a warning and without a framework; links lead somewhere, and what is
+loaded is its own.
+"""
 
 import os
 import re
@@ -49,7 +51,9 @@ def test_every_page_of_the_source_is_built(site: Path, root: Path) -> None:
     assert [name for name in sources if not (site / name).with_suffix(".html").is_file()] == []
 
 
-def test_a_lesson_shows_both_frameworks_outputs_in_tabs_and_each_answer_under_its_guess(site: Path) -> None:
+def test_a_lesson_shows_both_frameworks_outputs_in_tabs_and_each_answer_under_its_guess(
+    site: Path,
+) -> None:
     for path in tracked("docs/lessons/on-mxnet", suffix=".ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         page = (site / "lessons" / path.name).with_suffix(".html").read_text(encoding="utf-8")
@@ -60,7 +64,10 @@ def test_a_lesson_shows_both_frameworks_outputs_in_tabs_and_each_answer_under_it
             assert page.count(mark) == answers, mark
         # The code of the main experiment has tabs, too: of these frameworks, of JAX, and ours.
         for name, count in {"PyTorch": 1, "MXNet": 1, "JAX": 0, "parallel-core": 0}.items():
-            assert len(re.findall(rf"<label[^>]*>\s*{name}</label>", page)) == count * len(with_outputs) + 1
+            assert (
+                len(re.findall(rf"<label[^>]*>\s*{name}</label>", page))
+                == count * len(with_outputs) + 1
+            )
 
 
 def test_links_and_pictures_within_the_site_lead_somewhere(site: Path) -> None:
@@ -76,7 +83,9 @@ def test_links_and_pictures_within_the_site_lead_somewhere(site: Path) -> None:
     assert broken == []
 
 
-def test_links_to_other_sites_are_encrypted_and_no_page_loads_anything_from_there(site: Path) -> None:
+def test_links_to_other_sites_are_encrypted_and_no_page_loads_anything_from_there(
+    site: Path,
+) -> None:
     for name, page in pages(site):
         assert {urlsplit(address).scheme for address in page.links} <= {"", "https", "mailto"}, name
         assert [address for address in page.loaded if urlsplit(address).netloc] == [], name
@@ -88,7 +97,13 @@ def test_the_page_on_json_has_every_key_that_a_result_has(site: Path) -> None:
     result = parallel_core.run_parallel(backends.load("numpy"), size=8, rounds=1).as_json()
     page = (site / "reference" / "json.html").read_text(encoding="utf-8")
     told = set(re.findall(r'<span class="pre">([a-z0-9_]+)</span>', page))
-    objects = [result, *result["cases"], result["backend"], result["environment"], result["machine_watch"]]
+    objects = [
+        result,
+        *result["cases"],
+        result["backend"],
+        result["environment"],
+        result["machine_watch"],
+    ]
     objects += [result["backend"]["product"], *result["backend"]["kernels"]]
     assert {key for one in objects for key in one} - told == set()
 
@@ -103,7 +118,11 @@ def test_each_lesson_is_there_in_its_language_and_what_is_not_translated_is_not_
     built: Path, language: str
 ) -> None:
     assert {page.language for _, page in pages(built)} == {tag_of(language)}
-    assert {path.name for path in built.iterdir() if path.is_dir()} & {"how-to", "reference", "explanation"} == set()
+    assert {path.name for path in built.iterdir() if path.is_dir()} & {
+        "how-to",
+        "reference",
+        "explanation",
+    } == set()
     lessons = {path.stem for path in tracked("docs/lessons", suffix=".ipynb")}
     assert lessons
     assert {path.stem for path in (built / "lessons").glob("*.html")} == {*lessons, "index"}
@@ -112,7 +131,9 @@ def test_each_lesson_is_there_in_its_language_and_what_is_not_translated_is_not_
 def test_each_page_leads_to_itself_in_each_language(built: Path, language: str) -> None:
     for name, page in pages(built):
         assert page.switch.keys() == {"en", *map(tag_of, LANGUAGES)}, name
-        assert [tag for tag, link in page.switch.items() if "aria-current" in link] == [tag_of(language)]
+        assert [tag for tag, link in page.switch.items() if "aria-current" in link] == [
+            tag_of(language)
+        ]
         if name != "genindex.html":
             assert page.alternates == {tag: link["href"] for tag, link in page.switch.items()}
             assert {Path(address).name for address in page.alternates.values()} == {Path(name).name}
@@ -135,7 +156,9 @@ def test_what_is_not_translated_is_linked_to_in_english(built: Path) -> None:
 
 
 def declared(styles: str, language: str, variable: str) -> list[str]:
-    """Return the families that a variable of a page's style names for a language, as its own rule or else for all."""
+    """Return the families that a variable of a page's style names for a language, as its own rule
+    or else for all.
+    """
     own = re.findall(rf"html:lang\({language}\)[^{{]*\{{[^}}]*?{variable}:([^;]*);", styles)
     first, *_ = own or re.findall(rf"{variable}:([^;]*);", styles)
     return [family.strip().strip("\"'") for family in first.split(",")]
@@ -143,12 +166,19 @@ def declared(styles: str, language: str, variable: str) -> list[str]:
 
 @cache
 def characters(family: str) -> frozenset[int]:
-    """Return the characters of an installed family; a generic one is what fontconfig takes for it in no language."""
+    """Return the characters of an installed family; a generic one is what fontconfig takes for it
+    in no language.
+    """
     if family in ("sans-serif", "monospace"):
         family = ask("fc-match", "--format=%{family[0]}", family)
     # A range is a hexadecimal number, or two with a hyphen.
-    ranges = (part.split("-") for part in ask("fc-list", "--format=%{charset}\n", f":family={family}").split())
-    return frozenset(code for ends in ranges for code in range(int(ends[0], 16), int(ends[-1], 16) + 1))
+    ranges = (
+        part.split("-")
+        for part in ask("fc-list", "--format=%{charset}\n", f":family={family}").split()
+    )
+    return frozenset(
+        code for ends in ranges for code in range(int(ends[0], 16), int(ends[-1], 16) + 1)
+    )
 
 
 def ask(*command: str) -> str:
@@ -158,8 +188,12 @@ def ask(*command: str) -> str:
 def test_the_fonts_that_a_page_names_have_its_characters(built: Path, language: str) -> None:
     if not ask("fc-list", f":family={FONTS[language]}"):
         assert not os.environ.get("CI"), f"{FONTS[language]} is not installed"
-        pytest.skip(f"{FONTS[language]} is not installed: apt-get install fonts-noto-cjk fonts-dejavu-core")
-    styles = "\n".join((built / "_static" / name).read_text() for name in ("languages.css", "styles/furo.css"))
+        pytest.skip(
+            f"{FONTS[language]} is not installed: apt-get install fonts-noto-cjk fonts-dejavu-core"
+        )
+    styles = "\n".join(
+        (built / "_static" / name).read_text() for name in ("languages.css", "styles/furo.css")
+    )
     without = {}
     for name, page in pages(built):
         for (tag, variable), letters in page.letters.items():

@@ -1,4 +1,6 @@
-"""The site as a reader meets it in Debian's Chromium: on a telephone and on a desk, without a network; its search."""
+"""The site as a reader meets it in Debian's Chromium: on a telephone and on a desk, without a
+network; its search.
+"""
 
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +24,9 @@ TOO_WIDE = """() => {
     return [...document.querySelectorAll('article *')].filter((element) => {
         const { right, width } = element.getBoundingClientRect();
         return width > 1 && right > innerWidth + 0.5 && !scrolls(element);
-    }).map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`);
+    }).map((element) => {
+        return `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`;
+    });
 }"""
 
 
@@ -34,7 +38,9 @@ def test_no_page_scrolls_sideways(browser: "Browser", site: Path, width: int, sc
     visit = Visit(browser, pages[0], width, scheme)
     for path in pages:
         visit.page.goto(path.as_uri())
-        visit.page.evaluate("for (const fold of document.querySelectorAll('article details')) fold.open = true")
+        visit.page.evaluate(
+            "for (const fold of document.querySelectorAll('article details')) fold.open = true"
+        )
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path.name
         assert visit.page.evaluate(TOO_WIDE) == [], path.name
         assert visit.troubles == [], path.name
@@ -65,7 +71,9 @@ ABSENT = {"ko": ["고양이"], "vi": ["mèo"], "zh_CN": ["猫", "步异"]}
 
 
 @pytest.mark.parametrize("language", FOUND)
-def test_the_search_of_each_site_finds_words_and_nothing_else(browser: "Browser", site: Path, language: str) -> None:
+def test_the_search_of_each_site_finds_words_and_nothing_else(
+    browser: "Browser", site: Path, language: str
+) -> None:
     address = site / language / "search.html"
     visit = Visit(browser, address, 1280)
     results = visit.page.locator("#search-results li a")
@@ -89,6 +97,8 @@ def test_on_a_served_site_the_search_shows_what_it_found(browser: "Browser", sit
         Thread(target=server.serve_forever, daemon=True).start()
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=overlap_efficiency")
-        page.locator("#search-results .context", has_text="overlap_efficiency").first.wait_for(timeout=20_000)
+        page.locator("#search-results .context", has_text="overlap_efficiency").first.wait_for(
+            timeout=20_000
+        )
         page.close()
         server.shutdown()

@@ -41,14 +41,20 @@ def test_every_experiment_says_what_its_figure_means(name: str) -> None:
 
 def test_another_metric_is_asked_for_by_its_name() -> None:
     asked = str(predict("dependencies", metric="speedup"))
-    assert asked.endswith('speedup is to be guessed.\nYour guess? predict("dependencies", GUESS, metric="speedup")')
+    assert asked.endswith(
+        'speedup is to be guessed.\nYour guess? predict("dependencies", GUESS, metric="speedup")'
+    )
 
 
 def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
     prediction = predict("parallel", 1.0, **SMALL)
     assert isinstance(prediction, Prediction)
     metric, result = EXPERIMENTS["parallel"].main, prediction.result
-    assert (result.backend["name"], result.parameters["size"], prediction.timeline) == ("numpy", 16, None)
+    assert (result.backend["name"], result.parameters["size"], prediction.timeline) == (
+        "numpy",
+        16,
+        None,
+    )
     assert prediction.guess.measured_in_words == metric.write(result.interval(metric.name), result)
     assert str(prediction).startswith(f"{prediction.guess.sentence}\n")
     shown = prediction._repr_html_()
@@ -59,20 +65,28 @@ def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
 
 
 def test_a_list_of_values_is_written_as_the_command_takes_it() -> None:
-    prediction = predict("small-ops", 1.0, backend="numpy", sizes=(8, 16), rounds=1, budget=1, workers=None)
+    prediction = predict(
+        "small-ops", 1.0, backend="numpy", sizes=(8, 16), rounds=1, budget=1, workers=None
+    )
     assert isinstance(prediction, Prediction)
     assert prediction.result.series["size"] == (8.0, 16.0)
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_the_profiler_sees_it_once_more_if_the_backend_has_one(require: Callable[[str], None]) -> None:
+def test_the_profiler_sees_it_once_more_if_the_backend_has_one(
+    require: Callable[[str], None],
+) -> None:
     require("torch")
     # Where there is a GPU, torch would take that.
     chosen = {**SMALL, "backend": "torch", "device_kind": "cpu"}
     seen = predict("parallel", 1.0, timeline=True, **chosen)
     assert isinstance(seen, Prediction)
     assert seen.timeline is not None
-    assert [case.name for case in seen.timeline.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
+    assert [case.name for case in seen.timeline.cases] == [
+        "on cpu:1 alone",
+        "on cpu:2 alone",
+        "on all together",
+    ]
 
 
 @pytest.mark.usefixtures("in_this_process")

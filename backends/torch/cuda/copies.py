@@ -1,9 +1,10 @@
 """Copies and loads on GPUs, and on CPU devices beside them: which worker does which, and how.
 
-Every GPU's logical device has a worker for what arrives there and one for what leaves for the host, so that a copy runs
-beside the computation, and beside a copy the other way. A GPU copies by itself from and to page-locked memory only, as
-HOST is. To lock an array's own pages for each copy costs more than the copy; so arrays in the host's ordinary memory go
-through a few page-locked buffers in pieces, and while the GPU copies one the host fills the next.
+Every GPU's logical device has a worker for what arrives there and one for what leaves for the host,
+so that a copy runs beside the computation, and beside a copy the other way. A GPU copies by itself
+from and to page-locked memory only, as HOST is. To lock an array's own pages for each copy costs
+more than the copy; so arrays in the host's ordinary memory go through a few page-locked buffers in
+pieces, and while the GPU copies one the host fills the next.
 """
 
 import threading
@@ -25,8 +26,8 @@ from backends.torch.tensors import allocate_like, check_out
 class CudaCopies:
     """Passes copies on to the workers of their sources or destinations.
 
-    `on_host` copies between CPU devices. A copy between GPUs is done by the worker of its destination for what arrives,
-    or, `by_source`, by that of its source for what leaves.
+    `on_host` copies between CPU devices. A copy between GPUs is done by the worker of its
+    destination for what arrives, or, `by_source`, by that of its source for what leaves.
     """
 
     def __init__(
@@ -38,33 +39,58 @@ class CudaCopies:
         readers: MemoryReaders,
         by_source: bool,
     ) -> None:
-        self._torch, self._on_host, self._arriving, self._leaving = torch, on_host, arriving, leaving
+        self._torch, self._on_host, self._arriving, self._leaving = (
+            torch,
+            on_host,
+            arriving,
+            leaving,
+        )
         self._readers, self._by_source = readers, by_source
         # Each is used by only one worker, on its own thread.
-        self._staging = {stream: _Staging(torch) for stream in (*arriving.values(), *leaving.values())}
+        self._staging = {
+            stream: _Staging(torch) for stream in (*arriving.values(), *leaving.values())
+        }
 
     def submit(self, fn: Callable[..., Any], x: Any, device: Device) -> Future:
-        """Enqueue a copy of `x` to a device, by `fn(x)` if it goes from a CPU device to another; never blocks."""
+        """Enqueue a copy of `x` to a device, by `fn(x)` if it goes from a CPU device to another;
+        never blocks.
+        """
         stream, copy = self._route(device_of(x), device)
         return stream.submit(copy or fn, x).on(device)
 
     def submit_consuming(self, fn: Callable[..., Any], out: Any, x: Any, device: Device) -> Future:
-        """Enqueue a copy to the memory of `out` on a device, by `fn(out, x)` between CPU devices; never blocks."""
+        """Enqueue a copy to the memory of `out` on a device, by `fn(out, x)` between CPU devices;
+        never blocks.
+        """
         stream, copy = self._route(device_of(x), device)
         overwrite = self._readers.before(fn if copy is None else _swapped(copy))
         return stream.submit_consuming(overwrite, out, x).on(device)
 
-    def _route(self, source: Device, device: Device) -> tuple[WorkerStream, Callable[..., Any] | None]:
+    def _route(
+        self, source: Device, device: Device
+    ) -> tuple[WorkerStream, Callable[..., Any] | None]:
         if source.kind == device.kind == "cpu":
-            return self._on_host[device], partial(self._copy, device, _at_once) if device == HOST else None
+            return self._on_host[device], partial(
+                self._copy, device, _at_once
+            ) if device == HOST else None
         if device.kind == "gpu":
-            stream = self._leaving[source] if self._by_source and source.kind == "gpu" else self._arriving[device]
+            stream = (
+                self._leaving[source]
+                if self._by_source and source.kind == "gpu"
+                else self._arriving[device]
+            )
             staged = source.kind == "cpu" and source != HOST
-            return stream, partial(self._copy, device, self._staging[stream].to_gpu if staged else _by_gpu)
+            return stream, partial(
+                self._copy, device, self._staging[stream].to_gpu if staged else _by_gpu
+            )
         stream = self._leaving[source]
-        return stream, partial(self._copy, device, _by_gpu if device == HOST else self._staging[stream].to_host)
+        return stream, partial(
+            self._copy, device, _by_gpu if device == HOST else self._staging[stream].to_host
+        )
 
-    def _copy(self, device: Device, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None) -> Any:
+    def _copy(
+        self, device: Device, overwrite: Callable[[Any, Any], Any], x: Any, out: Any = None
+    ) -> Any:
         if out is None:
             out = tree_map(lambda leaf: allocate_like(self._torch, leaf, device), x)
         else:
@@ -74,7 +100,9 @@ class CudaCopies:
 
 @final
 class CudaLoads:
-    """Loads the caller's arrays onto devices, by the calling thread; every device on a GPU has a stream for that."""
+    """Loads the caller's arrays onto devices, by the calling thread; every device on a GPU has a
+    stream for that.
+    """
 
     def __init__(self, torch: Any, on_gpus: Sequence[Device], readers: MemoryReaders) -> None:
         self._torch = torch
@@ -83,10 +111,14 @@ class CudaLoads:
         self._loading = threading.Lock()
 
     def load(self, x: Any, device: Device) -> Future:
-        """Issue a copy of a tensor in ordinary memory to a device; for a CPU device the tensor itself is its value."""
+        """Issue a copy of a tensor in ordinary memory to a device; for a CPU device the tensor
+        itself is its value.
+        """
         if device.kind == "cpu":
             pinned = device == HOST
-            return completed_future(device, allocate_like(self._torch, x, HOST).copy_(x) if pinned else x)
+            return completed_future(
+                device, allocate_like(self._torch, x, HOST).copy_(x) if pinned else x
+            )
         queue = self._queues[device]
         future = CudaFuture(device, queue)
         with self._loading, self._torch.cuda.stream(queue.stream):
@@ -104,7 +136,8 @@ class CudaLoads:
 
 @final
 class _Staging:
-    """Some page-locked buffers, allocated when they are first needed; one thread at a time uses them.
+    """Some page-locked buffers, allocated when they are first needed; one thread at a time uses
+    them.
 
     Copies are issued to the calling thread's current streams.
     """
@@ -152,7 +185,9 @@ class _Staging:
             yield targets[start : start + length], sources[start : start + length]
 
     def _next(self, piece: Any) -> tuple[Any, Any]:
-        if self._allocated < self._max_buffers and not (self._buffers and self._buffers[0][1].query()):
+        if self._allocated < self._max_buffers and not (
+            self._buffers and self._buffers[0][1].query()
+        ):
             self._allocated += 1
             whole = self._torch.empty(self._bytes, dtype=self._torch.uint8, pin_memory=True)
         else:

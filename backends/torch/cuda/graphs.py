@@ -1,12 +1,16 @@
-"""CUDA graphs: what a function issues to a GPU is recorded once, and from then on issued by one call.
+"""CUDA graphs: what a function issues to a GPU is recorded once, and from then on issued by one
+call.
 
-A small training step is many short kernels, and the host can take longer to issue them than the GPU to compute them.
+A small training step is many short kernels, and the host can take longer to issue them than the GPU
+to compute them.
 
-A graph works on the memory that it was recorded with. So arguments are copied there, and results away from there:
-values stay values. (One call copies all arrays of a type: each copy by itself would be one more kernel to issue.)
+A graph works on the memory that it was recorded with. So arguments are copied there, and results
+away from there: values stay values. (One call copies all arrays of a type: each copy by itself
+would be one more kernel to issue.)
 
-The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be recorded. Nor can
-the host ask for anything then: a label of no class, which is an error elsewhere, makes the loss NaN.
+The first calls are issued as usual: what CUDA's libraries set up when they are first used cannot be
+recorded. Nor can the host ask for anything then: a label of no class, which is an error elsewhere,
+makes the loss NaN.
 """
 
 import threading
@@ -23,15 +27,19 @@ from backends.torch.labels import is_recorded_here, recording_here
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
-"""How many different calls of one function may get a graph, whose memory stays for as long as the function."""
+"""How many different calls of one function may get a graph, whose memory stays for as long as the
+function.
+"""
 
-# A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded there.
+# A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded
+# there.
 _recording = threading.Lock()
 
 
 @final
 class CudaGraphs:
-    """The graphs of functions that depend on nothing but their arguments, on every stream to which they are issued.
+    """The graphs of functions that depend on nothing but their arguments, on every stream to which
+    they are issued.
 
     It is given `torch`, or whatever has its graphs, streams and tensors.
     """
@@ -39,11 +47,15 @@ class CudaGraphs:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._begun = threading.Lock()
-        self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = WeakKeyDictionary()
+        self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = (
+            WeakKeyDictionary()
+        )
         self._streams: dict[int, Any] = {}
 
     def changing(self, ops: Ops, steps: bool) -> Ops:
-        """Return the functions with units that are launched as a graph and, with `steps`, gradients and updates too."""
+        """Return the functions with units that are launched as a graph and, with `steps`, gradients
+        and updates too.
+        """
         # A module and no namespace, because it must be hashable.
         changed: Any = ModuleType(f"{__name__}.ops")
         vars(changed).update(vars(ops))
@@ -56,7 +68,9 @@ class CudaGraphs:
         return replayed
 
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Return `fn(*args)`, issued to the current stream of the GPU that all arrays are on; on CPUs, just called."""
+        """Return `fn(*args)`, issued to the current stream of the GPU that all arrays are on; on
+        CPUs, just called.
+        """
         tensors = [x for x in tree_leaves(args) if isinstance(x, self._torch.Tensor)]
         if not tensors or not all(x.is_cuda for x in tensors):
             return fn(*args)
@@ -79,20 +93,28 @@ class CudaGraphs:
             graph = calls[call] = self._record(stream, tensors[0].device.index, fn, args)
         return graph.replay(tensors)
 
-    def _record(self, current: Any, gpu: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> "_Graph":
+    def _record(
+        self, current: Any, gpu: int, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> "_Graph":
         torch = self._torch
-        own_args = tree_map(lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args)
+        own_args = tree_map(
+            lambda x: torch.empty_like(x) if isinstance(x, torch.Tensor) else x, args
+        )
         graph = torch.cuda.CUDAGraph()
         with _recording:
             # One for all: PyTorch's streams are few, and a new one may be a stream that is in use.
             if gpu not in self._streams:
                 self._streams[gpu] = torch.cuda.Stream(gpu)
             # "thread_local": other threads go on issuing to other streams.
-            recording = torch.cuda.graph(graph, stream=self._streams[gpu], capture_error_mode="thread_local")
+            recording = torch.cuda.graph(
+                graph, stream=self._streams[gpu], capture_error_mode="thread_local"
+            )
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording, recording_here():
                 result = fn(*own_args)
-        return _Graph(torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result)
+        return _Graph(
+            torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result
+        )
 
     def _signature(self, args: Sequence[Any]) -> Hashable:
         return tuple(

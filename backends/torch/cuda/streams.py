@@ -1,20 +1,23 @@
-"""Worker threads that feed CUDA streams: a separate stream for each thing that a GPU's logical device does at a time.
+"""Worker threads that feed CUDA streams: a separate stream for each thing that a GPU's logical
+device does at a time.
 
-A worker of a GPU issues its tasks to a dedicated CUDA stream, so a task that has ended has been queued and not
-computed. Its future holds the event that says when it is computed. What takes the value waits in its own way:
+A worker of a GPU issues its tasks to a dedicated CUDA stream, so a task that has ended has been
+queued and not computed. Its future holds the event that says when it is computed. What takes the
+value waits in its own way:
 
 - a worker of another stream lets its stream wait for the event, and goes on issuing;
 - the host (a caller of `wait`, a worker of a CPU device) blocks until the event has come;
 - the stream itself comes later anyway.
 
-PyTorch gives freed memory to the next allocation on the stream that allocated it, even while other streams read it. So
-a stream records itself as a user of what it reads (`record_stream`): when the last tensor in that memory is
-let go, be it a view, PyTorch waits for what the users have been issued. (It is not enough to keep the value until the
-task that read it is computed: the task may return a view of it, which later tasks of its stream read.)
+PyTorch gives freed memory to the next allocation on the stream that allocated it, even while other
+streams read it. So a stream records itself as a user of what it reads (`record_stream`): when the
+last tensor in that memory is let go, be it a view, PyTorch waits for what the users have been
+issued. (It is not enough to keep the value until the task that read it is computed: the task may
+return a view of it, which later tasks of its stream read.)
 
-What is to be overwritten may still be read on other streams, by tasks that ended when they were issued and whose values
-are long dropped. So each piece of memory keeps, for each stream, the event of the last task there that read it, and
-what overwrites it waits for these.
+What is to be overwritten may still be read on other streams, by tasks that ended when they were
+issued and whose values are long dropped. So each piece of memory keeps, for each stream, the event
+of the last task there that read it, and what overwrites it waits for these.
 
 This module imports no framework: it is given `torch.cuda`, or whatever has its streams and events.
 """
@@ -47,7 +50,9 @@ class MemoryReaders:
         self._crowded = FORGET_FROM
 
     def add(self, values: Any, queue: "CudaQueue", event: Any) -> None:
-        """Count a task that read values, and that is computed when an event of its queue has come."""
+        """Count a task that read values, and that is computed when an event of its queue has
+        come.
+        """
         storages = storages_of(values, set())
         with self._lock:
             for storage in storages:
@@ -56,12 +61,18 @@ class MemoryReaders:
                 self._forget()
 
     def before(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a function wait, as its thread does, for all that read the memory of its first argument."""
+        """Make a function wait, as its thread does, for all that read the memory of its first
+        argument.
+        """
 
         @wraps(fn)
         def after_readers(consumed: Any, *args: Any) -> Any:
             with self._lock:
-                ends = [end for storage in storages_of(consumed, set()) for end in self._ends.get(storage, {}).items()]
+                ends = [
+                    end
+                    for storage in storages_of(consumed, set())
+                    for end in self._ends.get(storage, {}).items()
+                ]
             for queue, event in ends:
                 _wait_for(event, queue)
             return fn(consumed, *args)
@@ -79,7 +90,9 @@ class MemoryReaders:
 class CudaQueue:
     """A CUDA stream for a logical device on a GPU. One thread at a time issues to it."""
 
-    def __init__(self, cuda: Any, device: Device, readers: MemoryReaders, others: Sequence[int] = ()) -> None:
+    def __init__(
+        self, cuda: Any, device: Device, readers: MemoryReaders, others: Sequence[int] = ()
+    ) -> None:
         self.device = device
         self.stream = cuda.Stream(device.index)
         self._cuda, self._readers = cuda, readers
@@ -87,9 +100,11 @@ class CudaQueue:
         self._reading: Any = ()
 
     def enter(self) -> None:
-        """Let the calling thread issue to this stream from now on, and to separate streams on the other GPUs.
+        """Let the calling thread issue to this stream from now on, and to separate streams on the
+        other GPUs.
 
-        A copy from another GPU runs on that one's current stream; PyTorch makes it wait for this one before and after.
+        A copy from another GPU runs on that one's current stream; PyTorch makes it wait for this
+        one before and after.
         """
         for stream in (*self._on_others, self.stream):
             self._cuda.set_stream(stream)
@@ -126,7 +141,9 @@ class CudaQueue:
 
 
 def _wait_for(event: Any, owner: CudaQueue) -> None:
-    """Let the calling thread's stream wait for an event, or block if it has none; nothing comes before its own."""
+    """Let the calling thread's stream wait for an event, or block if it has none; nothing comes
+    before its own.
+    """
     queue = getattr(_here, "queue", None)
     if queue is owner:
         return
@@ -149,7 +166,9 @@ def _has_come(event: Any) -> bool:
 
 @final
 class _TaskEnd:
-    """The end of a task. A CUDA stream that enters it waits behind its event, the host until the event has come."""
+    """The end of a task. A CUDA stream that enters it waits behind its event, the host until the
+    event has come.
+    """
 
     __slots__ = ("_issued", "_queue", "event")
 
@@ -167,13 +186,17 @@ class _TaskEnd:
         pass
 
     def locked(self) -> bool:
-        """Return whether the task is still to be issued: from then on, the memory that it reads knows of it."""
+        """Return whether the task is still to be issued: from then on, the memory that it reads
+        knows of it.
+        """
         return bool(self._issued.locked())
 
 
 @final
 class CudaFuture(Future):
-    """A value that a CUDA stream will compute; set as soon as it is issued, for those that can wait for its event."""
+    """A value that a CUDA stream will compute; set as soon as it is issued, for those that can wait
+    for its event.
+    """
 
     __slots__ = ("_ended", "_queue")
 
@@ -188,7 +211,8 @@ class CudaFuture(Future):
         super().set_result(value)
 
     def set_exception(self, error: BaseException) -> None:
-        # What was issued before the error may still be running. After some errors CUDA refuses everything.
+        # What was issued before the error may still be running. After some errors CUDA refuses
+        # everything.
         with suppress(Exception):
             self._ended.event = self._queue.end_task()
         super().set_exception(error)
@@ -209,7 +233,8 @@ class CudaFuture(Future):
 class CudaStream(WorkerStream):
     """One worker thread that issues tasks to a CUDA stream in the order of their submission.
 
-    No item of a result is announced: it has no separate event, and is ready when all of the result is.
+    No item of a result is announced: it has no separate event, and is ready when all of the result
+    is.
     """
 
     def __init__(
@@ -220,14 +245,19 @@ class CudaStream(WorkerStream):
         readers: MemoryReaders,
         others: Sequence[int] = (),
     ) -> None:
-        # The thread refers to the queue, and not to this object, which would otherwise outlive its last user.
+        # The thread refers to the queue, and not to this object, which would otherwise outlive its
+        # last user.
         queue = CudaQueue(cuda, device, readers, others)
         super().__init__(device, name, set(), queue.enter)
         self._new_future = partial(CudaFuture, queue=queue)
         self._change = self._note = queue.noting
 
     @contextmanager
-    def submitting(self, changed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted; it still is a reader."""
+    def submitting(
+        self, changed: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> Iterator[None]:
+        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted; it still
+        is a reader.
+        """
         with super().submitting(lambda fn: self._note(changed(fn))):
             yield

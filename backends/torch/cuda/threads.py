@@ -1,8 +1,10 @@
-"""PyTorch's asynchronous engine on GPUs, and on CPU devices beside them: worker threads issue to CUDA streams.
+"""PyTorch's asynchronous engine on GPUs, and on CPU devices beside them: worker threads issue to
+CUDA streams.
 
-Compare `../worker_threads.py`. PyTorch enqueues on a GPU by itself, but on one stream at a time, and only for the
-thread that issues. So each logical device on a GPU, be it all of the GPU or one of several, gets workers that issue to
-separate CUDA streams: one for computation, one for what arrives and one for what leaves.
+Compare `../worker_threads.py`. PyTorch enqueues on a GPU by itself, but on one stream at a time,
+and only for the thread that issues. So each logical device on a GPU, be it all of the GPU or one of
+several, gets workers that issue to separate CUDA streams: one for computation, one for what arrives
+and one for what leaves.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,21 +35,31 @@ class CudaThreadsTorch(TorchBackend):
         gpus = sorted({device.index for device in setup.devices if device.kind == "gpu"})
         on_cpus = [device for device in setup.devices if device.kind == "cpu"]
         also = " and to compute on CPUs, where eager PyTorch has no queue" if on_cpus else ""
-        scheduler = f"worker threads of parallel-core, to issue to a CUDA stream for each device on a GPU{also}"
+        scheduler = (
+            "worker threads of parallel-core, to issue to a CUDA stream for each device "
+            f"on a GPU{also}"
+        )
         super().__init__(setup, scheduler, setup.threads_per_device)
-        self.ops = CudaGraphs(self._torch).changing(self.ops, steps=GRAPH_REPLAY.name in self.variants)
+        self.ops = CudaGraphs(self._torch).changing(
+            self.ops, steps=GRAPH_REPLAY.name in self.variants
+        )
         self.readers = readers = MemoryReaders()
         shares = dict(zip(self.devices, self.cores, strict=False)) | {HOST: set(core_numbers())}
 
         def on_host(purpose: str) -> dict[Device, WorkerStream]:
             names = {device: str(device) for device in on_cpus} | {HOST: "host"}
-            return {d: WorkerStream(d, f"{n} {purpose}", shares[d], self._limit_threads) for d, n in names.items()}
+            return {
+                d: WorkerStream(d, f"{n} {purpose}", shares[d], self._limit_threads)
+                for d, n in names.items()
+            }
 
         def on_gpus(purpose: str) -> dict[Device, CudaStream]:
             others = {gpu: [other for other in gpus if other != gpu] for gpu in gpus}
             devices = [device for device in self.devices if device.kind == "gpu"]
             cuda = self._torch.cuda
-            return {d: CudaStream(cuda, d, f"{d} {purpose}", readers, others[d.index]) for d in devices}
+            return {
+                d: CudaStream(cuda, d, f"{d} {purpose}", readers, others[d.index]) for d in devices
+            }
 
         computing, host_copies = on_gpus("compute issue"), on_host("copy")
         arriving, leaving = computing, computing
@@ -89,11 +101,15 @@ class CudaThreadsTorch(TorchBackend):
             x = tree_map(lambda leaf: self.copy_to(leaf, device), x)
             if out is None:
                 return x
-        # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`' own.
+        # `clone` and `overwrite` are for CPU devices; copies from and to GPUs are `CudaCopies`'
+        # own.
         if out is None:
             return self._copies.submit(clone, x, device)
         if any(future.device != device for future in futures_in(out)):
-            raise BackendError(f"out= is on {device_of(out)}, and the copy is to go to {device}: choose one of them")
+            raise BackendError(
+                f"out= is on {device_of(out)}, and the copy is to go to {device}: choose one of "
+                "them"
+            )
         return self._copies.submit_consuming(overwrite, out, x, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
@@ -127,11 +143,16 @@ class CudaThreadsTorch(TorchBackend):
 
 
 def _common_device(*values: Array) -> Device:
-    """Return the device of the first array in values; raises BackendError if another one cannot be read there."""
+    """Return the device of the first array in values; raises BackendError if another one cannot be
+    read there.
+    """
     if len(values) == 1 and isinstance(values[0], Future):
         return values[0].device
     device = device_of(*values)
     for future in futures_in(*values):
         if future.device is not device and not same_memory(future.device, device):
-            raise BackendError(f"torch computes on one device, not on {device} and {future.device}: copy to one first")
+            raise BackendError(
+                f"torch computes on one device, not on {device} and {future.device}: copy to one "
+                "first"
+            )
     return device

@@ -1,7 +1,8 @@
 """Values that a stream will compute: futures, their items, and how to wait for them.
 
-A future may stand wherever a value does, however deep in tuples. An item of a tuple may be ready before the rest of it:
-the task that computes the tuple announces the item, and a reader of the item waits no longer than that.
+A future may stand wherever a value does, however deep in tuples. An item of a tuple may be ready
+before the rest of it: the task that computes the tuple announces the item, and a reader of the item
+waits no longer than that.
 """
 
 import threading
@@ -26,23 +27,33 @@ Reader: TypeAlias = "tuple[int, ItemPath, Done]"
 _items = threading.Lock()
 _reading = threading.Lock()
 NO_VALUE = object()
-NO_ARRAY = "launch and copy_to need an array of this backend among their arguments: it says the device"
+NO_ARRAY = (
+    "launch and copy_to need an array of this backend among their arguments: it says the device"
+)
 MANY_READERS = 64
 
 
 class Done(Protocol):
-    """Entering it blocks until something is done: a lock that is released then, or whatever does the same."""
+    """Entering it blocks until something is done: a lock that is released then, or whatever does
+    the same.
+    """
 
     def __enter__(self) -> object: ...
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> object: ...
     def locked(self) -> bool: ...
 
 
 @final
 class Failure(Exception):  # noqa: N818
-    """What a task raised, and the device on which it did. All that depends on the task fails with the same one."""
+    """What a task raised, and the device on which it did. All that depends on the task fails with
+    the same one.
+    """
 
     def __init__(self, error: BaseException, device: Device) -> None:
         super().__init__(error, device)
@@ -50,7 +61,9 @@ class Failure(Exception):  # noqa: N818
 
 
 class Future:
-    """A value that a stream will compute. `future[i]` is a future of item i of a tuple; it cannot be iterated."""
+    """A value that a stream will compute. `future[i]` is a future of item i of a tuple; it cannot
+    be iterated.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -69,7 +82,8 @@ class Future:
     )
     __iter__ = None
     path: ItemPath = ()
-    # The task that computes this, until it has: one object less for each task, and thousands of them are queued.
+    # The task that computes this, until it has: one object less for each task, and thousands of
+    # them are queued.
     fn: Callable[..., Any] | None
     args: tuple[Any, ...]
     wait_for_turn: Callable[[], object] | None
@@ -84,7 +98,8 @@ class Future:
         self.value: Any = NO_VALUE
         """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
-        # Made when they are needed: most futures are of one array, and thousands of them are queued.
+        # Made when they are needed: most futures are of one array, and thousands of them are
+        # queued.
         self._readers: _Readers | None = None
         self.sharing: WeakSet[Future] | None = None
         """The futures whose values share memory with this one's, this one included."""
@@ -98,11 +113,15 @@ class Future:
 
     @property
     def readers(self) -> "list[Reader]":
-        """The tasks that read this or an item of it; only the last of those that end in the order of their calls."""
+        """The tasks that read this or an item of it; only the last of those that end in the order
+        of their calls.
+        """
         return list(self._table().values())
 
     def on(self, device: Device) -> Self:
-        """Return this future as one of another device, whose queue takes what is launched with it."""
+        """Return this future as one of another device, whose queue takes what is launched with
+        it.
+        """
         self.device = device
         return self
 
@@ -114,7 +133,9 @@ class Future:
             self._wake()
 
     def set_exception(self, error: BaseException) -> None:
-        """Set the error that `result` will raise, here and for everything computed from this future."""
+        """Set the error that `result` will raise, here and for everything computed from this
+        future.
+        """
         self._error = error
         self._pending.release()
         if self._awaited:
@@ -140,7 +161,9 @@ class Future:
         return self.value
 
     def item(self, path: ItemPath) -> Any:
-        """Block until an item of the value is ready and return it, or raise the error that prevented it."""
+        """Block until an item of the value is ready and return it, or raise the error that
+        prevented it.
+        """
         if self._is_missing(path):
             with _items:
                 if self._awaited is None:
@@ -149,7 +172,8 @@ class Future:
                     self._awaited[path] = threading.Lock()
                     self._awaited[path].acquire()
                 awaited = self._awaited[path]
-            # Checked again: a thread that sets the item or the value from now on sees the lock, and releases it.
+            # Checked again: a thread that sets the item or the value from now on sees the lock, and
+            # releases it.
             if self._is_missing(path):
                 with awaited:
                     pass
@@ -166,13 +190,16 @@ class Future:
         return not announced and self.value is NO_VALUE and self._error is None
 
     def add_reader(self, number: int, end: Done, queue: object = None) -> None:
-        """Count a task among the readers. Tasks of one `queue`, which is not None, end in the order of their calls."""
+        """Count a task among the readers. Tasks of one `queue`, which is not None, end in the order
+        of their calls.
+        """
         # Setting a key is one step: a lock would cost as much as all of this.
         readers = self._readers
         if readers is None:
             readers = self._table()
         if queue is not None:
-            # Whoever waits for a thread's later task waits for its earlier ones too; two threads' have no order.
+            # Whoever waits for a thread's later task waits for its earlier ones too; two threads'
+            # have no order.
             readers[queue, get_ident(), self.path] = number, self.path, end
         else:
             readers[number, self.path] = number, self.path, end
@@ -200,7 +227,9 @@ class Future:
 
 @final
 class _Readers(dict[tuple[object, ...], Reader]):
-    """Readers by queue, thread and path if the queue's tasks end in order, and by number and path if not."""
+    """Readers by queue, thread and path if the queue's tasks end in order, and by number and path
+    if not.
+    """
 
     __slots__ = ("many",)
 
@@ -243,7 +272,8 @@ def _place(index: object) -> int:
         return as_place(index)  # type: ignore[arg-type]
     except TypeError:
         raise BackendError(
-            f"what may not be computed yet is indexed by one whole number, not by {type(index).__name__}: wait for it, "
+            "what may not be computed yet is indexed by one whole number, not by "
+            f"{type(index).__name__}: wait for it, "
             f"and divide it in a launched function"
         ) from None
 
@@ -279,7 +309,8 @@ def device_of(*values: Any) -> Device:
 
 
 def resolve(value: Any) -> Any:
-    """Replace every future in a value, however deep in tuples, by its result; blocks until all are ready.
+    """Replace every future in a value, however deep in tuples, by its result; blocks until all are
+    ready.
 
     A list stays a list, and a named tuple one; what holds no future is returned itself.
     """
@@ -295,10 +326,11 @@ def resolve(value: Any) -> Any:
 
 @final
 class Announcing:
-    """A function `fn(announce, *args)` that announces items of its result, `announce(path, value)`, before it returns.
+    """A function `fn(announce, *args)` that announces items of its result, `announce(path, value)`,
+    before it returns.
 
-    The items share no memory, with each other or with the arguments. Outside a stream, which calls `function` itself,
-    the announcements go nowhere.
+    The items share no memory, with each other or with the arguments. Outside a stream, which calls
+    `function` itself, the announcements go nowhere.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -1,9 +1,9 @@
 """Values that share memory, and the tasks that still read it.
 
-A task may return its argument, or views of it: further names of the same memory. It is noticed when the task has been
-computed, and the futures of these values then know of each other. A task that is to overwrite a value waits, when its
-turn comes, for the earlier tasks that read the value's memory, by whatever name: what gave the memory another name was
-one of them.
+A task may return its argument, or views of it: further names of the same memory. It is noticed when
+the task has been computed, and the futures of these values then know of each other. A task that is
+to overwrite a value waits, when its turn comes, for the earlier tasks that read the value's memory,
+by whatever name: what gave the memory another name was one of them.
 """
 
 import threading
@@ -17,7 +17,9 @@ from backends.arrays import tree_leaves
 from backends.torch.streams.future import NO_VALUE, Failure, Future, ItemPath
 
 Extent: TypeAlias = tuple[int, int]
-"""The addresses of an array, from its first byte to behind its last one; gaps between its elements count."""
+"""The addresses of an array, from its first byte to behind its last one; gaps between its elements
+count.
+"""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,18 +27,24 @@ _linking = threading.Lock()
 
 
 def gives_new_memory(fn: Function) -> Function:
-    """Mark a function whose results share no memory with its arguments: the two need not be compared."""
+    """Mark a function whose results share no memory with its arguments: the two need not be
+    compared.
+    """
     fn.new_memory = True  # type: ignore[attr-defined]
     return fn
 
 
 def share_memory(value: Any, others: Any) -> bool:
-    """Return whether a value may share memory with other values: whether they have a storage in common."""
+    """Return whether a value may share memory with other values: whether they have a storage in
+    common.
+    """
     return not storages_of(value, set()).isdisjoint(storages_of(others, set()))
 
 
 def link(future: Future, value: Any, sources: Iterable[Future]) -> None:
-    """Let a future that is about to get a value know those of its sources that share its memory, and they it."""
+    """Let a future that is about to get a value know those of its sources that share its memory,
+    and they it.
+    """
     roots = [future, *(source.root for source in sources if share_memory(value, source.result()))]
     with _linking:
         known = [root.sharing for root in roots if root.sharing is not None]
@@ -77,17 +85,25 @@ def wait_for_readers(consumed: Sequence[Future], number: int) -> None:
 
 
 def check_apart(value: Any) -> None:
-    """Raise ValueError if arrays of a value, which is to be overwritten, share memory with each other."""
+    """Raise ValueError if arrays of a value, which is to be overwritten, share memory with each
+    other.
+    """
     extents = _extents(value)
-    if len(extents) > 1 and any(stop > start for (_, stop), (start, _) in pairwise(sorted(extents))):
-        raise ValueError("arrays that share memory cannot be overwritten together: copy one of them first")
+    if len(extents) > 1 and any(
+        stop > start for (_, stop), (start, _) in pairwise(sorted(extents))
+    ):
+        raise ValueError(
+            "arrays that share memory cannot be overwritten together: copy one of them first"
+        )
 
 
 def extent(x: Any) -> Extent:
     """Return the addresses of an array; no two without elements overlap."""
     start, size = x.data_ptr(), x.nbytes
     if size and not x.is_contiguous():
-        last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
+        last = sum(
+            (length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True)
+        )
         size = (last + 1) * x.element_size()
     return (start, start + size) if size else (0, 0)
 
@@ -102,7 +118,9 @@ def _extents(value: Any) -> list[Extent]:
 
 
 def storages_of(value: Any, found: set[int]) -> set[int]:
-    """Return the addresses of the memory in which the arrays of a value lie, with those that were found before."""
+    """Return the addresses of the memory in which the arrays of a value lie, with those that were
+    found before.
+    """
     storage = getattr(value, "untyped_storage", None)
     if storage is not None:
         found.add(storage().data_ptr())
@@ -113,7 +131,10 @@ def storages_of(value: Any, found: set[int]) -> set[int]:
 
 
 def _reads(
-    future: Future, path: ItemPath, consumed: Sequence[ItemPath], memory: Callable[[], Sequence[Extent]]
+    future: Future,
+    path: ItemPath,
+    consumed: Sequence[ItemPath],
+    memory: Callable[[], Sequence[Extent]],
 ) -> bool:
     computed = future.value is not NO_VALUE
     if any(_may_meet(path, own, computed) for own in consumed):
@@ -131,6 +152,7 @@ def _reads(
 def _may_meet(path: ItemPath, other: ItemPath, computed: bool) -> bool:
     for mine, theirs in zip(path, other, strict=False):
         if mine != theirs:
-            # Counted from the end it may be the same item; of a computed value, the addresses say so.
+            # Counted from the end it may be the same item; of a computed value, the addresses say
+            # so.
             return not computed and (mine < 0) != (theirs < 0)
     return True

@@ -1,21 +1,25 @@
-"""First-in, first-out queues for frameworks that have none: what CUDA calls streams, made of worker threads.
+"""First-in, first-out queues for frameworks that have none: what CUDA calls streams, made of worker
+threads.
 
-Eager PyTorch computes on the calling thread. To let Python run ahead, each logical CPU device gets one thread for
-computation and one for copies; `submit` returns a future at once. The worker waits for a task's arguments that are
-futures. Every future was submitted before the tasks that use it, so program order excludes deadlock.
+Eager PyTorch computes on the calling thread. To let Python run ahead, each logical CPU device gets
+one thread for computation and one for copies; `submit` returns a future at once. The worker waits
+for a task's arguments that are futures. Every future was submitted before the tasks that use it, so
+program order excludes deadlock.
 
-Waiting for arguments is enough while tasks only read. A task that writes to an argument's memory must also come after
-those that still read it; it names that argument as consumed. Tasks are numbered for that, in the order of the program,
-and each of its arguments keeps the task's number and end. A collective writes to the memory of several devices at once,
-by a task on each of their streams.
+Waiting for arguments is enough while tasks only read. A task that writes to an argument's memory
+must also come after those that still read it; it names that argument as consumed. Tasks are
+numbered for that, in the order of the program, and each of its arguments keeps the task's number
+and end. A collective writes to the memory of several devices at once, by a task on each of their
+streams.
 
-Tasks may be shorter than what surrounds them, and both threads need the GIL. So a task is no object beside its future,
-a future makes its rarer parts when they are needed, and arguments are replaced in the loop itself: thousands of queued
-tasks leave the caches and are walked by the garbage collector, which costs more than the instructions.
+Tasks may be shorter than what surrounds them, and both threads need the GIL. So a task is no object
+beside its future, a future makes its rarer parts when they are needed, and arguments are replaced
+in the loop itself: thousands of queued tasks leave the caches and are walked by the garbage
+collector, which costs more than the instructions.
 
-A task is put in its queue, a collective in all of its queues, by one call that nothing interrupts: neither Ctrl-C nor
-another thread, whose tasks the parts of a collective would otherwise wait for, and those for them. Only then does it
-count as a reader: one that never ran would never end.
+A task is put in its queue, a collective in all of its queues, by one call that nothing interrupts:
+neither Ctrl-C nor another thread, whose tasks the parts of a collective would otherwise wait for,
+and those for them. Only then does it count as a reader: one that never ran would never end.
 """
 
 import atexit
@@ -32,43 +36,67 @@ from typing import Any, TypeAlias, final
 
 from backends.devices import Device
 from backends.host import on_cores
-from backends.torch.streams.future import NO_VALUE, Announcing, Done, Failure, Future, ItemPath, futures_in, resolve
+from backends.torch.streams.future import (
+    NO_VALUE,
+    Announcing,
+    Done,
+    Failure,
+    Future,
+    ItemPath,
+    futures_in,
+    resolve,
+)
 from backends.torch.streams.sharing import link, share_memory, wait_for_readers
 
 Change: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PART_DONE: ItemPath = (sys.maxsize,)
-"""What each part of a collective announces: no item of its value, but that its own places are written."""
+"""What each part of a collective announces: no item of its value, but that its own places are
+written.
+"""
 
 SCALARS = frozenset((int, float, bool))
-"""Most arguments that are no futures. To find that they are no sequences would take longer than to queue them."""
+"""Most arguments that are no futures. To find that they are no sequences would take longer than to
+queue them.
+"""
 
 _numbers = count()
 
 
 class WorkerStream:
-    """One worker thread that runs tasks in the order of their submission; `workers` are for subclasses.
+    """One worker thread that runs tasks in the order of their submission; `workers` are for
+    subclasses.
 
-    The thread keeps to `cores`. `prepare` runs once in it, before the first task: thread-local settings belong there.
-    `failure` is the first one of a task.
+    The thread keeps to `cores`. `prepare` runs once in it, before the first task: thread-local
+    settings belong there. `failure` is the first one of a task.
     """
 
     def __init__(
-        self, device: Device, name: str, cores: set[int], prepare: Callable[[], None], workers: int = 1
+        self,
+        device: Device,
+        name: str,
+        cores: set[int],
+        prepare: Callable[[], None],
+        workers: int = 1,
     ) -> None:
         self.device = device
         self.name = name
         self.failure: Failure | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._in_order: object = self._tasks
-        """What stands for this queue if its tasks end in the order of their submission; else None."""
+        """What stands for this queue if its tasks end in the order of their submission; else
+        None.
+        """
         self._new_future: Callable[[Device], Future] = Future
         self._change: Change | None = None
         self._is_used = False
-        """Whether it was given a task: waiting for a thread that has none costs as much as waiting for one that has."""
+        """Whether it was given a task: waiting for a thread that has none costs as much as waiting
+        for one that has.
+        """
         take = self._make_take()
         for _ in range(workers):
-            # The thread must not keep its stream alive, or a dropped backend would leave its threads behind.
+            # The thread must not keep its stream alive, or a dropped backend would leave its
+            # threads behind.
             arguments = (take, weakref.ref(self), device, prepare)
             thread = threading.Thread(target=_serve, args=arguments, name=name, daemon=True)
             with on_cores(cores):
@@ -77,7 +105,9 @@ class WorkerStream:
             _queues[thread] = self._tasks
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
-        """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never blocks."""
+        """Enqueue `fn(*args)`, with futures among the arguments replaced by their results; never
+        blocks.
+        """
         return self.enqueue(fn, args)
 
     def enqueue(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Future:
@@ -96,7 +126,9 @@ class WorkerStream:
         return future
 
     def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Future:
-        """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never blocks."""
+        """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never
+        blocks.
+        """
         future, number = self._new_future(self.device), next(_numbers)
         future.fn = fn if self._change is None else self._change(fn)
         future.args = consumed, *args
@@ -108,12 +140,16 @@ class WorkerStream:
         return future
 
     def barrier(self) -> Callable[[], object]:
-        """Return a function that blocks until all tasks that were submitted before are done; never blocks itself."""
+        """Return a function that blocks until all tasks that were submitted before are done; never
+        blocks itself.
+        """
         return self._end_of(_nothing)
 
     @contextmanager
     def submitting(self, changed: Change) -> Iterator[None]:
-        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted: for profilers."""
+        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted: for
+        profilers.
+        """
         before, self._change = self._change, changed
         try:
             yield
@@ -129,10 +165,11 @@ class WorkerStream:
 
 @final
 class PooledStream(WorkerStream):
-    """A queue that several threads serve: tasks begin in the order of their submission, and may end in any order.
+    """A queue that several threads serve: tasks begin in the order of their submission, and may end
+    in any order.
 
-    A task that writes to memory waits for its readers in all streams, its own included. All threads keep to
-    `cores` together. It takes no part in collectives.
+    A task that writes to memory waits for its readers in all streams, its own included. All threads
+    keep to `cores` together. It takes no part in collectives.
     """
 
     def _make_take(self) -> Callable[[], Any]:
@@ -163,7 +200,9 @@ class _Taken:
         return task
 
     def wait_for_earlier(self) -> None:
-        """Block until all tasks before the calling thread's own are done: no more than one on every other thread."""
+        """Block until all tasks before the calling thread's own are done: no more than one on every
+        other thread.
+        """
         own, _ = self._last[threading.get_ident()]
         for place, end in list(self._last.values()):
             if place < own:
@@ -181,18 +220,27 @@ def _wait_for(end: Done) -> None:
 
 
 def first_error(streams: Sequence[WorkerStream]) -> tuple[BaseException, Device] | None:
-    """Block until all that was submitted to the streams is done; return the first error there, and its device."""
+    """Block until all that was submitted to the streams is done; return the first error there, and
+    its device.
+    """
     for wait_until_done in [stream.barrier() for stream in streams]:
         wait_until_done()
-    return next(((stream.failure.error, stream.failure.device) for stream in streams if stream.failure), None)
+    return next(
+        ((stream.failure.error, stream.failure.device) for stream in streams if stream.failure),
+        None,
+    )
 
 
 def submit_collective(
-    streams: Sequence[WorkerStream], fn: Callable[[tuple[Any, ...], int], object], values: tuple[Any, ...]
+    streams: Sequence[WorkerStream],
+    fn: Callable[[tuple[Any, ...], int], object],
+    values: tuple[Any, ...],
 ) -> tuple[Future, ...]:
-    """Enqueue `fn(values, part)` on every stream; return a future of each stream's own value, set after all parts.
+    """Enqueue `fn(values, part)` on every stream; return a future of each stream's own value, set
+    after all parts.
 
-    The parts write to the memory of all values, each to separate places. No stream may come twice. Never blocks.
+    The parts write to the memory of all values, each to separate places. No stream may come twice.
+    Never blocks.
     """
     results, number = tuple([Future(stream.device) for stream in streams]), next(_numbers)
 
@@ -216,12 +264,17 @@ def submit_collective(
     return results
 
 
-_queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = weakref.WeakKeyDictionary()
+_queues: weakref.WeakKeyDictionary[threading.Thread, "SimpleQueue[Any]"] = (
+    weakref.WeakKeyDictionary()
+)
 _closing = threading.Event()
 
 
 def _serve(
-    take: Callable[[], Any], stream: "weakref.ref[WorkerStream]", device: Device, prepare: Callable[[], None]
+    take: Callable[[], Any],
+    stream: "weakref.ref[WorkerStream]",
+    device: Device,
+    prepare: Callable[[], None],
 ) -> None:
     unprepared = None
     try:
@@ -240,7 +293,8 @@ def _serve(
                 raise unprepared.with_traceback(None)
             values = []
             for arg in args:
-                # Asked for here, because a call costs as much as all else that is done for an argument.
+                # Asked for here, because a call costs as much as all else that is done for an
+                # argument.
                 if arg.__class__ is Future and arg.value is not NO_VALUE:
                     values.append(arg.value)
                 elif arg.__class__ in SCALARS:

@@ -1,4 +1,5 @@
-"""`parallel-core run EXPERIMENT`: a command for each experiment, which is run on one backend or on several in turns.
+"""`parallel-core run EXPERIMENT`: a command for each experiment, which is run on one backend or on
+several in turns.
 
 `parallel-core measure` does such runs for another process.
 """
@@ -38,7 +39,9 @@ BESIDE_THE_WORK = (
     "timeline_path",
     "guess",
 )
-"""The parameters of options that leave a run's work as it is: the files that it writes, and a guess."""
+"""The parameters of options that leave a run's work as it is: the files that it writes, and a
+guess.
+"""
 
 
 class _ExperimentGroup(Commands):
@@ -51,7 +54,9 @@ class _ExperimentGroup(Commands):
         return list(EXPERIMENTS)
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        """Build an experiment's command from what its module declares; None for one that is not known."""
+        """Build an experiment's command from what its module declares; None for one that is not
+        known.
+        """
         return _command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
 
 
@@ -59,7 +64,9 @@ class _ExperimentCommand(click.Command):
     """An experiment's command, whose --explain knows the options that stand after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what is given as it is written: for other processes, and --explain, called before the rest is read."""
+        """Keep what is given as it is written: for other processes, and --explain, called before
+        the rest is read.
+        """
         ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(args))[0]
         return super().parse_args(ctx, args)
 
@@ -72,9 +79,11 @@ def run() -> None:
 @click.command(hidden=True)
 @click.argument("runs", nargs=-1, required=True)
 def measure(runs: tuple[str, ...]) -> None:
-    """Do RUNS, each the arguments of `run` in one word, and print a line of JSON for each that gives a result.
+    """Do RUNS, each the arguments of `run` in one word, and print a line of JSON for each that
+    gives a result.
 
-    A run that fails ends the process as it does by itself; one that gives an invalid result, after all have been done.
+    A run that fails ends the process as it does by itself; one that gives an invalid result, after
+    all have been done.
     """
     measured: list[Measured] = []
     invalid: MeasurementError | None = None
@@ -94,7 +103,9 @@ def measure(runs: tuple[str, ...]) -> None:
 
 
 def _command_of(experiment: Experiment) -> click.Command:
-    """Make an experiment's command: the options that all share, then its parameters, its resources, and the rounds."""
+    """Make an experiment's command: the options that all share, then its parameters, its resources,
+    and the rounds.
+    """
     shared = _shared_options(experiment)
     own = [
         *parameter_options([one for one in experiment.parameters if one.name != "rounds"]),
@@ -119,7 +130,9 @@ def _command_of(experiment: Experiment) -> click.Command:
 
 
 def _given_work(ctx: click.Context) -> dict[str, Any]:
-    """Return the options that are given and decide a run's work, as they are written, by their names."""
+    """Return the options that are given and decide a run's work, as they are written, by their
+    names.
+    """
     given: dict[str, Any] = {}
     for parameter in ctx.command.params:
         if parameter.name in ctx.meta[GIVEN] and parameter.name not in BESIDE_THE_WORK:
@@ -147,12 +160,16 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             metavar="NAME",
             help="A framework that `list` names; several with commas between them: side by side.",
         ),
-        click.option("--engine", metavar="async|sync", help="Default: async if the backend has it."),
+        click.option(
+            "--engine", metavar="async|sync", help="Default: async if the backend has it."
+        ),
         click.option(
             "--devices",
             type=options.DEVICES,
-            help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 for two streams on a "
-            f"GPU).  [default: {experiment.devices}; 1 for each of several processes; at most {options.MOST_DEVICES}]",
+            help="Logical devices of a process: how many, or which (cpu:1,gpu:0; gpu:0/0,gpu:0/1 "
+            "for two streams on a "
+            f"GPU).  [default: {experiment.devices}; 1 for each of several processes; at most "
+            f"{options.MOST_DEVICES}]",
         ),
         options.device_kind,
         options.threads,
@@ -163,19 +180,25 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         options.path(
             "--trace",
             "trace_path",
-            "A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own profiler.",
+            "A Chrome trace (.json or .json.gz) of one more repetition, from the framework's own "
+            "profiler.",
         ),
         # A comparison asks for it: what cannot be profiled must be measured all the same.
         click.option("--trace-if-possible", type=options.PATH, hidden=True),
         # A comparison switches it off in all rounds but one.
         click.option("--count", type=bool, default=True, hidden=True),
-        options.path("--timeline", "timeline_path", "A picture of that repetition, a lane for each queue, as SVG."),
+        options.path(
+            "--timeline",
+            "timeline_path",
+            "A picture of that repetition, a lane for each queue, as SVG.",
+        ),
         options.interpreters,
         click.option(
             "--guess",
             type=float,
             metavar="NUMBER",
-            help=f"Your guess of {experiment.main.name}, judged beside the answer: {experiment.main.means}.",
+            help=f"Your guess of {experiment.main.name}, judged beside the answer: "
+            f"{experiment.main.means}.",
         ),
         click.option(
             "--explain",
@@ -189,10 +212,11 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
 
 
 def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
-    """Return what `--explain` explains an experiment for: what is given, or what is installed and there.
+    """Return what `--explain` explains an experiment for: what is given, or what is installed and
+    there.
 
-    `given` are options as they are written. Raises RequestError for a backend, a kind of devices or an engine that is
-    not known.
+    `given` are options as they are written. Raises RequestError for a backend, a kind of devices or
+    an engine that is not known.
     """
     named = tuple(name.strip() for name in given.get("backend", "").split(",") if name.strip())
     kind, engine = given.get("device_kind", "auto"), given.get("engine")
@@ -202,7 +226,9 @@ def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:
     if engine is not None:
         compare.refuse_unknown("engine", engine, compare.ENGINES)
     kinds = _kinds_there() if kind == "auto" else (kind,)
-    return Chosen(experiment.settings, named or tuple(filter(is_installed, frameworks())), kinds, engine)
+    return Chosen(
+        experiment.settings, named or tuple(filter(is_installed, frameworks())), kinds, engine
+    )
 
 
 def _kinds_there() -> tuple[DeviceKind, ...]:

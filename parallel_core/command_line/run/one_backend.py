@@ -1,4 +1,6 @@
-"""`run EXPERIMENT` on one backend, in one process or as a rank of a job: measure, show, write, profile, answer."""
+"""`run EXPERIMENT` on one backend, in one process or as a rank of a job: measure, show, write,
+profile, answer.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -44,13 +46,17 @@ def run_on_one_backend(
     given: Mapping[str, Any],
     measured: list[Measured] | None,
 ) -> None:
-    """Run an experiment with the values of all options of its command; `own` are those that not all commands have.
+    """Run an experiment with the values of all options of its command; `own` are those that not all
+    commands have.
 
-    `given` are those among them that are written on the command line and decide its work. If it is a rank of a job,
-    the first rank shows and writes the result of all. A `measured` list gets the result.
+    `given` are those among them that are written on the command line and decide its work. If it is
+    a rank of a job, the first rank shows and writes the result of all. A `measured` list gets the
+    result.
     """
     if values["interpreters"]:
-        raise RequestError("--python is for several backends side by side: a single one runs in this Python")
+        raise RequestError(
+            "--python is for several backends side by side: a single one runs in this Python"
+        )
     if values["guess"] is not None:
         check_guess(values["guess"], experiment.main)
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
@@ -61,7 +67,12 @@ def run_on_one_backend(
         values = {**values, "json_path": None, "plot_path": None}
     if trace_path == files.STANDARD_OUTPUT:
         raise RequestError("--trace needs a file: standard output shows what was measured")
-    outputs = values["json_path"], values["plot_path"], trace_path or values["trace_if_possible"], timeline_path
+    outputs = (
+        values["json_path"],
+        values["plot_path"],
+        trace_path or values["trace_if_possible"],
+        timeline_path,
+    )
     for picture in filter(None, (values["plot_path"], timeline_path)):
         check_drawing(picture)
     files.check_outputs(*outputs, others=files_of_resources(values))
@@ -69,7 +80,9 @@ def run_on_one_backend(
     devices = values["devices"] or (experiment.devices if where is None else 1)
     if where is not None and isinstance(devices, int):
         share_gpus(where, devices)
-    settings = (values[name] for name in ("device_kind", "engine", "threads", "workers", "variants"))
+    settings = (
+        values[name] for name in ("device_kind", "engine", "threads", "workers", "variants")
+    )
     loaded = backends.load(values["backend"], devices, *settings)
     if where is None:
         if trace_path or timeline_path:
@@ -94,18 +107,28 @@ def run_on_one_backend(
         return
     if result.problems:
         error = DisturbedError if result.is_merely_disturbed else MeasurementError
-        raise error(f"{result.experiment} on {result.backend['name']} gave an invalid result: {result.problems[0]}")
+        raise error(
+            f"{result.experiment} on {result.backend['name']} gave an invalid result: "
+            f"{result.problems[0]}"
+        )
     if not result.has_verdict:
-        raise DisturbedError(f"{result.experiment} on {result.backend['name']}: {result.explanation}")
+        raise DisturbedError(
+            f"{result.experiment} on {result.backend['name']}: {result.explanation}"
+        )
 
 
 @contextmanager
 def _alone(experiment: Experiment, values: Mapping[str, Any]) -> Iterator[None]:
-    """Show progress while an experiment runs in this process, and keep what the profiler repeats."""
+    """Show progress while an experiment runs in this process, and keep what the profiler
+    repeats.
+    """
     # A training shows a separate bar.
     progress = measurement_progress(terminal_console(stderr=True), experiment.name)
     is_profiled = values["trace_path"] or values["timeline_path"] or values["trace_if_possible"]
-    with repeatable() if is_profiled else nullcontext(), progress if experiment.extent is None else nullcontext():
+    with (
+        repeatable() if is_profiled else nullcontext(),
+        progress if experiment.extent is None else nullcontext(),
+    ):
         yield
 
 
@@ -131,12 +154,16 @@ def _report_alone(
 
 
 def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess | None:
-    """Write a result's files, with the judgement of a guess, which is returned, and then show it."""
+    """Write a result's files, with the judgement of a guess, which is returned, and then show
+    it.
+    """
     experiment, guess = EXPERIMENTS[result.experiment], values["guess"]
     judged = None if guess is None else judge(guess, experiment.main, result)
     # A pipe that closes early must not cost the files, nor a full disk the table.
     try:
-        files.write_json(values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {}))
+        files.write_json(
+            values["json_path"], result.as_json() | ({"guess": judged.as_json()} if judged else {})
+        )
         if values["plot_path"] is not None:
             write_picture_file(result, values["plot_path"])
     finally:
@@ -153,15 +180,23 @@ def _answer(result: Result, console: Console, judged: Guess | None, by_trace: st
 
 
 def profile_and_show(
-    backend: Backend, result: Result, console: Console, trace_path: Path | None, picture_path: Path | None
+    backend: Backend,
+    result: Result,
+    console: Console,
+    trace_path: Path | None,
+    picture_path: Path | None,
 ) -> str:
-    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write the files.
+    """Repeat a result's cases under the profiler, print its figures beside the clock's, and write
+    the files.
 
     Returns what the trace adds to the answer: how efficient the main case was.
     """
-    duration = precisedelta(profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g")
+    duration = precisedelta(
+        profiling_run.seconds_unprofiled(result), minimum_unit="seconds", format="%.2g"
+    )
     show_sentence(
-        f"\nRecording it once more: {duration} without the profiler, several times that if operations are tiny",
+        f"\nRecording it once more: {duration} without the profiler, several times that if "
+        "operations are tiny",
         console,
         ASIDE,
     )
@@ -175,7 +210,9 @@ def profile_and_show(
     figures = timeline_figures(timeline)
     experiment = EXPERIMENTS[result.experiment]
     main = shown_case([case.case for case in figures], experiment.drawn_case)
-    show_sentence(f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold")
+    show_sentence(
+        f"\nRecorded by the profiler of {timeline.source}, in one more repetition", console, "bold"
+    )
     show_figures(figures, console, main)
     show_prices(interference(cases_of(timeline)), console)
     show_agreements(profiling_run.agreements(result, figures), console, main, experiment.main.name)
@@ -184,8 +221,12 @@ def profile_and_show(
     return next((profiling_run.about_efficiency(case) for case in figures if case.case == main), "")
 
 
-def _profile_if_possible(backend: Backend, result: Result, console: Console, trace_path: Path) -> None:
-    """Profile a comparison's cell; if that fails, write the reason instead, because the measurement counts anyway."""
+def _profile_if_possible(
+    backend: Backend, result: Result, console: Console, trace_path: Path
+) -> None:
+    """Profile a comparison's cell; if that fails, write the reason instead, because the measurement
+    counts anyway.
+    """
     try:
         check_profiler(backend)
         profile_and_show(backend, result, console, trace_path, None)

@@ -1,7 +1,8 @@
-"""What a run takes: its parameters, and training data, checkpoints, the display of progress, the way to other ranks.
+"""What a run takes: its parameters, and training data, checkpoints, the display of progress, the
+way to other ranks.
 
-A run names all but its parameters by the annotations of its arguments, and progress by their names; it imports none of
-this.
+A run names all but its parameters by the annotations of its arguments, and progress by their names;
+it imports none of this.
 """
 
 import os
@@ -40,23 +41,33 @@ class _Resource(NamedTuple):
 
 
 def _read_checkpointing(values: Mapping[str, Any]) -> Checkpointing | None:
-    """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are asked for.
+    """Read the checkpoint that is to be resumed, and return how new ones are kept; None if none are
+    asked for.
 
     Raises RequestError, and CheckpointError for a checkpoint that cannot be read.
     """
-    directory, every, resume = (values[name] for name in ("checkpoint", "checkpoint_steps", "resume"))
+    directory, every, resume = (
+        values[name] for name in ("checkpoint", "checkpoint_steps", "resume")
+    )
     if directory is None:
         if every is not None or resume:
-            raise RequestError(f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR")
+            raise RequestError(
+                f"{'--resume' if resume else '--checkpoint-steps'} needs --checkpoint DIR"
+            )
         return None
     resumed = checkpoints.open_directory(directory, resume)
     if resumed is None and resume:
-        click.echo(f"parallel-core: no checkpoint in {directory} yet: training starts from the beginning", err=True)
+        click.echo(
+            f"parallel-core: no checkpoint in {directory} yet: training starts from the beginning",
+            err=True,
+        )
     return Checkpointing(partial(checkpoints.write_checkpoint, directory), every, resumed)
 
 
 def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing | None:
-    """Read a checkpoint; rank 0 reads and keeps it for all ranks, whose hosts may not see its files."""
+    """Read a checkpoint; rank 0 reads and keeps it for all ranks, whose hosts may not see its
+    files.
+    """
     if not isinstance(backend, GroupedBackend):
         return _read_checkpointing(values)
     group = backend.group
@@ -65,11 +76,15 @@ def _checkpointing(backend: Backend, values: Mapping[str, Any]) -> Checkpointing
     every = broadcast(group, str(own.every or 0).encode() if own else b"")
     if group.rank == 0 or not every:
         return own
-    return Checkpointing(None, int(every) or None, checkpoints.from_bytes(content, "rank 0") if content else None)
+    return Checkpointing(
+        None, int(every) or None, checkpoints.from_bytes(content, "rank 0") if content else None
+    )
 
 
 def agree_on_data(group: Group, data: Dataset) -> None:
-    """Compare all ranks' data, whose paths may differ; raises DisagreementError, in every rank, if they differ."""
+    """Compare all ranks' data, whose paths may differ; raises DisagreementError, in every rank, if
+    they differ.
+    """
     description = {
         "the number of training images": len(data.train_labels),
         "the number of test images": len(data.test_labels),
@@ -90,16 +105,30 @@ RESOURCES: Mapping[type, _Resource] = {
     # Checkpoints are read before the data, which may have to be downloaded.
     Checkpointing: _Resource(
         (
-            options.path("--checkpoint", "checkpoint", f"Keep the training in DIR/{FILE}, after each epoch.", "DIR"),
-            click.option(
-                "--checkpoint-steps", type=options.POSITIVE, metavar="N", help="And after each N steps of one."
+            options.path(
+                "--checkpoint",
+                "checkpoint",
+                f"Keep the training in DIR/{FILE}, after each epoch.",
+                "DIR",
             ),
-            click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."),
+            click.option(
+                "--checkpoint-steps",
+                type=options.POSITIVE,
+                metavar="N",
+                help="And after each N steps of one.",
+            ),
+            click.option(
+                "--resume", is_flag=True, help="Go on from the checkpoint in DIR, if there is one."
+            ),
         ),
         _checkpointing,
     ),
     Dataset: _Resource(
-        (click.option("--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."),),
+        (
+            click.option(
+                "--data-dir", type=options.PATH, help="Where the four files of Fashion-MNIST are."
+            ),
+        ),
         _data_from,
     ),
     Rendezvous: _Resource((), lambda _, __: rendezvous(os.environ)),
@@ -109,8 +138,16 @@ RESOURCES: Mapping[type, _Resource] = {
 
 def _taken_by(run: Callable[..., object]) -> dict[str, _Resource]:
     """Return the resources that a run takes, by the name of its argument."""
-    kinds = {name: (annotation, *get_args(annotation)) for name, annotation in annotations_of(run).items()}
-    return {name: resource for kind, resource in RESOURCES.items() for name in kinds if kind in kinds[name]}
+    kinds = {
+        name: (annotation, *get_args(annotation))
+        for name, annotation in annotations_of(run).items()
+    }
+    return {
+        name: resource
+        for kind, resource in RESOURCES.items()
+        for name in kinds
+        if kind in kinds[name]
+    }
 
 
 def resource_options(run: Callable[..., object]) -> Iterator[Callable[[Command], Command]]:
@@ -128,18 +165,30 @@ def files_of_resources(values: Mapping[str, Any]) -> Iterator[Path]:
 
 
 @contextmanager
-def arguments_of(experiment: Experiment, backend: Backend, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Make what an experiment's program takes from the values of its options; a training's progress is shown."""
+def arguments_of(
+    experiment: Experiment, backend: Backend, values: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Make what an experiment's program takes from the values of its options; a training's progress
+    is shown.
+    """
     program = experiment.program_on(backend)
-    arguments: dict[str, Any] = {name: resource.make(backend, values) for name, resource in _taken_by(program).items()}
+    arguments: dict[str, Any] = {
+        name: resource.make(backend, values) for name, resource in _taken_by(program).items()
+    }
     arguments |= arguments_from(experiment.parameters, values)
     with ExitStack() as shown:
         if experiment.extent is not None:
-            progress = shown.enter_context(progress_of(backend, *experiment.extent(backend, **arguments)))
+            progress = shown.enter_context(
+                progress_of(backend, *experiment.extent(backend, **arguments))
+            )
             kept = arguments.get("checkpoints")
             if kept is not None and kept.resumed:
                 progress.go_on_from(kept.resumed.state.progress)
-            arguments |= {name: getattr(progress, name) for name in PROGRESS if name in annotations_of(program)}
+            arguments |= {
+                name: getattr(progress, name)
+                for name in PROGRESS
+                if name in annotations_of(program)
+            }
         yield arguments
 
 
@@ -189,9 +238,13 @@ def arguments_from(parameters: Sequence[Parameter], values: Mapping[str, Any]) -
 
 
 def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
-    """Return one argument: a dataclass from the options of its fields, a repeated option as all of its values."""
+    """Return one argument: a dataclass from the options of its fields, a repeated option as all of
+    its values.
+    """
     if parameter.fields:
-        return replace(parameter.default, **arguments_from(tuple(parameter.fields.values()), values))
+        return replace(
+            parameter.default, **arguments_from(tuple(parameter.fields.values()), values)
+        )
     value = values[parameter.option]
     if parameter.choices:
         return tuple(name for names in value for name in names) or parameter.default
@@ -199,18 +252,26 @@ def _argument_from(parameter: Parameter, values: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def progress_of(backend: Backend, epochs: int, images: int) -> "Iterator[TrainingProgress | _WatchedProgress]":
-    """Show a training of some epochs, each of so many images over all ranks; of several ranks only rank 0 does."""
+def progress_of(
+    backend: Backend, epochs: int, images: int
+) -> "Iterator[TrainingProgress | _WatchedProgress]":
+    """Show a training of some epochs, each of so many images over all ranks; of several ranks only
+    rank 0 does.
+    """
     if isinstance(backend, GroupedBackend) and backend.group.rank > 0:
         yield _WatchedProgress(backend)
         return
     with training_progress(terminal_console(stderr=True), epochs, images) as progress:
-        yield _WatchedProgress(backend, progress) if isinstance(backend, GroupedBackend) else progress
+        yield (
+            _WatchedProgress(backend, progress) if isinstance(backend, GroupedBackend) else progress
+        )
 
 
 @final
 class _WatchedProgress:
-    """The progress of a rank, which keeps a deadline: a batch without an exchange is progress, too."""
+    """The progress of a rank, which keeps a deadline: a batch without an exchange is progress,
+    too.
+    """
 
     def __init__(self, backend: GroupedBackend, shown: TrainingProgress | None = None) -> None:
         self._backend = backend

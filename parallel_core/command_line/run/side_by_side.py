@@ -1,4 +1,6 @@
-"""`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, in processes that take turns."""
+"""`run EXPERIMENT --backend mxnet,torch`: the same work on several backends, in processes that take
+turns.
+"""
 
 import tempfile
 from collections.abc import Mapping
@@ -30,12 +32,13 @@ OF_ONE = ("_path", "variants", "workers", "guess", "checkpoint", "checkpoint_ste
 
 
 def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[str, Any]) -> None:
-    """Run an experiment on the backends that are named, and show their results beside each other, with one answer.
+    """Run an experiment on the backends that are named, and show their results beside each other,
+    with one answer.
 
-    `given` are the options as they are written, by their parameters.
-    Sizes that are not given are chosen for the time, the same for all. Unless an engine is given, each backend runs on
-    the one that it takes by itself. Raises RequestError for what only one backend can do, and MeasurementError if
-    nothing could be measured.
+    `given` are the options as they are written, by their parameters. Sizes that are not given are
+    chosen for the time, the same for all. Unless an engine is given, each backend runs on the one
+    that it takes by itself. Raises RequestError for what only one backend can do, and
+    MeasurementError if nothing could be measured.
     """
     values = ctx.params
     names = options.names("backend", backends.names).convert(values["backend"], None, ctx)
@@ -59,14 +62,23 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
     files.check_outputs(values["json_path"])
     console = options.console_beside(values["json_path"])
     with tempfile.TemporaryDirectory(prefix="parallel-core-") as folder:
-        comparison = compare.run_plan(plan, Path(folder), terminal_console(stderr=True), stays=False)
+        comparison = compare.run_plan(
+            plan, Path(folder), terminal_console(stderr=True), stays=False
+        )
     comparison = with_engines_that_ran(comparison)
     analysis = analyse(comparison)
     files.write_json(values["json_path"], comparison.as_json())
-    engines = {one.cell.backend: one.cell.engine for one in comparison.cells if one.cell.engine != OWN_ENGINE}
+    engines = {
+        one.cell.backend: one.cell.engine
+        for one in comparison.cells
+        if one.cell.engine != OWN_ENGINE
+    }
     if len(set(engines.values())) > 1:
         chosen = listed([f"{name} on its {engine} engine" for name, engine in engines.items()])
-        show_sentence(f"{chosen}: each on the one that it takes by itself (--engine chooses one for all)", console)
+        show_sentence(
+            f"{chosen}: each on the one that it takes by itself (--engine chooses one for all)",
+            console,
+        )
     show_comparison(analysis, console)
     if analysis.side_by_side is not None:
         show_answer(analysis.side_by_side, console)
@@ -81,6 +93,8 @@ def _sizes(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, str]:
             continue
         (option,) = (one.opts[0] for one in ctx.command.params if one.name == name)
         if isinstance(value, bool) or name.endswith(OF_ONE):
-            raise RequestError(f"{option} is for one backend at a time: leave it out, or name one backend")
+            raise RequestError(
+                f"{option} is for one backend at a time: leave it out, or name one backend"
+            )
         sizes[option.removeprefix("--")] = value if isinstance(value, str) else ",".join(value)
     return sizes

@@ -1,24 +1,28 @@
-"""Asynchronous computation: when does control return, what does waiting wait for, and what does it cost?
+"""Asynchronous computation: when does control return, what does waiting wait for, and what does it
+cost?
 
 Book: Dive into Deep Learning, "Asynchronous Computation".
 
-Prediction: An asynchronous engine queues an operation and returns: Python gets control back after microseconds, and
-waiting after each step costs more than waiting once. A synchronous one returns when the work is done.
+Prediction: An asynchronous engine queues an operation and returns: Python gets control back after
+microseconds, and waiting after each step costs more than waiting once. A synchronous one returns
+when the work is done.
 
-Method: Ten matrix multiplications are timed in the backend and in NumPy, until control returns and until all is done.
-With ten queued beside another one, that one is waited for, or everything; with none beside it, it is waited for by
-converting it to NumPy, to a number or to text. 1 is added to a small array ten thousand times, waiting each time or
-once, and a cost model whose parts are measured separately predicts both times. The memory that a deep queue takes is
-measured while results are kept and while they are dropped. Matrices are smaller and increments fewer where the budget
-of seconds is too short for all that.
+Method: Ten matrix multiplications are timed in the backend and in NumPy, until control returns and
+until all is done. With ten queued beside another one, that one is waited for, or everything; with
+none beside it, it is waited for by converting it to NumPy, to a number or to text. 1 is added to a
+small array ten thousand times, waiting each time or once, and a cost model whose parts are measured
+separately predicts both times. The memory that a deep queue takes is measured while results are
+kept and while they are dropped. Matrices are smaller and increments fewer where the budget of
+seconds is too short for all that.
 
-Look at: `dispatch_fraction`, the share of the multiplications' time after which control returned; `async_speedup`,
-waiting each time over waiting once; `wait_fraction`, waiting for one result over waiting for all.
+Look at: `dispatch_fraction`, the share of the multiplications' time after which control returned;
+`async_speedup`, waiting each time over waiting once; `wait_fraction`, waiting for one result over
+waiting for all.
 
-Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny operations show
-what a call costs, and not how fast a framework computes. `predicted_once_seconds` may differ from
-`measured_once_seconds` by a fifth if Python and the device slow each other down. A deep queue costs memory only if
-dropped results take it too.
+Read: `dispatch_fraction` is near 0 for an engine that queues and near 1 for one that does not. Tiny
+operations show what a call costs, and not how fast a framework computes. `predicted_once_seconds`
+may differ from `measured_once_seconds` by a fifth if Python and the device slow each other down. A
+deep queue costs memory only if dropped results take it too.
 """
 
 from functools import partial
@@ -47,10 +51,16 @@ SIZE = Chosen(
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
 
-def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None) -> None:
-    """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments with their model."""
+def program(
+    trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None
+) -> None:
+    """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments
+    with their model.
+    """
     increments.measure_memory(trial)
-    numpy = Trial(backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {})
+    numpy = Trial(
+        backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {}
+    )
     launch = partial(works.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
     trial.time(IN_NUMPY, take=partial(measure, numpy.backend, launch))
     time_ten(trial, size)
@@ -60,7 +70,9 @@ def program(trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | Non
 
 
 def time_ten(trial: Trial, size: int) -> None:
-    """Time the section's ten multiplications, without loading their matrix, and compare their values with NumPy's."""
+    """Time the section's ten multiplications, without loading their matrix, and compare their
+    values with NumPy's.
+    """
     x = trial.normal(size, trial.devices[0])
     ten = works.multiplications(trial, x, COUNT)
     trial.time(TEN, ten)
@@ -69,20 +81,25 @@ def time_ten(trial: Trial, size: int) -> None:
 
 
 def time_waiting(trial: Trial, size: int) -> None:
-    """Queue ten multiplications on the last device and one on the first; wait for the one, or for all, or convert it.
+    """Queue ten multiplications on the last device and one on the first; wait for the one, or for
+    all, or convert it.
 
     The bare time of a wait is that of what it is for. Conversions wait without saying so.
     """
     backend = trial.backend
     x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
     one, ten = works.multiplications(trial, x, 1), works.multiplications(trial, other, COUNT)
-    everything = (one, ten) if len(trial.devices) > 1 else (works.multiplications(trial, x, 1 + COUNT),)
+    everything = (
+        (one, ten) if len(trial.devices) > 1 else (works.multiplications(trial, x, 1 + COUNT),)
+    )
     # A profiler replaces the verbs: they are looked up when they are called.
     trial.time(ONE, ten, one, until=lambda made: backend.wait(made[1][0]), bare=(one,))
     trial.time(ALL, ten, one, until=lambda _: backend.waitall(), bare=everything)
     trial.time("product, to NumPy", one, until=lambda made: backend.to_numpy(made[0][0]))
     total = partial(backend.launch, backend.ops.total)
-    trial.time("product, to a number", one, until=lambda made: float(backend.to_numpy(total(made[0][0]))))
+    trial.time(
+        "product, to a number", one, until=lambda made: float(backend.to_numpy(total(made[0][0])))
+    )
     trial.time("product, to text", one, until=lambda made: str(backend.to_numpy(made[0][0])))
 
 
@@ -95,13 +112,27 @@ DISPATCH_FRACTION = Metric(
     "dispatch_fraction",
     dispatch_fraction(TEN),
     title="Control is back after",
-    means="the share of the multiplications' time after which control returned: near 0 they were queued",
+    means="the share of the multiplications' time after which control returned: near 0 they were "
+    "queued",
     limits=(0.0, 1.0),
     in_percent=True,
     bands=(
-        Band(LOWEST, "queued", "The multiplications were queued: control returned after a small share of their time"),
-        Band(0.2, "partly", "Control returned when part of the multiplications was done, after a share of their time"),
-        Band(0.8, "not-queued", "Nothing was queued, and control returned when the multiplications were done"),
+        Band(
+            LOWEST,
+            "queued",
+            "The multiplications were queued: control returned after a small share of their time",
+        ),
+        Band(
+            0.2,
+            "partly",
+            "Control returned when part of the multiplications was done, after a share of their "
+            "time",
+        ),
+        Band(
+            0.8,
+            "not-queued",
+            "Nothing was queued, and control returned when the multiplications were done",
+        ),
     ),
 )
 UNFINISHED = Count(
@@ -112,7 +143,11 @@ UNFINISHED = Count(
     metric=DISPATCH_FRACTION.name,
     title="Results not there on return",
     bands=(
-        Band(LOWEST, "not-queued", "No, nothing was queued: each call returned when its result was there"),
+        Band(
+            LOWEST,
+            "not-queued",
+            "No, nothing was queued: each call returned when its result was there",
+        ),
         Band(0.2, "partly", "Some multiplications were queued"),
         Band(0.8, "queued", "Yes, the multiplications were queued"),
     ),
@@ -124,13 +159,21 @@ WAIT_FRACTION = Metric(
     in_percent=True,
     means="the time to wait for one result over that to wait for everything",
     bands=(
-        Band(LOWEST, "selective", "Waiting for one result took only a part of the time of waiting for everything"),
+        Band(
+            LOWEST,
+            "selective",
+            "Waiting for one result took only a part of the time of waiting for everything",
+        ),
         Band(0.8, "not-selective", "Waiting for one result took as long as waiting for everything"),
     ),
 )
 WHEN_CONTROL_RETURNS = (
     with_queue("control should return long before the multiplications are done"),
-    without_queue(DISPATCH_FRACTION.name, ("queued",), "control should return when the multiplications are done"),
+    without_queue(
+        DISPATCH_FRACTION.name,
+        ("queued",),
+        "control should return when the multiplications are done",
+    ),
     LESS_NOISE,
     larger("size", "Larger matrices", "multiplying them takes longer, and launching that does not"),
 )

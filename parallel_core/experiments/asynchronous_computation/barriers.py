@@ -1,26 +1,30 @@
 """Barriers: does waiting for one intermediate result wait for the work that is queued behind it?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXNet edition: measure the difference
-between waiting for everything and waiting for one result.
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 2 of the MXNet edition: measure
+the difference between waiting for everything and waiting for one result.
 
-Prediction: Waiting for everything takes longer with each matrix multiplication that is queued. Waiting for one result
-takes as long however many are queued behind it, if the engine distinguishes values: on the same device, since its queue
-gets to them later, and on another device, which works meanwhile. If a wait is for a device's whole queue, only another
-device's work is not waited for. A synchronous engine has done everything before it can be waited for, so both waits end
-at the same time.
+Prediction: Waiting for everything takes longer with each matrix multiplication that is queued.
+Waiting for one result takes as long however many are queued behind it, if the engine distinguishes
+values: on the same device, since its queue gets to them later, and on another device, which works
+meanwhile. If a wait is for a device's whole queue, only another device's work is not waited for. A
+synchronous engine has done everything before it can be waited for, so both waits end at the same
+time.
 
-Method: A multiplication is launched and behind it 0, 1, 2, 4, … more of the same size, on the same device or on another
-one. Then the first result is waited for, or everything. The clock runs from before the first launch, so that an engine
-which computes at launch is timed alike. A straight line is fitted by least squares to the seconds over the number of
-multiplications: its slope is what a queued one adds.
+Method: A multiplication is launched and behind it 0, 1, 2, 4, … more of the same size, on the same
+device or on another one. Then the first result is waited for, or everything. The clock runs from
+before the first launch, so that an engine which computes at launch is timed alike. A straight line
+is fitted by least squares to the seconds over the number of multiplications: its slope is what a
+queued one adds.
 
-Look at: `added_wait_fraction`, what a queued multiplication adds to waiting for one result as a share of what it adds
-to waiting for all, with those behind it on the same device; `other_device_added_wait_fraction`, with those behind it on
-another device; and the curves of both waits.
+Look at: `added_wait_fraction`, what a queued multiplication adds to waiting for one result as a
+share of what it adds to waiting for all, with those behind it on the same device;
+`other_device_added_wait_fraction`, with those behind it on another device; and the curves of both
+waits.
 
-Read: Near 0 a wait is selective: it does not wait for what is queued behind. Near 1 it is not, or nothing was queued:
-`dispatch_fraction`, the share of the time after which the launches had returned, shows which. Launching takes time in
-either case, so the share does not reach 0. If devices share cores, work on another device slows the awaited one too.
+Read: Near 0 a wait is selective: it does not wait for what is queued behind. Near 1 it is not, or
+nothing was queued: `dispatch_fraction`, the share of the time after which the launches had
+returned, shows which. Launching takes time in either case, so the share does not reach 0. If
+devices share cores, work on another device slows the awaited one too.
 """
 
 from dataclasses import replace
@@ -29,7 +33,10 @@ from typing import Annotated
 
 import numpy as np
 
-from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, dispatch_fraction
+from parallel_core.experiments.asynchronous_computation.asynchrony import (
+    DISPATCH_FRACTION,
+    dispatch_fraction,
+)
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import Count, unfinished_after_first_wait
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
@@ -50,17 +57,25 @@ SIZE = Chosen(
 DEEPEST = Parameter("Multiplications behind the first, at the most.")
 
 
-def program(trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DEEPEST] = 64) -> None:
-    """Time both waits with up to `deepest` multiplications queued behind the first, in powers of two, in each place."""
+def program(
+    trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DEEPEST] = 64
+) -> None:
+    """Time both waits with up to `deepest` multiplications queued behind the first, in powers of
+    two, in each place.
+    """
     x, *others = (trial.normal(size, device) for device in trial.devices[:2])
 
     # A profiler replaces the verbs: they are looked up when they are called.
-    untils = {WAIT: lambda made: trial.backend.wait(made[0][0]), WAITALL: lambda _: trial.backend.waitall()}
+    untils = {
+        WAIT: lambda made: trial.backend.wait(made[0][0]),
+        WAITALL: lambda _: trial.backend.waitall(),
+    }
     one, places = multiplications(trial, x, 1), dict(zip((SAME, OTHER), (x, *others), strict=False))
     for place, other in places.items():
         behind = multiplications(trial, other, deepest + (place == SAME))
         for count in depths(deepest):
-            # The bare time of a wait is that of what it is for, and is measured with the most multiplications behind.
+            # The bare time of a wait is that of what it is for, and is measured with the most
+            # multiplications behind.
             bare = {WAIT: (one,), WAITALL: (one, behind)} if count == deepest else {}
             more = Work(partial(multiplied, trial, other, count))
             for wait, until in untils.items():
@@ -75,7 +90,8 @@ def program(trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DE
     trial.found_by("added_to_waitall_seconds", added_by(WAITALL, SAME, deepest), is_ratio=False)
     first, last = named(WAIT, deepest, SAME), named(WAITALL, deepest, SAME)
     dispatched = trial.found_by(DISPATCH_FRACTION.name, dispatch_fraction(last), is_ratio=False)
-    # If control returns later, nothing was queued to wait for, and either of the two may come out a little faster.
+    # If control returns later, nothing was queued to wait for, and either of the two may come out a
+    # little faster.
     if dispatched is not None and dispatched.high < 0.8:
         trial.cases[last] = replace(trial.cases[last], parts=(first,))
 
@@ -91,25 +107,40 @@ def named(wait: str, count: int, place: str) -> str:
 
 
 def added_by(wait: str, place: str, deepest: int) -> Formula:
-    """Return what a multiplication adds to a wait: the slope of a straight line through its curve, by least squares."""
+    """Return what a multiplication adds to a wait: the slope of a straight line through its curve,
+    by least squares.
+    """
     queued = depths(deepest)
-    return lambda times: np.polyfit(queued, [times[named(wait, count, place)] for count in queued], 1)[0]
+    return lambda times: np.polyfit(
+        queued, [times[named(wait, count, place)] for count in queued], 1
+    )[0]
 
 
 def added_fraction(place: str, deepest: int) -> Formula:
-    """Return what a multiplication adds to waiting for one result, as a share of what it adds to waiting for all."""
+    """Return what a multiplication adds to waiting for one result, as a share of what it adds to
+    waiting for all.
+    """
     to_one, to_all = (added_by(wait, place, deepest) for wait in (WAIT, WAITALL))
     return lambda times: to_one(times) / to_all(times)
 
 
 SELECTIVE = Metric(
     "added_wait_fraction",
-    means="what one more behind adds to a wait for one result, over what it adds to one for all: 0 is nothing",
+    means="what one more behind adds to a wait for one result, over what it adds to one for all: 0 "
+    "is nothing",
     limits=(0.0, 1.0),
     bands=(
-        Band(LOWEST, "selective", "Waiting for one result did not wait for what was queued behind it"),
-        Band(0.25, "partly", "Waiting for one result waited for a part of what was launched behind it"),
-        Band(0.75, "not-selective", "Waiting for one result took as long as waiting for all of them"),
+        Band(
+            LOWEST, "selective", "Waiting for one result did not wait for what was queued behind it"
+        ),
+        Band(
+            0.25,
+            "partly",
+            "Waiting for one result waited for a part of what was launched behind it",
+        ),
+        Band(
+            0.75, "not-selective", "Waiting for one result took as long as waiting for all of them"
+        ),
     ),
 )
 LEFT = Count(
@@ -120,18 +151,37 @@ LEFT = Count(
     metric=SELECTIVE.name,
     title="Queued work left after a wait",
     bands=(
-        Band(LOWEST, "not-selective", "No, waiting for one result waited for what was launched behind it"),
-        Band(0.2, "partly", "Waiting for one result waited for a part of what was launched behind it"),
-        Band(0.8, "selective", "Yes, waiting for one result did not wait for what was queued behind it"),
+        Band(
+            LOWEST,
+            "not-selective",
+            "No, waiting for one result waited for what was launched behind it",
+        ),
+        Band(
+            0.2, "partly", "Waiting for one result waited for a part of what was launched behind it"
+        ),
+        Band(
+            0.8,
+            "selective",
+            "Yes, waiting for one result did not wait for what was queued behind it",
+        ),
     ),
 )
-FRACTIONS = {SAME: SELECTIVE, OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER)}
+FRACTIONS = {
+    SAME: SELECTIVE,
+    OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER),
+}
 
 EXPERIMENT = Experiment(
     name="barriers",
     summary="Does waiting for one result wait for all?",
     position=2,
-    exercises=(Exercise(2, "How does waiting for one result differ from waiting for everything?", edition="MXNet"),),
+    exercises=(
+        Exercise(
+            2,
+            "How does waiting for one result differ from waiting for everything?",
+            edition="MXNet",
+        ),
+    ),
     program=program,
     case=named(WAIT, 64, SAME),
     metrics=(*FRACTIONS.values(), replace(DISPATCH_FRACTION, formula=None)),

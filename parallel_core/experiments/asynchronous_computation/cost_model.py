@@ -1,29 +1,31 @@
 """Cost model: how large must an operation be for computing it, and not issuing it, to set the pace?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: if issuing an increment
-takes t1, computing it t2 and reporting the result t3, ten thousand that are waited for once take t1 + 10 000 · t2 + t3.
-Why must 10 000 · t2 > 9 999 · t1 be assumed?
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the MXNet edition: if
+issuing an increment takes t1, computing it t2 and reporting the result t3, ten thousand that are
+waited for once take t1 + 10 000 · t2 + t3. Why must 10 000 · t2 > 9 999 · t1 be assumed?
 
-Prediction: Issuing and computing go on at the same time, so an operation takes the longer of t1 and t2. Of these only
-t2 depends on the vector's size. For small vectors the time per operation is flat at t1: Python is the slower side,
-the assumption does not hold and the book's formula predicts too little. For large ones the time grows with the size and
-the formula is right. If nothing is queued, t1 contains the computing and there is no second regime.
+Prediction: Issuing and computing go on at the same time, so an operation takes the longer of t1 and
+t2. Of these only t2 depends on the vector's size. For small vectors the time per operation is flat
+at t1: Python is the slower side, the assumption does not hold and the book's formula predicts too
+little. For large ones the time grows with the size and the formula is right. If nothing is queued,
+t1 contains the computing and there is no second regime.
 
-Method: For vectors of 2, 8, 32, … elements many increments, fewer for large ones, are launched and waited for once. t1,
-t2 and t3 are measured separately at each size, behind matrix multiplications that keep the device busy, so the
-predictions know nothing of the times that they predict.
+Method: For vectors of 2, 8, 32, … elements many increments, fewer for large ones, are launched and
+waited for once. t1, t2 and t3 are measured separately at each size, behind matrix multiplications
+that keep the device busy, so the predictions know nothing of the times that they predict.
 
-Look at: the curves over the number of elements: measured, the longer of t1 and t2, the book's formula and t1;
-`smallest_t2_over_t1` for two elements; `crossing_elements`, the size where t2 = t1; `floor_left_elements`, the size
-where the measured time leaves its floor, by a quarter.
+Look at: the curves over the number of elements: measured, the longer of t1 and t2, the book's
+formula and t1; `smallest_t2_over_t1` for two elements; `crossing_elements`, the size where t2 = t1;
+`floor_left_elements`, the size where the measured time leaves its floor, by a quarter.
 
-Read: If `smallest_t2_over_t1` is below 1, the assumption fails for tiny operations. Above 1 it holds at every size,
-because accepting a tiny operation already costs the device more than issuing it costs Python. The longer of t1 and t2
-takes the two sides for independent. It predicts too little if they share an interpreter lock or a core, and too much if
-issuing costs more while the device is busy with multiplications than in the run. `sizes_missed` counts the sizes at
-which it is off by more than the noise of so many sizes; its upper bound adds those at which the noise would hide that
-it is off by half. `sizes_missed_with_disturbance` counts those at which it is off even if both sides disturb each other
-by as much as at the other sizes with the same slower side.
+Read: If `smallest_t2_over_t1` is below 1, the assumption fails for tiny operations. Above 1 it
+holds at every size, because accepting a tiny operation already costs the device more than issuing
+it costs Python. The longer of t1 and t2 takes the two sides for independent. It predicts too little
+if they share an interpreter lock or a core, and too much if issuing costs more while the device is
+busy with multiplications than in the run. `sizes_missed` counts the sizes at which it is off by
+more than the noise of so many sizes; its upper bound adds those at which the noise would hide that
+it is off by half. `sizes_missed_with_disturbance` counts those at which it is off even if both
+sides disturb each other by as much as at the other sizes with the same slower side.
 """
 
 from collections.abc import Sequence
@@ -36,7 +38,11 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array
-from parallel_core.experiments.asynchronous_computation.increments import T2_OVER_T1, CostModel, fit_cost_model
+from parallel_core.experiments.asynchronous_computation.increments import (
+    T2_OVER_T1,
+    CostModel,
+    fit_cost_model,
+)
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, with_queue
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
@@ -55,9 +61,12 @@ HALF_AS_MUCH_AGAIN = log(1.5)
 
 
 def program(
-    trial: Trial, largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19
+    trial: Trial,
+    largest: Annotated[int, Parameter("Elements of a vector, at the most.", maximum=2**30)] = 2**19,
 ) -> None:
-    """Fit the cost model for vectors of up to `largest` elements, then time increments of them, waited for once."""
+    """Fit the cost model for vectors of up to `largest` elements, then time increments of them,
+    waited for once.
+    """
     vectors = {size: ones(trial, trial.devices[0], size) for size in geometric(2, largest, 4)}
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
     fitted: dict[int, tuple[int, CostModel]] = {}
@@ -67,11 +76,15 @@ def program(
         of_this = trial.left(0.6) / (len(vectors) - place)
         fitted[size] = steps, fit_cost_model(trial, x, matrix, of_this, steps, trial.rounds)
         increment = increments(trial, x, steps, trial.devices[0])
-        trial.time(f"increment of {size} elements", increment, repeats=steps, curve="measured", at=size)
+        trial.time(
+            f"increment of {size} elements", increment, repeats=steps, curve="measured", at=size
+        )
     once = [incremented(trial, x, 1) for x in vectors.values()]
     trial.check("increments", once, [np.full((1, size), 2.0) for size in vectors])
     cases = trial.run(0.95)
-    points = [Point(size, *fitted[size], cases[f"increment of {size} elements"]) for size in vectors]
+    points = [
+        Point(size, *fitted[size], cases[f"increment of {size} elements"]) for size in vectors
+    ]
     for point in points:
         for label, seconds in {
             "longer of t1 and t2": point.predicted,
@@ -95,7 +108,8 @@ def program(
 def enough_steps(trial: Trial, x: Array) -> int:
     """Return how many increments of a vector, 20 to 1000, take about a hundredth of a second."""
     steps = 20
-    # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a second and a third.
+    # A few are dear apiece, since waiting once is in them: the first estimate is corrected by a
+    # second and a third.
     for _ in range(3):
         launch = partial(incremented, trial, x, steps)
         seconds = min(measure(trial.backend, launch)[1] for _ in range(3)) / steps
@@ -105,7 +119,9 @@ def enough_steps(trial: Trial, x: Array) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured and fitted at one size. The case's seconds are of one increment of `steps`."""
+    """What was measured and fitted at one size. The case's seconds are of one increment of
+    `steps`.
+    """
 
     elements: int
     steps: int
@@ -132,7 +148,8 @@ class Point:
         return could_be_right and could_be_off
 
     def _log_error(self, disturbance: float, among: int) -> Interval:
-        """Return the logarithm of measured over predicted seconds, with the noise of the case, of t1 and of t2.
+        """Return the logarithm of measured over predicted seconds, with the noise of the case, of
+        t1 and of t2.
 
         The prediction is the longer of t1 and t2, and so many seconds more.
         """
@@ -151,7 +168,9 @@ class Point:
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Return from which size on a ratio is above 1, between logarithms; None if at all sizes, or not at the last."""
+    """Return from which size on a ratio is above 1, between logarithms; None if at all sizes, or
+    not at the last.
+    """
     last = max((index for index, ratio in enumerate(ratios) if ratio <= 1), default=None)
     if last is None or last == len(sizes) - 1:
         return None
@@ -162,23 +181,37 @@ def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
 
 
 def crossing(points: Sequence[Point]) -> float | None:
-    """Return the number of elements from which on computing takes longer than issuing; None without such a change."""
-    change = passes_one([point.elements for point in points], [point.model.t2 / point.model.t1 for point in points])
+    """Return the number of elements from which on computing takes longer than issuing; None without
+    such a change.
+    """
+    change = passes_one(
+        [point.elements for point in points], [point.model.t2 / point.model.t1 for point in points]
+    )
     return change if points[0].model.python_is_slower else None
 
 
 def floor_left(points: Sequence[Point]) -> float | None:
-    """Return the number of elements at which the measured time is a quarter above its lowest; None if it is never."""
+    """Return the number of elements at which the measured time is a quarter above its lowest; None
+    if it is never.
+    """
     seconds = [point.case.median for point in points]
-    return passes_one([point.elements for point in points], [one / min(seconds) / 1.25 for one in seconds])
+    return passes_one(
+        [point.elements for point in points], [one / min(seconds) / 1.25 for one in seconds]
+    )
 
 
 def disturbance(points: Sequence[Point], at: Point) -> float:
-    """Return by how many seconds increments took longer than the longer of t1 and t2; less than 0 if they took less.
+    """Return by how many seconds increments took longer than the longer of t1 and t2; less than 0
+    if they took less.
 
-    It is the median of other sizes with the same slower side, since what a size shows itself would predict nothing.
+    It is the median of other sizes with the same slower side, since what a size shows itself would
+    predict nothing.
     """
-    alike = [one for one in points if one is not at and one.model.python_is_slower == at.model.python_is_slower]
+    alike = [
+        one
+        for one in points
+        if one is not at and one.model.python_is_slower == at.model.python_is_slower
+    ]
     return median(one.case.median - one.predicted for one in alike) if alike else 0.0
 
 
@@ -188,9 +221,15 @@ MISSED = Metric(
     means="at how many sizes the longer of t1 and t2 is not the measured time",
     bands=(
         Band(
-            LOWEST, "predicts", "The longer of issuing and computing predicts the time at every size within the noise"
+            LOWEST,
+            "predicts",
+            "The longer of issuing and computing predicts the time at every size within the noise",
         ),
-        Band(0.5, "misses", "The longer of issuing and computing does not predict the time at some sizes"),
+        Band(
+            0.5,
+            "misses",
+            "The longer of issuing and computing does not predict the time at some sizes",
+        ),
     ),
 )
 
@@ -208,7 +247,8 @@ EXPERIMENT = Experiment(
         Change(
             lambda found: "crossing_elements" in found.result.metrics,
             lambda found: (
-                f"Operations of more than {figure(found.result.metrics['crossing_elements'])} elements: "
+                f"Operations of more than {figure(found.result.metrics['crossing_elements'])} "
+                "elements: "
                 "computing them takes longer than issuing them."
             ),
         ),

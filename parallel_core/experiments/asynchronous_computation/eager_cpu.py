@@ -1,23 +1,27 @@
 """Eager on a CPU: can asynchrony be seen on a CPU, on a framework that is eager and on others?
 
-Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the CPU, benchmark the
-same matrix multiplications as in the section. Can asynchrony via the backend still be observed?
+Book: Dive into Deep Learning, "Asynchronous Computation", exercise 1 of the PyTorch edition: on the
+CPU, benchmark the same matrix multiplications as in the section. Can asynchrony via the backend
+still be observed?
 
-Prediction: It depends on who queues. If an operator runs on the calling thread, as an eager framework's does on a CPU,
-control returns when the multiplication is done, whatever the size. If a framework has its own engine, or a
-backend gives it worker threads, control returns as soon as the multiplication is queued. The time until all is done is
-about the same: asynchrony moves the work and does not shorten it.
+Prediction: It depends on who queues. If an operator runs on the calling thread, as an eager
+framework's does on a CPU, control returns when the multiplication is done, whatever the size. If a
+framework has its own engine, or a backend gives it worker threads, control returns as soon as the
+multiplication is queued. The time until all is done is about the same: asynchrony moves the work
+and does not shorten it.
 
-Method: The book's ten multiplications of a normal 1000 × 1000 matrix (a smaller one if the budget of seconds is too
-short), on the first device. Every other framework and engine does the same in a separate process, one after the other,
-with as many threads and without variants, because a framework reads its engine once.
+Method: The book's ten multiplications of a normal 1000 × 1000 matrix (a smaller one if the budget
+of seconds is too short), on the first device. Every other framework and engine does the same in a
+separate process, one after the other, with as many threads and without variants, because a
+framework reads its engine once.
 
-Look at: `dispatch_fraction`, the time until control returns as a share of the time until all is done, and both times of
-every framework and engine in one table.
+Look at: `dispatch_fraction`, the time until control returns as a share of the time until all is
+done, and both times of every framework and engine in one table.
 
-Read: Near 1 nothing was queued, near 0 the multiplications were. In the JSON the backend's `scheduler` says whose queue
-it is: the framework's own, or this program's threads. Times of different processes differ by what the machine did
-meanwhile: `compare` measures them in alternating rounds.
+Read: Near 1 nothing was queued, near 0 the multiplications were. In the JSON the backend's
+`scheduler` says whose queue it is: the framework's own, or this program's threads. Times of
+different processes differ by what the machine did meanwhile: `compare` measures them in alternating
+rounds.
 """
 
 from collections import defaultdict
@@ -30,7 +34,11 @@ from backends import Engine
 from backends.errors import unknown
 from backends.installation.frameworks import is_installed
 from parallel_core.experiments.asynchronous_computation import asynchrony
-from parallel_core.experiments.asynchronous_computation.asynchrony import DISPATCH_FRACTION, TEN, dispatch_fraction
+from parallel_core.experiments.asynchronous_computation.asynchrony import (
+    DISPATCH_FRACTION,
+    TEN,
+    dispatch_fraction,
+)
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.parameters import Choice, Parameter
@@ -45,11 +53,16 @@ PLAIN_PYTORCH = ("torch", "sync")
 
 
 def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """List the pairs of backend and engine to measure elsewhere; raises RequestError for one that cannot be.
+    """List the pairs of backend and engine to measure elsewhere; raises RequestError for one that
+    cannot be.
 
     All others are those that are installed, plain PyTorch first, of which the exercise asks.
     """
-    known = {f"{name}:{engine}": (name, engine) for name in backends.names() for engine in get_args(Engine)}
+    known = {
+        f"{name}:{engine}": (name, engine)
+        for name in backends.names()
+        for engine in get_args(Engine)
+    }
     if against == NONE:
         return ()
     if against == OTHERS:
@@ -60,7 +73,9 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
         if name not in known:
             raise RequestError(unknown("contrast", name, (OTHERS, NONE, *known)))
         if known[name] == measured:
-            raise RequestError(f"the contrast {name!r} is what is measured: leave it out of --against")
+            raise RequestError(
+                f"the contrast {name!r} is what is measured: leave it out of --against"
+            )
     return tuple(dict.fromkeys(known[name] for name in asked))
 
 
@@ -70,7 +85,9 @@ def share_of_this(others: Sequence[tuple[str, str]]) -> float:
 
 
 def chosen_size(trial: Trial) -> Choice:
-    """Choose the size 1000, or the largest with which the budget allows enough rounds, here and elsewhere."""
+    """Choose the size 1000, or the largest with which the budget allows enough rounds, here and
+    elsewhere.
+    """
     others = contrasts(trial.parameters["against"], (trial.backend.name, trial.backend.engine))
     # Ten are timed queued and as one unit; on one of the others they may take twice as long.
     timings = FEWEST_TIMINGS * 2 * 10 * (2 if others else 1)
@@ -82,15 +99,32 @@ AGAINST = "In fresh processes beside it: NAME:ENGINE with commas between them, a
 CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 
 
-def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS) -> None:
-    """Time ten multiplications, in other processes on other engines too; one that cannot run there is a note."""
+def program(
+    trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS
+) -> None:
+    """Time ten multiplications, in other processes on other engines too; one that cannot run there
+    is a note.
+    """
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
     asynchrony.time_ten(trial, size)
     trial.run(share_of_this(others))
     if trial.backend.name == "torch":
-        trial.found_by(f"torch_{trial.backend.engine}_dispatch_fraction", dispatch_fraction(TEN), is_ratio=False)
-    shared: dict[str, Any] = {"devices": len(trial.devices), "device-kind": trial.devices[0].kind, "variant": ()}
-    shared |= {"threads": trial.backend.threads_per_device, "size": size, "rounds": trial.rounds, "against": NONE}
+        trial.found_by(
+            f"torch_{trial.backend.engine}_dispatch_fraction",
+            dispatch_fraction(TEN),
+            is_ratio=False,
+        )
+    shared: dict[str, Any] = {
+        "devices": len(trial.devices),
+        "device-kind": trial.devices[0].kind,
+        "variant": (),
+    }
+    shared |= {
+        "threads": trial.backend.threads_per_device,
+        "size": size,
+        "rounds": trial.rounds,
+        "against": NONE,
+    }
     sides_by_reason: defaultdict[str, list[str]] = defaultdict(list)
     for number, (name, engine) in enumerate(others):
         side = f"{name} {engine}"
@@ -99,8 +133,15 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
         try:
             # The first contrast is what the exercise asks for: it has one round at least.
             if number and seconds <= 0:
-                raise MeasurementError(f"the budget of {trial.budget:g} s was spent before (--budget gives more)")
-            asked = {**shared, "backend": name, "engine": engine, "budget": max(LEAST_BUDGET, seconds)}
+                raise MeasurementError(
+                    f"the budget of {trial.budget:g} s was spent before (--budget gives more)"
+                )
+            asked = {
+                **shared,
+                "backend": name,
+                "engine": engine,
+                "budget": max(LEAST_BUDGET, seconds),
+            }
             result = trial.elsewhere("eager-cpu", asked)
             if result.problems:
                 raise MeasurementError(f"its result is invalid: {result.problems[0]}")
@@ -109,8 +150,12 @@ def program(trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CO
             continue
         case = f"{TEN}, {side}"
         trial.cases[case] = replace(next(one for one in result.cases if one.name == TEN), name=case)
-        trial.found_by(f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False)
-    trial.notes += [f"No contrast with {listed(sides)}: {reason}" for reason, sides in sides_by_reason.items()]
+        trial.found_by(
+            f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False
+        )
+    trial.notes += [
+        f"No contrast with {listed(sides)}: {reason}" for reason, sides in sides_by_reason.items()
+    ]
 
 
 ITSELF = replace(
@@ -118,17 +163,35 @@ ITSELF = replace(
     name="torch_sync_dispatch_fraction",
     formula=None,
     bands=(
-        Band(LOWEST, "queued", "PyTorch itself: yes, control returned after a small share of the time"),
-        Band(0.2, "partly", "PyTorch itself: in part, control returned when some multiplications were done"),
-        Band(0.8, "not-queued", "PyTorch itself: no, control returned when the multiplications were done"),
+        Band(
+            LOWEST,
+            "queued",
+            "PyTorch itself: yes, control returned after a small share of the time",
+        ),
+        Band(
+            0.2,
+            "partly",
+            "PyTorch itself: in part, control returned when some multiplications were done",
+        ),
+        Band(
+            0.8,
+            "not-queued",
+            "PyTorch itself: no, control returned when the multiplications were done",
+        ),
     ),
 )
 WITH_THREADS = replace(
     ITSELF,
     name="torch_async_dispatch_fraction",
     bands=(
-        Band(LOWEST, "queued", "With parallel-core's threads: yes, it returned after a small share of the time"),
-        Band(0.2, "partly", "With parallel-core's threads: in part, it returned when some were done"),
+        Band(
+            LOWEST,
+            "queued",
+            "With parallel-core's threads: yes, it returned after a small share of the time",
+        ),
+        Band(
+            0.2, "partly", "With parallel-core's threads: in part, it returned when some were done"
+        ),
         Band(0.8, "not-queued", "With parallel-core's threads: no, it returned when all were done"),
     ),
 )
@@ -141,9 +204,16 @@ EXPERIMENT = Experiment(
     program=program,
     case=TEN,
     # Of PyTorch it is one of the other two.
-    metrics=(replace(DISPATCH_FRACTION, said=lambda found: found.backend["name"] != "torch"), ITSELF, WITH_THREADS),
+    metrics=(
+        replace(DISPATCH_FRACTION, said=lambda found: found.backend["name"] != "torch"),
+        ITSELF,
+        WITH_THREADS,
+    ),
     counts=(asynchrony.UNFINISHED,),
     changes=asynchrony.WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
-    options={"full": {"rounds": 5, "against": "none"}, "quick": {"rounds": 3, "size": 500, "against": "none"}},
+    options={
+        "full": {"rounds": 5, "against": "none"},
+        "quick": {"rounds": 3, "size": 500, "against": "none"},
+    },
 )

@@ -1,7 +1,9 @@
-"""Increments of an array: the time of ten thousand, the cost model that predicts it, and the memory of queued ones.
+"""Increments of an array: the time of ten thousand, the cost model that predicts it, and the memory
+of queued ones.
 
-Book: Dive into Deep Learning, "Asynchronous Computation": with t1 to issue an operation, t2 to compute it and t3 to
-report its result, n operations that are waited for once take t1 + n · t2 + t3, if the backend is the slower side.
+Book: Dive into Deep Learning, "Asynchronous Computation": with t1 to issue an operation, t2 to
+compute it and t3 to report its result, n operations that are waited for once take t1 + n · t2 + t3,
+if the backend is the slower side.
 """
 
 from dataclasses import dataclass, replace
@@ -14,14 +16,25 @@ import numpy as np
 from backends import Array
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import FEWEST_TIMINGS, incremented, increments, multiplied, ones, size_up_to
+from parallel_core.experiments.works import (
+    FEWEST_TIMINGS,
+    incremented,
+    increments,
+    multiplied,
+    ones,
+    size_up_to,
+)
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.measurement.verdicts import times_as_long
 from parallel_core.system.machine import peak_memory_growth
 
-EACH, ONCE, SINGLE = "increments, waiting each time", "increments, waiting once", "increments in one launch"
+EACH, ONCE, SINGLE = (
+    "increments, waiting each time",
+    "increments, waiting once",
+    "increments in one launch",
+)
 FEWEST_ISSUED = 10
 """From fewer increments a cost is not fitted."""
 SIDE = 1024
@@ -30,7 +43,9 @@ SIDE = 1024
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear that it is done."""
+    """Seconds of an operation: t1 to issue it and t2 to compute it, in each round, and t3 to hear
+    that it is done.
+    """
 
     issued: Case
     computed: Case
@@ -70,11 +85,13 @@ class CostModel:
 def fit_cost_model(
     trial: Trial, x: Array, matrix: Array, budget: float, steps: int = 1000, rounds: int = 5
 ) -> CostModel:
-    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they are to predict.
+    """Measure t1, t2 and t3 of an increment of `x` separately, without timing the totals that they
+    are to predict.
 
-    The device of both arrays is kept busy with multiplications of the matrix (some milliseconds each) while `steps`
-    increments are issued, or as many as may be in flight: issuing them costs t1 each, and what the device needs for
-    them after its multiplications is t2 each. t3 is what remains of a single increment's round trip.
+    The device of both arrays is kept busy with multiplications of the matrix (some milliseconds
+    each) while `steps` increments are issued, or as many as may be in flight: issuing them costs t1
+    each, and what the device needs for them after its multiplications is t2 each. t3 is what
+    remains of a single increment's round trip.
     """
     backend, increment = trial.backend, partial(incremented, trial, x)
     issued = measure(backend, partial(increment, steps))[0] / steps
@@ -83,7 +100,9 @@ def fit_cost_model(
     multiplying = min(measure(backend, multiply)[1] for _ in range(3))
 
     def behind_multiplications(count: int) -> tuple[float, float, float]:
-        """Return the seconds to issue increments, from then until the multiplications end, and from then on."""
+        """Return the seconds to issue increments, from then until the multiplications end, and from
+        then on.
+        """
         backend.waitall()
         for _ in range(1 + round(4 * count * issued / multiplying)):
             (last,) = multiply()
@@ -108,14 +127,18 @@ def fit_cost_model(
 
     probe = Trial(backend, {}, rounds, budget)
     probe.time("t1 and t2", take=timing)
-    probe.time("round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20)
+    probe.time(
+        "round trip", Work(lambda: [backend.wait(increment(1)) for _ in range(20)]), repeats=20
+    )
     parts, trip = probe.run(1.0).values()
     t3 = max(0.0, trip.median - parts.dispatch_median - parts.median)
     return CostModel(replace(parts, seconds=parts.dispatch_seconds), parts, t3)
 
 
 def time_increments(trial: Trial, steps: int | None) -> None:
-    """Fit the cost model, then time increments waited for each time and once, and made in one launch."""
+    """Fit the cost model, then time increments waited for each time and once, and made in one
+    launch.
+    """
     backend, add = trial.backend, trial.backend.ops.add
     x = ones(trial, trial.devices[0], 2)
     matrix = trial.normal(size_up_to(trial, 0.01, 1000).value, trial.devices[0])
@@ -138,7 +161,9 @@ def time_increments(trial: Trial, steps: int | None) -> None:
     trial.check("increments", [incremented(trial, x, 1)], [np.full((1, 2), 2.0)])
     cases = trial.run(0.95)
     # Beyond a single launch, the rest is the framework's own cost.
-    trial.found_by("launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False)
+    trial.found_by(
+        "launch_cost_seconds", lambda times: (times[ONCE] - times[SINGLE]) / steps, is_ratio=False
+    )
     trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
     trial.found(T2_OVER_T1.name, model.t2_over_t1)
     seconds = {"t1": model.t1, "t2": model.t2, "t3": model.t3}
@@ -150,7 +175,9 @@ def time_increments(trial: Trial, steps: int | None) -> None:
 
 
 def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
-    """Make the increments in one launch; where functions are compiled, as units: else all but the last are left out."""
+    """Make the increments in one launch; where functions are compiled, as units: else all but the
+    last are left out.
+    """
     backend, add, calls = trial.backend, trial.backend.ops.add, count()
 
     def increment(start: Array, steps: int) -> Array:
@@ -168,7 +195,9 @@ def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
 
 
 def measure_memory(trial: Trial) -> None:
-    """Find the memory that 100 queued increments of a matrix take while results are kept or dropped, on a CPU."""
+    """Find the memory that 100 queued increments of a matrix take while results are kept or
+    dropped, on a CPU.
+    """
     if trial.devices[0].kind == "gpu":
         # They do not lie in the memory of the host.
         return
@@ -195,11 +224,16 @@ def fill_queue(trial: Trial, x: Array, keep: bool, every: int) -> None:
 
 T2_OVER_T1 = Metric(
     "t2_over_t1",
-    means="the time to compute the smallest operation over that to issue it: below 1 Python is slower",
+    means="the time to compute the smallest operation over that to issue it: below 1 Python is "
+    "slower",
     about="the ratio of t2 to t1",
     bands=(
         Band(LOWEST, "inside", "Nothing was queued, so issuing an increment contains computing it"),
-        Band(0.02, "python", "Python is the slower side for an increment, against the book's assumption"),
+        Band(
+            0.02,
+            "python",
+            "Python is the slower side for an increment, against the book's assumption",
+        ),
         Band(1.0, "device", "The device is the slower side for an increment, as the book assumes"),
     ),
 )

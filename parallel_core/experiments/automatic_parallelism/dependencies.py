@@ -1,26 +1,31 @@
-"""Dependencies: are tasks that depend on each other across devices right, and as fast as they could be?
+"""Dependencies: are tasks that depend on each other across devices right, and as fast as they could
+be?
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 5.
 
-Prediction: Every result is right, because an engine starts a task when what it depends on is there. No schedule is
-faster than the longest chain of dependent tasks (the critical path), or than the work divided by the devices; an engine
-that starts each task as soon as it may comes near the larger of the two.
+Prediction: Every result is right, because an engine starts a task when what it depends on is there.
+No schedule is faster than the longest chain of dependent tasks (the critical path), or than the
+work divided by the devices; an engine that starts each task as soon as it may comes near the larger
+of the two.
 
-Method: Two diamonds (a fork to all devices, a join, a fork, a join) and three random graphs, drawn from seeds, of
-multiplications and averages of matrices on all devices. A value that is needed on another device is copied there. Each
-graph is run with a wait after every operation, which gives each operation's separate seconds, and then with none.
+Method: Two diamonds (a fork to all devices, a join, a fork, a join) and three random graphs, drawn
+from seeds, of multiplications and averages of matrices on all devices. A value that is needed on
+another device is copied there. Each graph is run with a wait after every operation, which gives
+each operation's separate seconds, and then with none.
 
-Look at: `bound_fraction`, the largest bound over the time of the diamonds freely scheduled; the bounds:
-`critical_path_seconds`, `work_per_device_seconds`, and `busiest_device_seconds`, since tasks stay where they were
-placed and a device with more than its share of them ends later; and `speedup`, the time with a wait after every
-operation over the time without.
+Look at: `bound_fraction`, the largest bound over the time of the diamonds freely scheduled; the
+bounds: `critical_path_seconds`, `work_per_device_seconds`, and `busiest_device_seconds`, since
+tasks stay where they were placed and a device with more than its share of them ends later; and
+`speedup`, the time with a wait after every operation over the time without.
 
-Read: 1 is as fast as any schedule could be. An engine that runs everything serially reaches only the bound over the sum
-of all operations. Slightly more than 1 may be seen: an operation that is timed separately is also waited for.
+Read: 1 is as fast as any schedule could be. An engine that runs everything serially reaches only
+the bound over the sum of all operations. Slightly more than 1 may be seen: an operation that is
+timed separately is also waited for.
 
-If a device takes its tasks in the program's order, as a thread or a CUDA stream does, a task that has to wait delays
-those behind it, even if they could start. An engine that queues a task once it is ready has no such rule, but may start
-one that nobody is waiting for before one on the critical path. Random graphs show both.
+If a device takes its tasks in the program's order, as a thread or a CUDA stream does, a task that
+has to wait delays those behind it, even if they could start. An engine that queues a task once it
+is ready has no such rule, but may start one that nobody is waiting for before one on the critical
+path. Random graphs show both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,13 +44,21 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metr
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import Program, record, size_for, works_of_step
-from parallel_core.measurement.task_graph import Bounds, Task, bounds_of, without_loads, work_seconds
+from parallel_core.measurement.task_graph import (
+    Bounds,
+    Task,
+    bounds_of,
+    without_loads,
+    work_seconds,
+)
 from parallel_core.measurement.timing import Timing, measure
 
 ONE_BY_ONE, FREE = "one by one", "freely scheduled"
 DIAMOND = "diamonds, "
 MULTIPLICATION_SECONDS = 0.004
-"""About how long a multiplication takes: long beside the call and the waiting that are timed with each."""
+"""About how long a multiplication takes: long beside the call and the waiting that are timed with
+each.
+"""
 LARGEST_CHECKED = 1024
 """NumPy would multiply a GPU's matrices, in double precision, for a minute."""
 SIZE = Chosen(
@@ -55,9 +68,14 @@ SIZE = Chosen(
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
-    """Time task graphs one operation after the other and freely scheduled, and compare with what is possible."""
+    """Time task graphs one operation after the other and freely scheduled, and compare with what is
+    possible.
+    """
     count = len(trial.devices)
-    graphs = {DIAMOND: diamond(count), **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)}}
+    graphs = {
+        DIAMOND: diamond(count),
+        **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)},
+    }
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
     _, *others = time_programs(trial, programs)
     trial.found_by(RANDOM.name, median_of(one.bound_fraction for one in others))
@@ -69,10 +87,11 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
 
 @dataclass(frozen=True)
 class Node:
-    """One task: which device computes it (by number), after which earlier nodes, with how many multiplications.
+    """One task: which device computes it (by number), after which earlier nodes, with how many
+    multiplications.
 
-    It takes the average of the matrices that it depends on, on its own device, and multiplies it by that device's
-    matrix. With a spectral norm of about 1 they do not overflow.
+    It takes the average of the matrices that it depends on, on its own device, and multiplies it by
+    that device's matrix. With a spectral norm of about 1 they do not overflow.
     """
 
     device: int
@@ -81,7 +100,9 @@ class Node:
 
 
 def diamond(devices: int) -> tuple[Node, ...]:
-    """Make two diamonds one after the other: a fork to a branch on every device, a join, a fork again, a join."""
+    """Make two diamonds one after the other: a fork to a branch on every device, a join, a fork
+    again, a join.
+    """
     nodes = [Node(0, (), 1)]
     for _ in range(2):
         fork = len(nodes) - 1
@@ -91,7 +112,9 @@ def diamond(devices: int) -> tuple[Node, ...]:
 
 
 def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
-    """Draw layers of nodes on random devices; each depends on one to three nodes of the two layers before its own."""
+    """Draw layers of nodes on random devices; each depends on one to three nodes of the two layers
+    before its own.
+    """
     generator = np.random.default_rng(seed)
     nodes: list[Node] = []
     starts = [0, 0]
@@ -100,8 +123,12 @@ def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
         starts.append(len(nodes))
         for _ in range(generator.integers(1, 2 * devices + 1)):
             count = min(len(reachable), int(generator.integers(1, 4)))
-            after = sorted(generator.choice(reachable, count, replace=False).tolist()) if count else []
-            nodes.append(Node(int(generator.integers(devices)), tuple(after), int(generator.integers(4))))
+            after = (
+                sorted(generator.choice(reachable, count, replace=False).tolist()) if count else []
+            )
+            nodes.append(
+                Node(int(generator.integers(devices)), tuple(after), int(generator.integers(4)))
+            )
     return tuple(nodes)
 
 
@@ -109,20 +136,29 @@ def device_matrices(size: int, devices: int) -> list[np.ndarray]:
     """Draw a float32 matrix for each device, of a spectral norm of about 1."""
     generator = np.random.default_rng(0)
     drawn = [generator.standard_normal((size, size)) for _ in range(devices)]
-    # The norm of a matrix of normal numbers is about 2 √size; computing it would take longer than the experiment.
+    # The norm of a matrix of normal numbers is about 2 √size; computing it would take longer than
+    # the experiment.
     return [(matrix / (2 * size**0.5)).astype(np.float32) for matrix in drawn]
 
 
 def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Array]) -> list[Array]:
-    """Launch all nodes in their order, with a copy for each dependency on another device; return their values."""
+    """Launch all nodes in their order, with a copy for each dependency on another device; return
+    their values.
+    """
     values: list[Array] = []
     for node in nodes:
         device = backend.devices[node.device]
         operands = [
-            values[earlier] if nodes[earlier].device == node.device else backend.copy_to(values[earlier], device)
+            values[earlier]
+            if nodes[earlier].device == node.device
+            else backend.copy_to(values[earlier], device)
             for earlier in node.after
         ]
-        values.append(backend.launch(partial(compute, backend.ops, node.products), matrices[node.device], *operands))
+        values.append(
+            backend.launch(
+                partial(compute, backend.ops, node.products), matrices[node.device], *operands
+            )
+        )
     return values
 
 
@@ -131,13 +167,18 @@ def program_of(nodes: tuple[Node, ...], size: int) -> Program:
 
     def inputs(backend: Backend) -> list[Array]:
         matrices = device_matrices(size, len(backend.devices))
-        return [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
+        return [
+            backend.asarray(matrix, device)
+            for matrix, device in zip(matrices, backend.devices, strict=True)
+        ]
 
     return Program(inputs, lambda backend, matrices: launch_graph(backend, nodes, matrices))
 
 
 def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
-    """Average the operands, or take the matrix if there are none, and multiply by the matrix some times."""
+    """Average the operands, or take the matrix if there are none, and multiply by the matrix some
+    times.
+    """
     value = ops.multiply(reduce(ops.add, operands or (matrix,)), 1 / max(1, len(operands)))
     for _ in range(products):
         value = ops.matmul(value, matrix)
@@ -149,14 +190,18 @@ def expected(nodes: Sequence[Node], matrices: Sequence[np.ndarray]) -> list[np.n
     values: list[np.ndarray] = []
     for node in nodes:
         matrix = matrices[node.device].astype(np.float64)
-        value = np.mean([values[earlier] for earlier in node.after], axis=0) if node.after else matrix
+        value = (
+            np.mean([values[earlier] for earlier in node.after], axis=0) if node.after else matrix
+        )
         values.append(value @ np.linalg.matrix_power(matrix, node.products))
     return values
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A program's tasks, each with the median of its own seconds, and what follows from them and its two cases."""
+    """A program's tasks, each with the median of its own seconds, and what follows from them and
+    its two cases.
+    """
 
     tasks: tuple[Task, ...]
     bounds: Bounds
@@ -165,10 +210,12 @@ class Scheduled:
 
 
 def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
-    """Time programs with a wait after every operation and with none, and find what bounds the first.
+    """Time programs with a wait after every operation and with none, and find what bounds the
+    first.
 
-    The names of a program's cases begin with its own. Its bare time is that of the device with the most to compute:
-    what passes between devices, and waiting for each other, is a matter of scheduling.
+    The names of a program's cases begin with its own. Its bare time is that of the device with the
+    most to compute: what passes between devices, and waiting for each other, is a matter of
+    scheduling.
     """
     recorded: dict[str, dict[float, tuple[Task, ...]]] = {name: {} for name in programs}
 
@@ -208,20 +255,31 @@ def _scheduled(trial: Trial, name: str, runs: Mapping[float, tuple[Task, ...]]) 
 
 
 def places(backend: Backend) -> int:
-    """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than there are cores for."""
+    """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than
+    there are cores for.
+    """
     on_cpus = sum(device.kind == "cpu" for device in backend.devices)
-    workers = min(on_cpus * backend.workers_per_device, max(1, available_cores() // backend.threads_per_device))
+    workers = min(
+        on_cpus * backend.workers_per_device,
+        max(1, available_cores() // backend.threads_per_device),
+    )
     return len(backend.devices) - on_cpus + workers
 
 
 BOUND_FRACTION = Metric(
     "bound_fraction",
-    means="the least time that any schedule needs over the time taken: 1 is as fast as any could be",
+    means=(
+        "the least time that any schedule needs over the time taken: 1 is as fast as any could be"
+    ),
     limits=(0.0, 1.0),
     bands=(
         Band(LOWEST, "slower", "Slower than the fastest schedule"),
         Band(0.8, "near", "About as fast as any schedule can be"),
-        Band(1.25, "beyond", "Faster than the bound, since an operation that is timed separately is also waited for"),
+        Band(
+            1.25,
+            "beyond",
+            "Faster than the bound, since an operation that is timed separately is also waited for",
+        ),
     ),
 )
 SPEEDUP = Metric(
@@ -233,9 +291,12 @@ SPEEDUP = Metric(
     ),
 )
 LOWER_BOUND = {
-    "critical_path_seconds": "A shorter chain of dependent operations: no number of devices or workers beats it.",
-    "busiest_device_seconds": "Less work on the busiest device, or a second worker for its queue (--workers 2).",
-    "work_per_device_seconds": "More devices that can work at once (--devices), with a core for each.",
+    "critical_path_seconds": "A shorter chain of dependent operations: no number of devices or "
+    "workers beats it.",
+    "busiest_device_seconds": "Less work on the busiest device, or a second worker for its queue "
+    "(--workers 2).",
+    "work_per_device_seconds": "More devices that can work at once (--devices), with a core for "
+    "each.",
 }
 """The bounds, and what would lower the largest one."""
 
@@ -243,7 +304,11 @@ LOWER_BOUND = {
 def waits_in_order(found: Found) -> bool:
     """Return whether a second worker could start an operation behind one that waits."""
     in_order = found.result.backend["workers_per_device"] == 1 and not found.on_gpus
-    return in_order and found.is_in(BOUND_FRACTION.name, "slower") and found.is_in(SPEEDUP.name, "paid")
+    return (
+        in_order
+        and found.is_in(BOUND_FRACTION.name, "slower")
+        and found.is_in(SPEEDUP.name, "paid")
+    )
 
 
 CHANGES = (
@@ -253,7 +318,10 @@ CHANGES = (
         lambda found: LOWER_BOUND[max(LOWER_BOUND, key=found.result.metrics.__getitem__)],
     ),
     LESS_NOISE,
-    Change(waits_in_order, "A second worker for each queue (--workers 2), which passes over what has to wait."),
+    Change(
+        waits_in_order,
+        "A second worker for each queue (--workers 2), which passes over what has to wait.",
+    ),
 )
 RANDOM = replace(BOUND_FRACTION, name="random_bound_fraction", about="random graphs")
 

@@ -1,25 +1,30 @@
 """Graph: what does the graph of a training step look like, and how fast could it be?
 
-Book: Dive into Deep Learning, "Automatic Parallelism", the figure of a two-layer MLP on a CPU and two GPUs; and
-"Asynchronous Computation", the figure of z = x · y + 2.
+Book: Dive into Deep Learning, "Automatic Parallelism", the figure of a two-layer MLP on a CPU and
+two GPUs; and "Asynchronous Computation", the figure of z = x · y + 2.
 
-Prediction: The devices' forward and backward passes do not depend on each other, so they may run at the same time, and
-the second layer's gradients can be summed while the first layer goes back. The step takes its longest chain: one
-device's passes, then the sum, the update and the broadcast of the first layer.
+Prediction: The devices' forward and backward passes do not depend on each other, so they may run at
+the same time, and the second layer's gradients can be summed while the first layer goes back. The
+step takes its longest chain: one device's passes, then the sum, the update and the broadcast of the
+first layer.
 
-Method: A step is launched operation by operation: the first device keeps the parameters, adds up the gradients and
-updates, the others compute, each on its share of the batch. The picture (`--plot FILE`) is drawn from what is launched
-and the values that pass from one operation to the next: no dependency in it was written down by hand. The step is timed
-with a wait after every operation, which gives each operation's separate seconds, and then with none.
+Method: A step is launched operation by operation: the first device keeps the parameters, adds up
+the gradients and updates, the others compute, each on its share of the batch. The picture (`--plot
+FILE`) is drawn from what is launched and the values that pass from one operation to the next: no
+dependency in it was written down by hand. The step is timed with a wait after every operation,
+which gives each operation's separate seconds, and then with none.
 
-Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least time that any schedule
-needs over the time that the step took. In the picture, the longest chain in colour.
+Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least
+time that any schedule needs over the time that the step took. In the picture, the longest chain in
+colour.
 
-Read: A parallelism of 2 means that no number of devices makes the step more than twice as fast. A fraction of 1 is as
-fast as any schedule could be, with as many devices at once as there are cores for. The backward pass through a layer
-computes the layer again, since that is what the backends' gradients are of: real ones take less.
+Read: A parallelism of 2 means that no number of devices makes the step more than twice as fast. A
+fraction of 1 is as fast as any schedule could be, with as many devices at once as there are cores
+for. The backward pass through a layer computes the layer again, since that is what the backends'
+gradients are of: real ones take less.
 
-With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing can run in parallel.
+With `--of xy` it is the asynchronous chapter's example: two operations in a chain, which nothing
+can run in parallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,24 +52,33 @@ XY_SIZE = 1000
 
 def program(
     trial: Trial,
-    of: Annotated[Literal["mlp", "xy"], Parameter("A two-layer MLP's training step, or z = x · y + 2.")] = "mlp",
+    of: Annotated[
+        Literal["mlp", "xy"], Parameter("A two-layer MLP's training step, or z = x · y + 2.")
+    ] = "mlp",
     batch: Annotated[int, Parameter("Images in the MLP's step.")] = 1024,
 ) -> None:
     """Record a program's operations, and time them one by one and freely scheduled.
 
-    Raises RequestError for fewer than three devices, which the MLP needs, and for fewer images than devices compute.
+    Raises RequestError for fewer than three devices, which the MLP needs, and for fewer images than
+    devices compute.
     """
     if of == "mlp" and len(trial.devices) < 3:
-        raise RequestError("the graph of the MLP is of one device that keeps and two that compute (--devices 3)")
+        raise RequestError(
+            "the graph of the MLP is of one device that keeps and two that compute (--devices 3)"
+        )
     if of == "mlp" and batch < len(trial.devices) - 1:
         least = len(trial.devices) - 1
-        raise RequestError(f"a batch of {batch} leaves some of {least} devices without an image (--batch {least})")
+        raise RequestError(
+            f"a batch of {batch} leaves some of {least} devices without an image (--batch {least})"
+        )
     trial.parameters["of"] = XY if of == "xy" else MLP
     drawn = xy(XY_SIZE) if of == "xy" else mlp(batch)
     (scheduled,) = dependencies.time_programs(trial, {"": drawn})
     tasks = scheduled.tasks
     # The picture of z = x · y + 2 shows the inputs, as the book's does.
-    trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks
+    trial.described["tasks"] = (
+        record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks
+    )
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
     trial.found("crossings", crossings(tasks))
@@ -94,21 +108,29 @@ def xy(size: int) -> Program:
 
 
 def mlp(batch: int) -> Program:
-    """Make the program of one training step: `run` returns the new layers on every device, the keeper's first."""
+    """Make the program of one training step: `run` returns the new layers on every device, the
+    keeper's first.
+    """
 
     def inputs(backend: Backend) -> Any:
         keeper, *workers = backend.devices
         initial, images_and_labels = drawn_by_numpy(batch)
-        layers = [[backend.asarray(layer, device) for layer in initial] for device in backend.devices]
+        layers = [
+            [backend.asarray(layer, device) for layer in initial] for device in backend.devices
+        ]
         # The batch is where the parameters are, and is sent to the others as a part of the step.
-        shards = [backend.split_and_load(rows, [keeper] * len(workers)) for rows in images_and_labels]
+        shards = [
+            backend.split_and_load(rows, [keeper] * len(workers)) for rows in images_and_labels
+        ]
         return layers, list(zip(*shards, strict=True)), batch
 
     return Program(inputs, train_step)
 
 
 def train_step(backend: Backend, inputs: Any) -> Array:
-    """Sum each layer's gradients and send its new parameters out while the layer before it still goes back."""
+    """Sum each layer's gradients and send its new parameters out while the layer before it still
+    goes back.
+    """
     (kept, *replicas), shards, batch = inputs
     keeper, *workers = backend.devices
     running = [
@@ -120,29 +142,40 @@ def train_step(backend: Backend, inputs: Any) -> Array:
     new: list[list[Array]] = [[None, None] for _ in backend.devices]
     for place in (1, 0):
         number = place + 1
-        gradients = [labelled(f"copy ∇{number}", backend.copy_to(next(each), keeper)) for each in running]
-        summed = labelled(f"sum ∇{number}", backend.launch(partial(add_up, backend.ops), *gradients))
+        gradients = [
+            labelled(f"copy ∇{number}", backend.copy_to(next(each), keeper)) for each in running
+        ]
+        summed = labelled(
+            f"sum ∇{number}", backend.launch(partial(add_up, backend.ops), *gradients)
+        )
         updated = backend.launch(backend.ops.sgd, kept[place], summed, 1 / batch)
         new[0][place] = labelled(f"update W{number}", updated)
         for k, (replica, device) in enumerate(zip(replicas, workers, strict=True), start=1):
             # Over the old parameters, which this device's passes have read by then.
-            new[k][place] = labelled(f"copy W{number}", backend.copy_to(updated, device, out=replica[place]))
+            new[k][place] = labelled(
+                f"copy W{number}", backend.copy_to(updated, device, out=replica[place])
+            )
     return new
 
 
 def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[Array]:
-    """Launch a device's forward pass and its loss, which comes first; then, when they are asked for, go back.
+    """Launch a device's forward pass and its loss, which comes first; then, when they are asked
+    for, go back.
 
     The gradients by the second layer's parameters come next, and then those by the first's.
     """
     ops, images, labels = backend.ops, shard[0], shard[1]
     units = labelled("layer 1", backend.launch(partial(hidden, ops), layers[0], images))
     scores = labelled("layer 2", backend.launch(partial(dense, ops), layers[1], units))
-    differentiate = ops.value_and_grad(lambda parameters, labels: ops.cross_entropy(parameters[0], labels))
+    differentiate = ops.value_and_grad(
+        lambda parameters, labels: ops.cross_entropy(parameters[0], labels)
+    )
     loss = labelled("loss", backend.launch(differentiate, (scores,), labels))
     yield loss
     back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
-    by = labelled("layer 2 back", backend.launch(back, (layers[1][0], layers[1][1], units), loss[1][0]))
+    by = labelled(
+        "layer 2 back", backend.launch(back, (layers[1][0], layers[1][1], units), loss[1][0])
+    )
     yield by[0], by[1]
     back = pull_back(ops, partial(hidden, ops))
     by = labelled("layer 1 back", backend.launch(back, layers[0], by[2], images))
@@ -155,7 +188,9 @@ def add_up(ops: Ops, *gradients: Array) -> Array:
 
 
 def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Draw the float32 parameters of both layers, and float32 images and int32 labels; the same for every framework."""
+    """Draw the float32 parameters of both layers, and float32 images and int32 labels; the same for
+    every framework.
+    """
     generator = np.random.default_rng(0)
     layers = []
     for rows, columns in ((784, 512), (512, 10)):
@@ -189,7 +224,10 @@ EXPERIMENT = Experiment(
     metrics=(dependencies.BOUND_FRACTION, dependencies.SPEEDUP),
     changes=(
         *dependencies.CHANGES,
-        Change(lambda found: found.result.parameters["of"] == XY, "A step of several devices (--of mlp)."),
+        Change(
+            lambda found: found.result.parameters["of"] == XY,
+            "A step of several devices (--of mlp).",
+        ),
         larger("batch", "Larger batches", "handing operations over matters less"),
     ),
     devices=3,

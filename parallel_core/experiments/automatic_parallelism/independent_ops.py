@@ -1,27 +1,31 @@
-"""Independent operations: does a framework run operations without dependencies in parallel on one device?
+"""Independent operations: does a framework run operations without dependencies in parallel on one
+device?
 
-Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operations of the book's `run` do not depend on
-each other).
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 1 (the operations of the book's
+`run` do not depend on each other).
 
-Prediction: A device's queue is served in order by one worker unless told otherwise, so independent operations run
-one after the other, as a chain does. Two workers start an operation that does not depend on the one that runs:
-independent matrix multiplications then take half the time, and a chain takes as long as before. Two threads within each
-are another way to use the same two cores.
+Prediction: A device's queue is served in order by one worker unless told otherwise, so independent
+operations run one after the other, as a chain does. Two workers start an operation that does not
+depend on the one that runs: independent matrix multiplications then take half the time, and a chain
+takes as long as before. Two threads within each are another way to use the same two cores.
 
-Method: 25 independent matrix multiplications on one device, and 25 in a chain, by one worker and by two, each with a
-dedicated core and threads; then by one worker with twice the threads. A framework reads the numbers of workers and
-threads when it starts, so those that the loaded backend does not have are measured in fresh processes, on one device;
-what it has is measured before and after them. One that it refuses (JAX has one worker) is left out, with a note.
+Method: 25 independent matrix multiplications on one device, and 25 in a chain, by one worker and by
+two, each with a dedicated core and threads; then by one worker with twice the threads. A framework
+reads the numbers of workers and threads when it starts, so those that the loaded backend does not
+have are measured in fresh processes, on one device; what it has is measured before and after them.
+One that it refuses (JAX has one worker) is left out, with a note.
 
-Look at: `parallel_speedup`, the independent multiplications' time by the fewest workers over that by the most, and
-`chain_speedup`, the same for the chain; `threads_speedup`, the former over that with twice the threads;
-`independence_speedup`, the chain's time over the independent multiplications' in the same process, by the fewest
-workers, and `independence_speedup_most_workers`.
+Look at: `parallel_speedup`, the independent multiplications' time by the fewest workers over that
+by the most, and `chain_speedup`, the same for the chain; `threads_speedup`, the former over that
+with twice the threads; `independence_speedup`, the chain's time over the independent
+multiplications' in the same process, by the fewest workers, and
+`independence_speedup_most_workers`.
 
-Read: 1 is one after the other, and the number of workers is the most that can be reached. If nothing is queued
-(synchronous engines, NumPy), on JAX, and on GPUs, there is one worker to measure: `parallel_speedup` and
-`chain_speedup` are absent then. Chain and independent multiplications are timed alternately, processes are not: if
-`chain_speedup` is not about 1, the figures that compare processes are doubtful.
+Read: 1 is one after the other, and the number of workers is the most that can be reached. If
+nothing is queued (synchronous engines, NumPy), on JAX, and on GPUs, there is one worker to measure:
+`parallel_speedup` and `chain_speedup` are absent then. Chain and independent multiplications are
+timed alternately, processes are not: if `chain_speedup` is not about 1, the figures that compare
+processes are doubtful.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +34,13 @@ from typing import Annotated
 
 import numpy as np
 
-from parallel_core.experiments.runner.changes import LESS_NOISE, Change, larger, more_cores, with_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    Change,
+    larger,
+    more_cores,
+    with_queue,
+)
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
@@ -43,17 +53,26 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import joined_watches
 
 TIMINGS = 20
-"""How many times the time of all multiplications fits into a round's share of the budget, with other processes."""
+"""How many times the time of all multiplications fits into a round's share of the budget, with
+other processes.
+"""
 SIZE = Chosen(
-    "Side of the matrices. Default: chosen for runs of about 0.1 s.", how=lambda one: size_for_run(one, TIMINGS, 0.5)
+    "Side of the matrices. Default: chosen for runs of about 0.1 s.",
+    how=lambda one: size_for_run(one, TIMINGS, 0.5),
 )
-COMPARED = Parameter("Beside --workers; others than that are measured in fresh processes.", maximum=256)
+COMPARED = Parameter(
+    "Beside --workers; others than that are measured in fresh processes.", maximum=256
+)
 
 
 def program(
-    trial: Trial, size: Annotated[int, SIZE], workers_compared: Annotated[Sequence[int], COMPARED] = (1, 2)
+    trial: Trial,
+    size: Annotated[int, SIZE],
+    workers_compared: Annotated[Sequence[int], COMPARED] = (1, 2),
 ) -> None:
-    """Time independent multiplications and a chain, here and in processes with other workers and threads."""
+    """Time independent multiplications and a chain, here and in processes with other workers and
+    threads.
+    """
     own, threads = trial.backend.workers_per_device, trial.backend.threads_per_device
     on_cpu = trial.devices[0].kind == "cpu"
     wanted = sorted({own, *workers_compared})
@@ -64,7 +83,9 @@ def program(
     del trial.parameters["workers_compared"]
     trial.parameters["products"] = MULTIPLICATIONS
     # The powers of an orthogonal matrix neither grow nor shrink.
-    drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(np.float32)
+    drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(
+        np.float32
+    )
     x = trial.backend.asarray(drawn, trial.devices[0])
     independent, chain = multiplications(trial, x), chained(trial, x)
     # One worker's share of them, as one unit.
@@ -98,9 +119,15 @@ def program(
         trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
     trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
     trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
-    trial.found_by(THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES)
+    trial.found_by(
+        THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES
+    )
     trial.check("products", independent.launch(), [drawn @ drawn] * MULTIPLICATIONS)
-    trial.check("products in a chain", [chain.launch()], [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)])
+    trial.check(
+        "products in a chain",
+        [chain.launch()],
+        [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)],
+    )
 
 
 def named(what: str, workers: int) -> str:
@@ -112,11 +139,17 @@ def joined(before: Case, after: Case) -> Case:
     """Put the times of two measurements of one case together."""
     names = ("seconds", "dispatch_seconds", "warmup_seconds", "bare_seconds")
     watch = joined_watches([case.watch for case in (before, after) if case.watch is not None])
-    return replace(before, watch=watch, **{name: getattr(before, name) + getattr(after, name) for name in names})
+    return replace(
+        before,
+        watch=watch,
+        **{name: getattr(before, name) + getattr(after, name) for name in names},
+    )
 
 
 def workers_of(result: Result) -> list[int]:
-    """Return the numbers of workers that were compared, ascending; 1 if the result does not tell."""
+    """Return the numbers of workers that were compared, ascending; 1 if the result does not
+    tell.
+    """
     return [int(count) for count in str(result.parameters.get("workers", 1)).split(",")]
 
 
@@ -150,8 +183,16 @@ INDEPENDENCE = Metric(
     "independence_speedup",
     means="speed-up of independent operations over a chain, on the fewest workers: 1 is in order",
     bands=(
-        Band(LOWEST, "in-order", "By the fewest workers, independent operations ran in order, as a chain does"),
-        Band(1.25, "parallel", "By the fewest workers, independent operations ran at the same time, unlike a chain"),
+        Band(
+            LOWEST,
+            "in-order",
+            "By the fewest workers, independent operations ran in order, as a chain does",
+        ),
+        Band(
+            1.25,
+            "parallel",
+            "By the fewest workers, independent operations ran at the same time, unlike a chain",
+        ),
     ),
 )
 THREADS = Metric(
@@ -160,7 +201,9 @@ THREADS = Metric(
     at_most=lambda _: 2.0,
     bands=(
         Band(LOWEST, "slower", "Twice the threads slowed independent operations down"),
-        Band(0.8, "unchanged", "Twice the threads made little difference to independent operations"),
+        Band(
+            0.8, "unchanged", "Twice the threads made little difference to independent operations"
+        ),
         Band(1.25, "faster", "Twice the threads made independent operations faster"),
     ),
 )
@@ -169,32 +212,48 @@ EXPERIMENT = Experiment(
     name="independent-ops",
     summary="Do operations overlap on one device?",
     position=3,
-    exercises=(Exercise(1, "Do independent operations on one device run in parallel by themselves?"),),
+    exercises=(
+        Exercise(1, "Do independent operations on one device run in parallel by themselves?"),
+    ),
     program=program,
     case="independent, 1 worker",
     metrics=(
         SPEEDUP,
         INDEPENDENCE,
         THREADS,
-        Metric("independence_speedup_most_workers", at_most=lambda result: float(workers_of(result)[-1])),
+        Metric(
+            "independence_speedup_most_workers",
+            at_most=lambda result: float(workers_of(result)[-1]),
+        ),
     ),
     changes=(
-        with_queue("a second worker for it (--workers 2) should run two operations at the same time"),
+        with_queue(
+            "a second worker for it (--workers 2) should run two operations at the same time"
+        ),
         Change(
             lambda found: found.on_gpus,
             "Two streams on one GPU (--devices gpu:0/0,gpu:0/1), each with a queue.",
         ),
         Change(
             # JAX has one worker for a queue.
-            lambda found: len(workers_of(found.result)) == 1 and found.result.backend["name"] != "jax",
-            lambda found: f"More workers for the queue (--workers-compared 1,{2 * workers_of(found.result)[0]}).",
+            lambda found: (
+                len(workers_of(found.result)) == 1 and found.result.backend["name"] != "jax"
+            ),
+            lambda found: (
+                "More workers for the queue (--workers-compared "
+                f"1,{2 * workers_of(found.result)[0]})."
+            ),
         ),
         Change(
             lambda found: found.is_in(SPEEDUP.name, "partly", "parallel"),
-            lambda found: f"More workers for the queue by default (--workers {workers_of(found.result)[-1]}).",
+            lambda found: (
+                f"More workers for the queue by default (--workers {workers_of(found.result)[-1]})."
+            ),
         ),
         LESS_NOISE,
-        more_cores(lambda found: found.result.backend["threads_per_device"] * workers_of(found.result)[-1]),
+        more_cores(
+            lambda found: found.result.backend["threads_per_device"] * workers_of(found.result)[-1]
+        ),
         larger("size", "Larger matrices", "handing them to workers matters less"),
     ),
     settings=OF_PRODUCTS,

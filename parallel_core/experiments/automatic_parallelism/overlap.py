@@ -2,25 +2,28 @@
 
 Book: Dive into Deep Learning, "Automatic Parallelism", computation and communication.
 
-Prediction: A result can be copied while the next one is computed, if the copy has a separate queue and core. The
-book copies to the host, in new memory, on the queue that computes; most of its published runs took longer with both at
-once than one after the other, so little is expected of its way.
+Prediction: A result can be copied while the next one is computed, if the copy has a separate queue
+and core. The book copies to the host, in new memory, on the queue that computes; most of its
+published runs took longer with both at once than one after the other, so little is expected of its
+way.
 
-Method: Up to 25 matrix multiplications are timed, then the copying of their results to another device, then both
-together. A multiplication takes far longer than copying its result through the memory that CPU devices share, so each
-result is copied as often as makes both parts take about the same time: overlap can save most then. Matrices are so
-large that issuing a copy is a small part of it. Copies go to the same buffers in turn, because memory that is touched
-for the first time costs more than the copy. Before copies are timed in isolation their sources are read once, since
-together they are read when they have just been written. The book's way is timed beside ours. On GPUs both copy to the
-host. With `--sizes` the parts are timed at each of several sizes.
+Method: Up to 25 matrix multiplications are timed, then the copying of their results to another
+device, then both together. A multiplication takes far longer than copying its result through the
+memory that CPU devices share, so each result is copied as often as makes both parts take about the
+same time: overlap can save most then. Matrices are so large that issuing a copy is a small part of
+it. Copies go to the same buffers in turn, because memory that is touched for the first time costs
+more than the copy. Before copies are timed in isolation their sources are read once, since together
+they are read when they have just been written. The book's way is timed beside ours. On GPUs both
+copy to the host. With `--sizes` the parts are timed at each of several sizes.
 
-Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the book's way;
-`price_of_overlap`, how much longer the multiplications take while results are copied.
+Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the
+book's way; `price_of_overlap`, how much longer the multiplications take while results are copied.
 
-Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both parts take about the
-same time. More than 1 means that a part was slower in isolation: copies then have to be launched first, by a thread
-that they share cores with, and together they are launched while results are computed. Over several sizes: where issuing
-takes as long as the copies, Python is the bottleneck, and what hides says little about the copies.
+Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both
+parts take about the same time. More than 1 means that a part was slower in isolation: copies then
+have to be launched first, by a thread that they share cores with, and together they are launched
+while results are computed. Over several sizes: where issuing takes as long as the copies, Python is
+the bottleneck, and what hides says little about the copies.
 """
 
 from collections.abc import Sequence
@@ -52,7 +55,9 @@ def program(
     copies: Annotated[int, COPIES],
     sizes: Annotated[Sequence[int] | None, overlap_by_size.SIZES] = None,
 ) -> None:
-    """Time matrix multiplications, the copying of their results to another device, and both together."""
+    """Time matrix multiplications, the copying of their results to another device, and both
+    together.
+    """
     time_parts(trial, products, size, copies)
     at_size = partial(time_parts, trial, products)
     sides = overlap_by_size.register_smaller(trial, at_size, sizes, size, copies) if sizes else {}
@@ -62,7 +67,9 @@ def program(
 
 
 def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = "") -> None:
-    """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`, only ours."""
+    """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`,
+    only ours.
+    """
     there = copying.destination(trial)
     x = trial.normal(size, trial.devices[0])
     fresh = copying.buffers_for(trial, size, there, products)
@@ -72,17 +79,26 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     run = works.multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
     buffers = copying.buffers_in_turn(trial, size, there)
-    copy, read = (copying.copies_of(trial, results, there, buffers, count, trial.devices[0]) for count in (copies, 1))
+    copy, read = (
+        copying.copies_of(trial, results, there, buffers, count, trial.devices[0])
+        for count in (copies, 1)
+    )
     both = Work(lambda: run_and_copy(trial, x, products, there, buffers, copies))
     trial.time(RUN + at, run, bare=() if at else (run,))
     trial.time(COPY + at, copy, before=read.launch, bare=() if at else (copy,))
-    trial.time(TOGETHER + at, both, parts=(RUN + at, COPY + at), bare=() if at else (run, copy), hides=COPY + at)
+    trial.time(
+        TOGETHER + at,
+        both,
+        parts=(RUN + at, COPY + at),
+        bare=() if at else (run, copy),
+        hides=COPY + at,
+    )
     if at:
         return
 
     def to_host(made: Sequence[Array]) -> Sequence[Array]:
-        # The book's way, on the queue that computes. Its copies are dropped at once, which those of one unit would not
-        # be: they have no bare time.
+        # The book's way, on the queue that computes. Its copies are dropped at once, which those of
+        # one unit would not be: they have no bare time.
         for result in made:
             for _ in range(copies):
                 trial.backend.launch(trial.backend.ops.to_host, result)
@@ -96,8 +112,11 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
 def run_and_copy(
     trial: Trial, x: Array, products: int, device: Device, buffers: list[Array], copies: int
 ) -> tuple[Array, ...]:
-    """Launch multiplications, and copies of each result into a buffer when the next multiplication is launched."""
-    # Not all multiplications first: a copy from a GPU waits for all that was launched there before it.
+    """Launch multiplications, and copies of each result into a buffer when the next multiplication
+    is launched.
+    """
+    # Not all multiplications first: a copy from a GPU waits for all that was launched there before
+    # it.
     matmul = trial.backend.ops.matmul
     made = [trial.backend.launch(matmul, x, x)]
     for index in range(products):
@@ -111,7 +130,8 @@ OURS = Metric(
     "overlap_efficiency",
     hidden_share(TOGETHER),
     title="Copies hidden",
-    means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse than in turn",
+    means="the share of the shorter part that is hidden: 0 is none, 1 is all, below 0 is worse "
+    "than in turn",
     limits=(-1.0, 1.0),
     in_percent=True,
     # Together takes as long as the longer part, at the least.
@@ -125,7 +145,11 @@ OURS = Metric(
     ),
 )
 THE_BOOK_S = replace(
-    OURS, name="book_overlap_efficiency", title="", formula=hidden_share(BOOK_TOGETHER), about="the book's way"
+    OURS,
+    name="book_overlap_efficiency",
+    title="",
+    formula=hidden_share(BOOK_TOGETHER),
+    about="the book's way",
 )
 
 ALONGSIDE = Count(
@@ -162,7 +186,13 @@ EXPERIMENT = Experiment(
         changes.equal_parts(RUN, COPY, "copies"),
         changes.with_queue("copies should hide under the computation"),
         changes.without_variant(COPY_ON_COMPUTE_QUEUE, "A dedicated queue for copies"),
-        changes.with_variant(COPY_ON_COMPUTE_QUEUE, "Copies on the queue that computes", OURS.name, "partly", "hidden"),
+        changes.with_variant(
+            COPY_ON_COMPUTE_QUEUE,
+            "Copies on the queue that computes",
+            OURS.name,
+            "partly",
+            "hidden",
+        ),
         changes.without_queue(OURS.name, ("partly", "hidden"), "nothing should hide"),
         changes.LESS_NOISE,
         changes.MORE_CORES_OR_GPUS,
@@ -170,5 +200,8 @@ EXPERIMENT = Experiment(
     settings=OF_COPIES,
     queued_case=RUN,
     curves=overlap_by_size.CURVES,
-    options={"full": {"rounds": 5, "products": 25}, "quick": {"rounds": 3, "size": 720, "products": 15}},
+    options={
+        "full": {"rounds": 5, "products": 25},
+        "quick": {"rounds": 3, "size": 720, "products": 15},
+    },
 )

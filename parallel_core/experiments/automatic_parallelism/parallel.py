@@ -2,24 +2,32 @@
 
 Book: Dive into Deep Learning, "Automatic Parallelism".
 
-Prediction: The matrix multiplications on one device do not depend on those on another, so an engine with a queue for
-each device runs them at the same time, and all together take as long as one device in isolation.
+Prediction: The matrix multiplications on one device do not depend on those on another, so an engine
+with a queue for each device runs them at the same time, and all together take as long as one device
+in isolation.
 
-Method: The same 25 matrix multiplications run on one device after the other, with a wait in between, and then on all
-devices without one; nothing else says that they may overlap. Each device has separate cores and threads.
+Method: The same 25 matrix multiplications run on one device after the other, with a wait in
+between, and then on all devices without one; nothing else says that they may overlap. Each device
+has separate cores and threads.
 
-Look at: `parallel_speedup`, the sum of the devices' separate times over their time together; `price_of_overlap`, how
-much longer the first device takes while the others work.
+Look at: `parallel_speedup`, the sum of the devices' separate times over their time together;
+`price_of_overlap`, how much longer the first device takes while the others work.
 
-Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than that, on an
-asynchronous engine, means that the devices share something: cores, memory, or a resource of which the framework has
-only one.
+Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than
+that, on an asynchronous engine, means that the devices share something: cores, memory, or a
+resource of which the framework has only one.
 """
 
 from typing import Annotated
 
 from parallel_core.experiments import works
-from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue, without_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    MORE_CORES,
+    larger,
+    with_queue,
+    without_queue,
+)
 from parallel_core.experiments.runner.counts import Count, begun_beside_another_device
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
@@ -35,11 +43,16 @@ SIZE = Chosen(
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
-    """Time 25 multiplications on each device, and on all together; raises RequestError for a single device."""
+    """Time 25 multiplications on each device, and on all together; raises RequestError for a single
+    device.
+    """
     trial.refuse_single_device("parallel", "compares devices")
     trial.parameters["products"] = works.MULTIPLICATIONS
     matrices = {device: trial.normal(size, device) for device in trial.devices}
-    alone = {f"on {device} alone": works.multiplications(trial, x, device=device) for device, x in matrices.items()}
+    alone = {
+        f"on {device} alone": works.multiplications(trial, x, device=device)
+        for device, x in matrices.items()
+    }
     for name, work in alone.items():
         trial.time(name, work)
     trial.time(TOGETHER, *alone.values(), parts=alone)
@@ -87,7 +100,9 @@ EXPERIMENT = Experiment(
     counts=(BESIDE,),
     changes=(
         with_queue("the devices should work at the same time"),
-        without_queue(SPEEDUP.name, ("parallel",), "the devices should take turns, with a speed-up of 1"),
+        without_queue(
+            SPEEDUP.name, ("parallel",), "the devices should take turns, with a speed-up of 1"
+        ),
         LESS_NOISE,
         MORE_CORES,
         larger("size", "Larger matrices", "launching, or a lock, may be what the devices share"),

@@ -2,25 +2,29 @@
 
 Book: Dive into Deep Learning, "Automatic Parallelism", exercise 2.
 
-Prediction: A small matrix multiplication cannot fill the cores of a CPU, so threads within it gain nothing, but several
-at once can each have a core. The smallest gain nothing in either way: Python launches one at a time, and launching
-takes longer than computing. Large ones fill all cores by themselves; several at once are then as good as threads.
+Prediction: A small matrix multiplication cannot fill the cores of a CPU, so threads within it gain
+nothing, but several at once can each have a core. The smallest gain nothing in either way: Python
+launches one at a time, and launching takes longer than computing. Large ones fill all cores by
+themselves; several at once are then as good as threads.
 
-Method: The same number of independent matrix multiplications, of sizes from 8 to 1024 if the budget of seconds goes so
-far, is launched on one device and spread over all: the logical devices of a CPU are parts of it, with a queue and a
-share of the cores each. In a fresh process one device gets the threads of all (on CPUs). Times are of one
-multiplication of the many that are launched together. Small are the sizes up to 128.
+Method: The same number of independent matrix multiplications, of sizes from 8 to 1024 if the budget
+of seconds goes so far, is launched on one device and spread over all: the logical devices of a CPU
+are parts of it, with a queue and a share of the cores each. In a fresh process one device gets the
+threads of all (on CPUs). Times are of one multiplication of the many that are launched together.
+Small are the sizes up to 128.
 
-Look at: medians over the small sizes: `small_speedup`, of all devices over one device with its share of the threads;
-`small_advantage_over_threads`, the same over one device with the threads of all; `small_dispatch_fraction`, the share
-of one device's time after which control returns. Of all sizes: `largest_speedup` with its size, and `crossing_size`,
-from which on all devices are faster than one at every size, and at half of the sizes or more beyond the noise
-(interpolated between logarithms of sizes).
+Look at: medians over the small sizes: `small_speedup`, of all devices over one device with its
+share of the threads; `small_advantage_over_threads`, the same over one device with the threads of
+all; `small_dispatch_fraction`, the share of one device's time after which control returns. Of all
+sizes: `largest_speedup` with its size, and `crossing_size`, from which on all devices are faster
+than one at every size, and at half of the sizes or more beyond the noise (interpolated between
+logarithms of sizes).
 
-Read: 1 is no gain; the number of devices is the most that cores can give. An advantage over threads of more than 1
-means that parallel launches help more than parallel operators: the exercise's claim. The threads were measured in
-another process, at another time. If control returns only shortly before all is done, launching is the limit. The
-largest of several noisy figures is too large by some noise.
+Read: 1 is no gain; the number of devices is the most that cores can give. An advantage over threads
+of more than 1 means that parallel launches help more than parallel operators: the exercise's claim.
+The threads were measured in another process, at another time. If control returns only shortly
+before all is done, launching is the limit. The largest of several noisy figures is too large by
+some noise.
 """
 
 from collections.abc import Sequence
@@ -32,10 +36,22 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import dispat
 from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, median_of, ratio
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Metric,
+    gained_on_devices,
+    median_of,
+    ratio,
+)
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.trial import Options, Trial, Work
-from parallel_core.experiments.works import FEWEST_TIMINGS, multiplications, multiplied, seconds_of_one
+from parallel_core.experiments.works import (
+    FEWEST_TIMINGS,
+    multiplications,
+    multiplied,
+    seconds_of_one,
+)
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
@@ -51,7 +67,9 @@ SIZES = Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the bud
 
 
 def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) -> None:
-    """Time multiplications of each size on one device, spread over all, and on one with the threads of all."""
+    """Time multiplications of each size on one device, spread over all, and on one with the threads
+    of all.
+    """
     if sizes is not None and not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     devices = trial.devices
@@ -61,24 +79,36 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
     for size, count in counts.items():
         matrices = [trial.normal(size, device) for device in devices]
         repeats = count * len(devices)
-        trial.time(f"{ONE}, size {size}", multiplications(trial, matrices[0], repeats, devices[0]), repeats=repeats)
+        trial.time(
+            f"{ONE}, size {size}",
+            multiplications(trial, matrices[0], repeats, devices[0]),
+            repeats=repeats,
+        )
         if len(devices) > 1:
             spread = Work(partial(spread_over, trial, matrices, count))
-            shares = [multiplications(trial, x, count, d) for x, d in zip(matrices, devices, strict=True)]
+            shares = [
+                multiplications(trial, x, count, d) for x, d in zip(matrices, devices, strict=True)
+            ]
             trial.time(f"{ALL}, size {size}", spread, bare=shares, repeats=repeats)
         a = trial.backend.to_numpy(matrices[0])
         trial.check("products", spread_over(trial, matrices, 1), [a @ a] * len(matrices))
     trial.run(0.5 if elsewhere else 0.9)
     if elsewhere:
         tell("one device with the threads of all, in a separate process", 0.0)
-        options: Options = {"threads": len(devices) * trial.backend.threads_per_device, "sizes": written}
+        options: Options = {
+            "threads": len(devices) * trial.backend.threads_per_device,
+            "sizes": written,
+        }
         of_all = "products by the threads of all"
-        trial.add_elsewhere(of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS), share=0.95)
+        trial.add_elsewhere(
+            of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS), share=0.95
+        )
     find_figures(trial, tuple(counts))
 
 
 def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[int, int]:
-    """Return how many multiplications of each size to time on a device; of sizes that the budget allows unless wanted.
+    """Return how many multiplications of each size to time on a device; of sizes that the budget
+    allows unless wanted.
 
     A share of the budget is for the fewest rounds that allow a verdict.
     """
@@ -107,14 +137,18 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     """Find the figures at small sizes and at all of them, and the curves."""
     small = [f", size {size}" for size in sizes if size <= LARGEST_SMALL or size == sizes[0]]
     alone, spread, threaded = (
-        [case for case in trial.cases.values() if case.name.startswith(way)] for way in (ONE, ALL, THREADS)
+        [case for case in trial.cases.values() if case.name.startswith(way)]
+        for way in (ONE, ALL, THREADS)
     )
     trial.found_by(SPEEDUP.name, median_of(ratio(ONE + size, ALL + size) for size in small))
     over_threads = median_of(ratio(THREADS + size, ALL + size) for size in small)
     trial.found_by(OVER_THREADS.name, over_threads, noise=BETWEEN_PROCESSES)
     if trial.backend.engine == "async":
         trial.found_by(LAUNCHING.name, median_of(dispatch_fraction(ONE + size) for size in small))
-    trial.described["series"] = {"size": (*map(float, sizes),), "product_seconds": tuple(case.median for case in alone)}
+    trial.described["series"] = {
+        "size": (*map(float, sizes),),
+        "product_seconds": tuple(case.median for case in alone),
+    }
     for way, cases in ((ALL, spread), (THREADS, threaded)):
         if cases:
             trial.points[way] = dict(zip(sizes, speedups_over(alone, cases), strict=True))
@@ -131,14 +165,20 @@ def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:
     return [one.median / other.median for one, other in zip(alone, others, strict=True)]
 
 
-def crossing_size(sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]) -> float | None:
-    """Return the size from which several devices are faster at every size, at half of them or more beyond the noise.
+def crossing_size(
+    sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
+) -> float | None:
+    """Return the size from which several devices are faster at every size, at half of them or more
+    beyond the noise.
 
     It lies between the last size at which they are not and the next one. None if there is none.
     """
     speedups = speedups_over(alone, spread)
     place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
-    after = [times_as_long(*pair, among=len(sizes) - place) for pair in zip(spread[place:], alone[place:], strict=True)]
+    after = [
+        times_as_long(*pair, among=len(sizes) - place)
+        for pair in zip(spread[place:], alone[place:], strict=True)
+    ]
     faster = sum(decide(ratio, 1.0) == 0 for ratio in after)
     if not faster or 2 * faster < len(after):
         return None
@@ -188,7 +228,8 @@ EXPERIMENT = Experiment(
         with_queue("devices should work at the same time"),
         Change(
             lambda found: found.is_in(LAUNCHING.name, "launching"),
-            "Cheaper launches, or several operations in each: one device computes about as fast as Python launches.",
+            "Cheaper launches, or several operations in each: one device computes about as fast as "
+            "Python launches.",
         ),
         LESS_NOISE,
         Change(
@@ -205,7 +246,8 @@ EXPERIMENT = Experiment(
         quantity="speedup",
         x_title="side of the matrices",
         y_title="speed-up over one device",
-        caption="Over one device with its own threads: the same multiplications spread over all devices, and on one "
+        caption="Over one device with its own threads: the same multiplications spread over all "
+        "devices, and on one "
         "device with the threads of all.",
     ),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "sizes": "8,32,128,256"}},

@@ -1,24 +1,26 @@
 """Three ways at once: can two devices compute while their results travel both ways between them?
 
-Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and communication
-between both), and with `--trace` exercise 4 (what a profiler shows of it).
+Book: Dive into Deep Learning, "Automatic Parallelism", exercise 3 (computation on two devices, and
+communication between both), and with `--trace` exercise 4 (what a profiler shows of it).
 
-Prediction: Nothing here depends on anything else here, so all may be done at the same time, and takes as long as the
-longest part: of three equal parts, two thirds are saved. But copying between CPU devices is work for the cores that
-compute. With two cores for three parts about a third can be saved at most.
+Prediction: Nothing here depends on anything else here, so all may be done at the same time, and
+takes as long as the longest part: of three equal parts, two thirds are saved. But copying between
+CPU devices is work for the cores that compute. With two cores for three parts about a third can be
+saved at most.
 
-Method: Up to 25 matrix multiplications on the first device, as many on the second, and copies of earlier results of
-both into buffers on the other one are timed separately, and then all at once. Results are copied so often that copying
-takes about as long as computing. Launches alternate between the parts, so that no queue gets its work last. On a CPU,
-the time that the cores worked on the separate parts, divided by the cores, is the least that all at once can take.
+Method: Up to 25 matrix multiplications on the first device, as many on the second, and copies of
+earlier results of both into buffers on the other one are timed separately, and then all at once.
+Results are copied so often that copying takes about as long as computing. Launches alternate
+between the parts, so that no queue gets its work last. On a CPU, the time that the cores worked on
+the separate parts, divided by the cores, is the least that all at once can take.
 
-Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves; `possible_fraction`, what
-would be saved if all took as long as the longest part; `possible_on_cores_fraction`, the same if the cores' work
-takes longer than that.
+Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves;
+`possible_fraction`, what would be saved if all took as long as the longest part;
+`possible_on_cores_fraction`, the same if the cores' work takes longer than that.
 
-Read: 0 is one after the other, negative is worse. Near the smaller bound only more devices or cores would help; far
-below it something waits needlessly. A bound is not exact: parts that share caches and memory slow each other down, and
-threads that spin while they wait count as working.
+Read: 0 is one after the other, negative is worse. Near the smaller bound only more devices or cores
+would help; far below it something waits needlessly. A bound is not exact: parts that share caches
+and memory slow each other down, and threads that spin while they wait count as working.
 """
 
 from dataclasses import replace
@@ -31,7 +33,12 @@ import numpy as np
 
 from backends import Array, Device
 from parallel_core.experiments import copying, works
-from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES_OR_GPUS, Change, with_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    MORE_CORES_OR_GPUS,
+    Change,
+    with_queue,
+)
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -54,9 +61,14 @@ SIZE, PRODUCTS, COPIES = copying.chosen_to_copy(other_device, 11)
 
 
 def program(
-    trial: Trial, size: Annotated[int, SIZE], products: Annotated[int, PRODUCTS], copies: Annotated[int, COPIES]
+    trial: Trial,
+    size: Annotated[int, SIZE],
+    products: Annotated[int, PRODUCTS],
+    copies: Annotated[int, COPIES],
 ) -> None:
-    """Time multiplications on each of two devices, the copying of earlier results both ways, and all at once."""
+    """Time multiplications on each of two devices, the copying of earlier results both ways, and
+    all at once.
+    """
     first, second = trial.devices[0], other_device(trial)
     matrices, computing, sending, results, buffers = [], [], [], [], []
     for seed, (device, there) in enumerate(((first, second), (second, first))):
@@ -65,7 +77,11 @@ def program(
         results.append(computing[-1].launch())
         buffers.append(copying.buffers_in_turn(trial, size, there))
         sending.append(copying.copies_of(trial, results[-1], there, buffers[-1], copies, device))
-    parts = {f"products on {first}": computing[:1], f"products on {second}": computing[1:], BOTH_WAYS: sending}
+    parts = {
+        f"products on {first}": computing[:1],
+        f"products on {second}": computing[1:],
+        BOTH_WAYS: sending,
+    }
     worked: dict[str, dict[float, float]] = {name: {} for name in parts}
 
     def take(name: str) -> Timing:
@@ -88,23 +104,35 @@ def program(
     fresh = [copying.buffers_for(trial, size, there, products) for there in (second, first)]
     made = all_at_once(trial, matrices, results, fresh, 1)
     for number, a in enumerate(map(trial.backend.to_numpy, matrices)):
-        trial.check("products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products)
+        trial.check(
+            "products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products
+        )
 
 
 def all_at_once(
-    trial: Trial, matrices: list[Array], results: list[list[Array]], buffers: list[list[Array]], copies: int
+    trial: Trial,
+    matrices: list[Array],
+    results: list[list[Array]],
+    buffers: list[list[Array]],
+    copies: int,
 ) -> list[Array]:
-    """Launch, alternately, a multiplication on each device and the copies of an earlier result of each to the other."""
+    """Launch, alternately, a multiplication on each device and the copies of an earlier result of
+    each to the other.
+    """
     made: list[Array] = []
     for index in range(len(results[0])):
-        for x, device, earlier, there in zip(matrices, trial.devices[1::-1], results, buffers, strict=True):
+        for x, device, earlier, there in zip(
+            matrices, trial.devices[1::-1], results, buffers, strict=True
+        ):
             made += works.multiplied(trial, x)
             copying.copy_in_turn(trial, there, index, earlier[index], device, copies)
     return made
 
 
 def possible(times: Times, on_cores: float = 0.0) -> Values:
-    """Return which share of the parts' times can be saved at most, if the cores work for a share of them."""
+    """Return which share of the parts' times can be saved at most, if the cores work for a share of
+    them.
+    """
     parts = times.parts(TOGETHER)
     # What the cores work for the parts drifts as the parts do.
     return 1 - np.maximum(np.maximum.reduce(parts), on_cores * sum(parts)) / sum(parts)
@@ -115,7 +143,8 @@ ON_CORES = Metric("possible_on_cores_fraction")
 SAVED = Metric(
     "saved_fraction",
     lambda times: 1 - times[TOGETHER] / sum(times.parts(TOGETHER)),
-    means="the share of the parts' added times that is saved: 0 is one after the other, below 0 is worse",
+    means="the share of the parts' added times that is saved: 0 is one after the other, below 0 is "
+    "worse",
     share=lambda saved, result: saved / max(LEAST, result.metrics.get(ON_CORES.name, 1.0)),
     limits=(-1.0, 1.0),
     needs_queue_from=0.2,
@@ -123,7 +152,11 @@ SAVED = Metric(
         Band(LOWEST, "hindered", "Computing and copying slowed each other down"),
         Band(-0.2, "serial", "Computing and copying went on one after the other"),
         Band(0.2, "partly", "Computing and copying overlapped for a part of what the cores allow"),
-        Band(0.8, "parallel", "Computing and copying went on at the same time, as far as the cores allow"),
+        Band(
+            0.8,
+            "parallel",
+            "Computing and copying went on at the same time, as far as the cores allow",
+        ),
     ),
 )
 
@@ -134,7 +167,9 @@ EXPERIMENT = Experiment(
     position=5,
     exercises=(
         Exercise(3, "Can two devices compute while data travel between them?"),
-        Exercise(4, "What does a profiler show of how efficient that is?", options="--trace FILE.json"),
+        Exercise(
+            4, "What does a profiler show of how efficient that is?", options="--trace FILE.json"
+        ),
     ),
     program=program,
     case=TOGETHER,
@@ -145,13 +180,19 @@ EXPERIMENT = Experiment(
         replace(
             MORE_CORES_OR_GPUS,
             # The cores, and not the longest part, limit what can be saved.
-            when=lambda found: found.result.metrics[POSSIBLE.name] - found.result.metrics[ON_CORES.name] > LEAST,
+            when=lambda found: (
+                found.result.metrics[POSSIBLE.name] - found.result.metrics[ON_CORES.name] > LEAST
+            ),
         ),
         Change(
             lambda found: not found.is_in(SAVED.name, "parallel"),
-            "Parts that hinder each other less, in caches and memory: smaller matrices (--size) or fewer --copies.",
+            "Parts that hinder each other less, in caches and memory: smaller matrices (--size) or "
+            "fewer --copies.",
         ),
-        Change(lambda _: True, "A shorter longest part (--copies): all at once can take no less than that."),
+        Change(
+            lambda _: True,
+            "A shorter longest part (--copies): all at once can take no less than that.",
+        ),
     ),
     settings=OF_COPIES,
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 720, "products": 15}},

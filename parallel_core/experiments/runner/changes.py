@@ -1,4 +1,6 @@
-"""What would change an experiment's answer: ordered rules, of which the first that applies is said."""
+"""What would change an experiment's answer: ordered rules, of which the first that applies is
+said.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ UNEQUAL = 2
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule sees: a result, and the bands of its metrics, None where the noise leaves it open."""
+    """What a rule sees: a result, and the bands of its metrics, None where the noise leaves it
+    open.
+    """
 
     result: Result
     bands: Mapping[str, Band | None]
@@ -47,7 +51,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Change:
-    """A rule: when it applies, and what is then said, a sentence that names an option if one would do."""
+    """A rule: when it applies, and what is then said, a sentence that names an option if one would
+    do.
+    """
 
     when: Callable[[Found], bool]
     then: str | Callable[[Found], str]
@@ -59,36 +65,58 @@ def with_queue(then: str) -> Change:
     def sentence(found: Found) -> str:
         # NumPy is the reference, and has no engine that queues.
         without = found.result.backend["name"] == "numpy"
-        engine = "A backend with a queue (--backend torch)" if without else "An engine with a queue (--engine async)"
+        engine = (
+            "A backend with a queue (--backend torch)"
+            if without
+            else "An engine with a queue (--engine async)"
+        )
         return f"{engine}: {then}."
 
     return Change(lambda found: found.result.backend["engine"] == "sync", sentence)
 
 
 def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
-    """Say what should happen on an engine without a queue, if a metric lies in one of some bands."""
-    return Change(lambda found: found.is_in(metric, *codes), f"An engine without a queue (--engine sync): {then}.")
+    """Say what should happen on an engine without a queue, if a metric lies in one of some
+    bands.
+    """
+    return Change(
+        lambda found: found.is_in(metric, *codes),
+        f"An engine without a queue (--engine sync): {then}.",
+    )
 
 
-def larger(option: str, what: str, why: str, when: Callable[[Found], bool] = lambda _: True) -> Change:
-    """Say that twice the size would change it: `larger("size", "Larger matrices", "launching them matters less")`."""
+def larger(
+    option: str, what: str, why: str, when: Callable[[Found], bool] = lambda _: True
+) -> Change:
+    """Say that twice the size would change it: `larger("size", "Larger matrices", "launching them
+    matters less")`.
+    """
 
     def sentence(found: Found) -> str:
-        return f"{what} (--{option.replace('_', '-')} {2 * found.result.parameters[option]}): {why}."
+        return (
+            f"{what} (--{option.replace('_', '-')} {2 * found.result.parameters[option]}): {why}."
+        )
 
     return Change(when, sentence)
 
 
 def equal_parts(one: str, other: str, option: str) -> Change:
-    """Say with which value of an option, as which the other case grows, two cases would take equally long."""
+    """Say with which value of an option, as which the other case grows, two cases would take
+    equally long.
+    """
 
     def unequal(found: Found) -> bool:
         shorter, longer = sorted((found.median(one), found.median(other)))
         return longer >= UNEQUAL * shorter
 
     def sentence(found: Found) -> str:
-        alike = max(1, round(found.result.parameters[option] * found.median(one) / found.median(other)))
-        return f"Parts that take equally long (--{option} {alike}): little can be saved while they are so unequal."
+        alike = max(
+            1, round(found.result.parameters[option] * found.median(one) / found.median(other))
+        )
+        return (
+            f"Parts that take equally long (--{option} {alike}): little can be saved while they "
+            "are so unequal."
+        )
 
     return Change(unequal, sentence)
 
@@ -97,9 +125,14 @@ def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Chang
     """Name a variant that would undo what a metric shows, where the backend has it."""
 
     def is_there(found: Found) -> bool:
-        return ("gpu" if found.on_gpus else "cpu") in found_on(variant.name).get(found.result.backend["name"], ())
+        return ("gpu" if found.on_gpus else "cpu") in found_on(variant.name).get(
+            found.result.backend["name"], ()
+        )
 
-    return Change(lambda found: found.is_in(metric, *codes) and is_there(found), f"{what} (--variant {variant.name}).")
+    return Change(
+        lambda found: found.is_in(metric, *codes) and is_there(found),
+        f"{what} (--variant {variant.name}).",
+    )
 
 
 def without_variant(variant: Variant, what: str) -> Change:
@@ -109,14 +142,19 @@ def without_variant(variant: Variant, what: str) -> Change:
 
 
 def in_a_quiet_moment(result: Result) -> str:
-    """Say what helps against other work: not more rounds, but fewer seconds, if the experiment has a budget of them."""
-    return f"A short run in a quiet moment{' (--budget 5)' if 'budget' in result.parameters else ''}."
+    """Say what helps against other work: not more rounds, but fewer seconds, if the experiment has
+    a budget of them.
+    """
+    return (
+        f"A short run in a quiet moment{' (--budget 5)' if 'budget' in result.parameters else ''}."
+    )
 
 
 LESS_NOISE = Change(
     lambda found: found.is_open,
     lambda found: (
-        "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question open."
+        "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question "
+        "open."
         if found.result.is_undisturbed
         else in_a_quiet_moment(found.result)
     ),
@@ -127,17 +165,26 @@ def more_cores(threads: Callable[[Found], int]) -> Change:
     """Say that more cores would change it, if so many threads of devices share fewer."""
     return Change(
         lambda found: threads(found) > usable_cores(),
-        lambda found: f"More cores than {figure(usable_cores())}: {threads(found)} threads of devices share them.",
+        lambda found: (
+            f"More cores than {figure(usable_cores())}: {threads(found)} threads of devices share "
+            "them."
+        ),
     )
 
 
 def _threads(found: Found) -> int:
-    backend, on_cpus = found.result.backend, sum(device.startswith("cpu") for device in found.devices)
+    backend, on_cpus = (
+        found.result.backend,
+        sum(device.startswith("cpu") for device in found.devices),
+    )
     return on_cpus * int(backend.get("workers_per_device", 1)) * int(backend["threads_per_device"])
 
 
 MORE_CORES = more_cores(_threads)
 MORE_CORES_OR_GPUS = Change(
     lambda _: True,
-    lambda _: f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves (--device-kind gpu).",
+    lambda _: (
+        f"More cores than {figure(usable_cores())}, or GPUs, which copy by themselves "
+        "(--device-kind gpu)."
+    ),
 )

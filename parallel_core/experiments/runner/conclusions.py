@@ -1,4 +1,6 @@
-"""From a trial to a result: metrics with intervals, what is invalid or disturbed, bands, and an answer's sentences."""
+"""From a trial to a result: metrics with intervals, what is invalid or disturbed, bands, and an
+answer's sentences.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,10 @@ from parallel_core.measurement.sweep import Curves
 from parallel_core.system.formatting import percent
 from parallel_core.system.machine import joined_watches
 
-IMPOSSIBLE = "No verdict: times were measured that cannot be true, so no time and no metric here is to be believed."
+IMPOSSIBLE = (
+    "No verdict: times were measured that cannot be true, so no time and no metric here "
+    "is to be believed."
+)
 IMPOSSIBLE_TIMES = "By the clock nothing is known: times were measured that cannot be true."
 BUSY_CLOCK = "By the clock nothing is known: other work took {} of the cores' time."
 BUSY = "No verdict: other work took {} of the cores' time, which leaves every figure open."
@@ -34,13 +39,20 @@ def conclude(
 ) -> Result:
     """Return the result of a trial.
 
-    Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a metric beyond what is
-    possible, but these are disturbances, not errors of the program.
+    Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a
+    metric beyond what is possible, but these are disturbances, not errors of the program.
     """
     cases = tuple(trial.cases.values())
-    measured = {metric.name: trial.figures.get(metric.name) or metric.measured(trial.cases) for metric in metrics}
+    measured = {
+        metric.name: trial.figures.get(metric.name) or metric.measured(trial.cases)
+        for metric in metrics
+    }
     # In the metrics' order, then what else the program found.
-    intervals = {name: interval for name, interval in (measured | trial.figures).items() if interval is not None}
+    intervals = {
+        name: interval
+        for name, interval in (measured | trial.figures).items()
+        if interval is not None
+    }
     unlike = tuple(
         f"{what} differ from NumPy's by {error:.1e} of the largest element"
         for what, error in trial.errors.items()
@@ -58,25 +70,51 @@ def conclude(
             for name, interval in intervals.items()
             if math.isfinite(interval.low + interval.high)
         },
-        checks={"max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0, **trial.checks},
+        checks={
+            "max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0,
+            **trial.checks,
+        },
         explanation="",
         counts=trial.counts,
         series={**_series(curves, trial), **described.pop("series", {})},
         # Cases of one interleaving share a watch.
-        machine_watch=joined_watches(tuple({id(case.watch): case.watch for case in cases if case.watch}.values())),
+        machine_watch=joined_watches(
+            tuple({id(case.watch): case.watch for case in cases if case.watch}.values())
+        ),
         **described,
     )
     excesses, beyond = _excesses(metrics, intervals, found)
-    impossible = (why_impossible(case, [trial.cases[part] for part in case.parts]) for case in cases if case.parts)
+    impossible = (
+        why_impossible(case, [trial.cases[part] for part in case.parts])
+        for case in cases
+        if case.parts
+    )
     disturbances = (*filter(None, impossible), *beyond)
-    found = replace(found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances)
-    codes = {name: None if band is None else band.code for name, band in bands_of(metrics, found).items()}
-    counted = {count.name: count.band_of(found).code for count in counts if count.name in found.counts}
+    found = replace(
+        found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances
+    )
+    codes = {
+        name: None if band is None else band.code for name, band in bands_of(metrics, found).items()
+    }
+    counted = {
+        count.name: count.band_of(found).code for count in counts if count.name in found.counts
+    }
     found = replace(found, bands={**counted, **codes})
     # A main figure without bands is an answer by itself.
-    is_open = bool(codes) and not any(codes.values()) and bool(metrics[0].bands or not metrics[0].said(found))
-    if is_open and not found.problems and found.machine_watch is not None and found.machine_watch.is_disturbed:
-        found = replace(found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),))
+    is_open = (
+        bool(codes)
+        and not any(codes.values())
+        and bool(metrics[0].bands or not metrics[0].said(found))
+    )
+    if (
+        is_open
+        and not found.problems
+        and found.machine_watch is not None
+        and found.machine_watch.is_disturbed
+    ):
+        found = replace(
+            found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),)
+        )
     answer = answer_of(metrics, changes, found, counts)
     return replace(
         found,
@@ -87,17 +125,23 @@ def conclude(
 
 
 def answer_of(
-    metrics: Sequence[Metric], changes: Sequence[Change], result: Result, counts: Sequence[Count] = ()
+    metrics: Sequence[Metric],
+    changes: Sequence[Change],
+    result: Result,
+    counts: Sequence[Count] = (),
 ) -> Answer:
-    """Say what a result means, by its counts and the bands of its metrics, and what would change it.
+    """Say what a result means, by its counts and the bands of its metrics, and what would change
+    it.
 
-    Of an invalid one say why it is. If others took so much of the cores that no figure lies in one band, the counts
-    alone answer; without them there is no verdict.
+    Of an invalid one say why it is. If others took so much of the cores that no figure lies in one
+    band, the counts alone answer; without them there is no verdict.
     """
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
-    order = [count.sentence(result.counts[count.name]) for count in counts if count.name in result.counts]
+    order = [
+        count.sentence(result.counts[count.name]) for count in counts if count.name in result.counts
+    ]
     if result.disturbances:
         return Answer((*order, *_no_clock(result)), in_a_quiet_moment(result))
     bands = bands_of(metrics, result)
@@ -121,7 +165,9 @@ def answer_of(
 
 
 def _no_clock(result: Result) -> tuple[str, ...]:
-    """Say why the times of a disturbed result mean nothing; that is no verdict unless order was counted."""
+    """Say why the times of a disturbed result mean nothing; that is no verdict unless order was
+    counted.
+    """
     if not result.counts:
         return (IMPOSSIBLE,) if result.problems else result.disturbances
     if result.problems:

@@ -1,9 +1,10 @@
-"""What a run counts: order, which other work on the machine hardly changes, though it stretches every time.
+"""What a run counts: order, which other work on the machine hardly changes, though it stretches
+every time.
 
-A count says of how many things an order was seen that only a queue allows: of ten results, how many were not there when
-their calls had returned. It comes from repetitions of one case under the framework's own profiler, whose spans have one
-clock: when each call began and returned, and when each operation began and ended. No time enters it, so it needs no
-quiet moment.
+A count says of how many things an order was seen that only a queue allows: of ten results, how many
+were not there when their calls had returned. It comes from repetitions of one case under the
+framework's own profiler, whose spans have one clock: when each call began and returned, and when
+each operation began and ended. No time enters it, so it needs no quiet moment.
 """
 
 import re
@@ -23,7 +24,9 @@ from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
 
 AT_ONCE, MOST_REPETITIONS = 2, 6
-"""How many repetitions are recorded at a time, and at most: more than these only if they disagree on the answer."""
+"""How many repetitions are recorded at a time, and at most: more than these only if they disagree
+on the answer.
+"""
 WAITS = ("wait", "waitall")
 
 
@@ -94,13 +97,17 @@ def write(counted: Counted) -> str:
 def record_counts(
     counts: Sequence[Count], takes: Mapping[str, Callable[[], Timing]], backend: Backend
 ) -> dict[str, Counted]:
-    """Record repetitions of the counts' cases under the framework's profiler, and count in each; `takes` repeat a case.
+    """Record repetitions of the counts' cases under the framework's profiler, and count in each;
+    `takes` repeat a case.
 
-    Two are recorded, and more while their counts mean different things; the middle one counts. Nothing is counted
-    without a profiler, or of a case that was not timed.
+    Two are recorded, and more while their counts mean different things; the middle one counts.
+    Nothing is counted without a profiler, or of a case that was not timed.
     """
     case_of = {
-        count: name for count in counts for name in takes if without_numbers(name) == without_numbers(count.case)
+        count: name
+        for count in counts
+        for name in takes
+        if without_numbers(name) == without_numbers(count.case)
     }
     tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
     undecided = list(case_of)
@@ -134,7 +141,9 @@ def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
 def middle(tallies: Sequence[Tally], backend: str) -> Counted:
     """Return the tally with the middle share, with what each repetition gave."""
     chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
-    return Counted(chosen.seen, chosen.of, f"{backend}'s profiler", tuple(tally.seen for tally in tallies))
+    return Counted(
+        chosen.seen, chosen.of, f"{backend}'s profiler", tuple(tally.seen for tally in tallies)
+    )
 
 
 def recorded(
@@ -175,7 +184,9 @@ def repetition_of(spans: Sequence[Span]) -> Repetition:
     launches = tuple(call for call in calls if call.name.partition(" ")[0] not in WAITS)
     # Each repetition begins with a wait until the devices are idle, which is no part of it.
     began = launches[0].start if launches else 0
-    waits = tuple(call for call in calls if call.name.partition(" ")[0] in WAITS and call.start > began)
+    waits = tuple(
+        call for call in calls if call.name.partition(" ")[0] in WAITS and call.start > began
+    )
     operations = tuple(span for span in spans if span.kind != "host")
     return Repetition(launches, waits, operations)
 
@@ -185,16 +196,21 @@ def unfinished_at_return(repetition: Repetition) -> Tally:
     returned = {call.start: call.end for call in repetition.launches}
     launched = [span for span in repetition.of_kind("compute") if span.launched in returned]
     return Tally(
-        sum(span.end > returned[span.launched] for span in launched if span.launched is not None), len(launched)
+        sum(span.end > returned[span.launched] for span in launched if span.launched is not None),
+        len(launched),
     )
 
 
 def unfinished_after_first_wait(repetition: Repetition) -> Tally:
-    """Count the computations, all but the first that was launched, that were not done when the first wait returned."""
+    """Count the computations, all but the first that was launched, that were not done when the
+    first wait returned.
+    """
     if not repetition.waits:
         return Tally(0, 0)
     waited_until = repetition.waits[0].end
-    computations = sorted(repetition.of_kind("compute"), key=lambda span: span.launched or span.start)
+    computations = sorted(
+        repetition.of_kind("compute"), key=lambda span: span.launched or span.start
+    )
     behind = computations[1:]
     return Tally(sum(span.end > waited_until for span in behind), len(behind))
 
@@ -202,7 +218,8 @@ def unfinished_after_first_wait(repetition: Repetition) -> Tally:
 def begun_beside_another_device(repetition: Repetition) -> Tally:
     """Count the computations of a device that began while another device was in the middle of one.
 
-    Of the devices the one counts that had most beside it: which one is done first, other work on the machine decides.
+    Of the devices the one counts that had most beside it: which one is done first, other work on
+    the machine decides.
     """
     computations = repetition.of_kind("compute")
     devices = {span.device for span in computations}
@@ -218,14 +235,19 @@ def begun_beside_another_device(repetition: Repetition) -> Tally:
 
 
 def copied_beside_computation(repetition: Repetition) -> Tally:
-    """Count the results, each computed and then copied equally often, of which a copy ran beside a computation."""
+    """Count the results, each computed and then copied equally often, of which a copy ran beside a
+    computation.
+    """
     computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
     results = len(computations)
     if not results or not copies or len(copies) % results:
         return Tally(0, 0)
     each = len(copies) // results
     copies_of_results = [copies[first : first + each] for first in range(0, len(copies), each)]
-    beside = sum(any(_overlap(copy, span) for copy in some for span in computations) for some in copies_of_results)
+    beside = sum(
+        any(_overlap(copy, span) for copy in some for span in computations)
+        for some in copies_of_results
+    )
     return Tally(beside, results)
 
 

@@ -17,7 +17,14 @@ from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
 from parallel_core.experiments.runner.counts import Count, record_counts
 from parallel_core.experiments.runner.metrics import Metric
-from parallel_core.experiments.runner.parameters import TIMING, Chosen, Parameter, choose, parameters_of, written
+from parallel_core.experiments.runner.parameters import (
+    TIMING,
+    Chosen,
+    Parameter,
+    choose,
+    parameters_of,
+    written,
+)
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
@@ -34,7 +41,9 @@ CHAPTERS: Mapping[str, str] = MappingProxyType(
 """The titles of the book's chapters, by the packages that hold their experiments."""
 
 OF_PRODUCTS = (KERNELS_OF_PRODUCTS, MATRIX_PRECISION)
-"""The settings of variants that make a difference where matrices are multiplied and nothing else is done."""
+"""The settings of variants that make a difference where matrices are multiplied and nothing else is
+done.
+"""
 OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
@@ -64,7 +73,9 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment as the command line, a comparison and a report know it; its module's docstring explains it."""
+    """An experiment as the command line, a comparison and a report know it; its module's docstring
+    explains it.
+    """
 
     name: str
     summary: str
@@ -74,7 +85,9 @@ class Experiment:
     case: str
     """The case whose times a comparison sets side by side first."""
     program: Callable[..., None]
-    """A function of a trial and the parameters, which are annotated with `Parameter`; and of data, if it trains."""
+    """A function of a trial and the parameters, which are annotated with `Parameter`; and of data,
+    if it trains.
+    """
     metrics: tuple[Metric, ...]
     """The figures, first that which answers the question."""
     counts: tuple[Count, ...] = ()
@@ -86,7 +99,9 @@ class Experiment:
     budget: float | None = 15.0
     """Seconds that it may take after the framework's import; None: it has no such option."""
     queued_case: str = ""
-    """The case that shows best how long before the end of the work control returns; `case` unless it is given."""
+    """The case that shows best how long before the end of the work control returns; `case` unless
+    it is given.
+    """
     drawn_case: str = ""
     """The case whose timeline is drawn; `case` unless it is given."""
     options: Mapping[Mode, Mapping[str, int | str]] = field(default_factory=dict)
@@ -104,7 +119,9 @@ class Experiment:
     between_processes: Callable[..., None] | None = None
     """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
-    """For a training: a function of the backend and the program's arguments: the epochs, and the images of each."""
+    """For a training: a function of the backend and the program's arguments: the epochs, and the
+    images of each.
+    """
 
     def __post_init__(self) -> None:
         for name in ("queued_case", "drawn_case"):
@@ -113,22 +130,34 @@ class Experiment:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """What its command has options for: the program's parameters, and the runner's."""
-        own = (replace(one, default=getattr(self, one.name)) for one in TIMING if getattr(self, one.name) is not None)
+        own = (
+            replace(one, default=getattr(self, one.name))
+            for one in TIMING
+            if getattr(self, one.name) is not None
+        )
         return (*parameters_of(self.program), *own)
 
     @cached_property
     def parameters_by_option(self) -> Mapping[str, Parameter]:
         """The parameters by the names of their options; a dataclass stands for its fields."""
-        each = (one for own in self.parameters for one in (own.fields.values() if own.fields else (own,)))
+        each = (
+            one
+            for own in self.parameters
+            for one in (own.fields.values() if own.fields else (own,))
+        )
         return {parameter.option: parameter for parameter in each}
 
     @cached_property
     def calibrated(self) -> tuple[str, ...]:
-        """The parameters that a run chooses to suit the machine; a comparison gives the same ones to all its cells."""
+        """The parameters that a run chooses to suit the machine; a comparison gives the same ones
+        to all its cells.
+        """
         return tuple(one.name for one in self.parameters if isinstance(one, Chosen))
 
     def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
-        """Return what a run chose to suit the machine, by option, if it was given the options that are named."""
+        """Return what a run chose to suit the machine, by option, if it was given the options that
+        are named.
+        """
         chosen = set(self.calibrated)
         for parameter in self.parameters:
             if parameter.option in given:
@@ -141,7 +170,9 @@ class Experiment:
         return self.metrics[0]
 
     def metric_named(self, name: str) -> Metric:
-        """Return one of the metrics; of a figure that is none of them nothing is known but its name."""
+        """Return one of the metrics; of a figure that is none of them nothing is known but its
+        name.
+        """
         unknown = Metric(name, limits=(-math.inf, math.inf))
         return next((metric for metric in self.metrics if metric.name == name), unknown)
 
@@ -152,26 +183,37 @@ class Experiment:
 
     @property
     def occasion(self) -> str:
-        """The exercises, or the remark, that it is about; empty for the chapters' own demonstrations."""
-        return listed([exercise.title for exercise in self.exercises]) if self.exercises else self.remark
+        """The exercises, or the remark, that it is about; empty for the chapters' own
+        demonstrations.
+        """
+        return (
+            listed([exercise.title for exercise in self.exercises])
+            if self.exercises
+            else self.remark
+        )
 
     @property
     def question(self) -> str:
         """What it asks: the first paragraph of its module's docstring, after the subject."""
-        paragraph = (inspect.getdoc(sys.modules[self.program.__module__]) or "").partition("\n\n")[0]
+        paragraph = (inspect.getdoc(sys.modules[self.program.__module__]) or "").partition("\n\n")[
+            0
+        ]
         question = " ".join(paragraph.split()).partition(": ")[2]
         return question[:1].upper() + question[1:]
 
     def program_on(self, backend: Backend) -> Callable[..., None]:
         """Return the program of a backend: that of several processes if it is one of them."""
         is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
-        return self.between_processes if is_one_of_several and self.between_processes else self.program
+        return (
+            self.between_processes if is_one_of_several and self.between_processes else self.program
+        )
 
     def run(self, backend: Backend, *, count: bool = True, **options: Any) -> Result:
-        """Run the program on a backend: choose sizes that are not given, time, check, count, and conclude.
+        """Run the program on a backend: choose sizes that are not given, time, check, count, and
+        conclude.
 
-        If the run chose all its sizes and too few rounds fit the budget, it is repeated with a smaller size. Without
-        `count` no repetition is recorded, and nothing is counted.
+        If the run chose all its sizes and too few rounds fit the budget, it is repeated with a
+        smaller size. Without `count` no repetition is recorded, and nothing is counted.
         """
         values = self._values_of(options)
         trial = self._measure(backend, values)
@@ -194,17 +236,23 @@ class Experiment:
         return values
 
     def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a run with these values chooses its size, and all else that it may choose."""
+        """Return whether a run with these values chooses its size, and all else that it may
+        choose.
+        """
         return "size" in self.calibrated and all(values[name] is None for name in self.calibrated)
 
     def _measure(self, backend: Backend, values: Mapping[str, Any]) -> Trial:
-        """Choose what has no value, run the program, and return the trial with all that it measured."""
+        """Choose what has no value, run the program, and return the trial with all that it
+        measured.
+        """
         shown: dict[str, Any] = {}
         for parameter in self.parameters:
             shown |= written(parameter, values[parameter.name])
         timing_names = [name for name in ("rounds", "budget") if getattr(self, name) is not None]
         counted = [count.case for count in self.counts]
-        trial = Trial(backend, shown, **{name: values[name] for name in timing_names}, counted=counted)
+        trial = Trial(
+            backend, shown, **{name: values[name] for name in timing_names}, counted=counted
+        )
         arguments = {**values, **choose(trial, self.parameters)}
         for name in timing_names:
             del arguments[name]
@@ -214,14 +262,18 @@ class Experiment:
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:
-    """Return the usual one of some cases, or the last that differs in sizes only, or the last; empty without any."""
+    """Return the usual one of some cases, or the last that differs in sizes only, or the last;
+    empty without any.
+    """
     kind = SIZE_IN_NAME.sub("", usual)
     alike = [name for name in names if SIZE_IN_NAME.sub("", name) == kind]
     return usual if usual in names else (alike or names or [""])[-1]
 
 
 def _size_for_rounds(trial: Trial) -> int:
-    """Return the size of a trial, or a smaller one if fewer rounds fitted its budget than a verdict takes."""
+    """Return the size of a trial, or a smaller one if fewer rounds fitted its budget than a verdict
+    takes.
+    """
     size: int = trial.parameters["size"]
     rounds_wanted = min(FEWEST_FOR_A_VERDICT, trial.rounds)
     rounds_taken = min(len(case.seconds) for case in trial.cases.values())

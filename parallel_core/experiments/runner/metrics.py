@@ -1,7 +1,9 @@
-"""What a run finds: metrics over the times of its cases, and the bands that say what a metric means.
+"""What a run finds: metrics over the times of its cases, and the bands that say what a metric
+means.
 
-Whoever says what a figure means asks `Metric.place`: a run, a comparison, a difference, a guess, the report. It answers
-with a band only if the whole interval lies in it, so that nothing is said that the noise leaves open.
+Whoever says what a figure means asks `Metric.place`: a run, a comparison, a difference, a guess,
+the report. It answers with a band only if the whole interval lies in it, so that nothing is said
+that the noise leaves open.
 """
 
 import math
@@ -12,7 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from parallel_core.measurement.confidence_intervals import Interval, decide, exponential, with_bounds
+from parallel_core.measurement.confidence_intervals import (
+    Interval,
+    decide,
+    exponential,
+    with_bounds,
+)
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_rounds
 from parallel_core.system.formatting import figure, percent, quantity
@@ -32,7 +39,9 @@ class Band:
     """What it means, as a sentence without figures and without a full stop."""
 
 
-WITHOUT_QUEUE = Band(LOWEST, "without-queue", "Nothing was queued, so a part was slower in isolation")
+WITHOUT_QUEUE = Band(
+    LOWEST, "without-queue", "Nothing was queued, so a part was slower in isolation"
+)
 """What a figure means that only a queue could reach, on an engine that has none."""
 
 Values: TypeAlias = Any
@@ -40,7 +49,9 @@ Values: TypeAlias = Any
 
 
 class Times:
-    """The medians of the cases' times, as a metric's formula takes them: `times["run"] / times["copy"]`."""
+    """The medians of the cases' times, as a metric's formula takes them: `times["run"] /
+    times["copy"]`.
+    """
 
     def __init__(self, values: Callable[[str, str], Values], cases: Mapping[str, Case]) -> None:
         self._values = values
@@ -75,7 +86,9 @@ def median_of(formulas: Iterable[Formula]) -> Formula:
 
 
 def hidden_share(together: str) -> Formula:
-    """Return the formula of the share of the shorter of a case's two parts that the longer one hid, not clamped."""
+    """Return the formula of the share of the shorter of a case's two parts that the longer one hid,
+    not clamped.
+    """
 
     def share(times: Times) -> Values:
         one, other = times.parts(together)
@@ -87,10 +100,12 @@ def hidden_share(together: str) -> Formula:
 def interval_of(
     formula: Formula, cases: Mapping[str, Case], *, is_ratio: bool = False, noise: float = MIN_NOISE
 ) -> Interval | None:
-    """Return what a formula gives, with its interval from the cases that it touches; None if one of them is missing.
+    """Return what a formula gives, with its interval from the cases that it touches; None if one of
+    them is missing.
 
-    It allows for what others took of the cores (see `_under_load`). The interval of a ratio (`is_ratio`) is that of its
-    logarithm. With more `noise` than usual the cases are of several processes.
+    It allows for what others took of the cores (see `_under_load`). The interval of a ratio
+    (`is_ratio`) is that of its logarithm. With more `noise` than usual the cases are of several
+    processes.
     """
     touched: list[tuple[str, str]] = []
 
@@ -117,20 +132,26 @@ def interval_of(
 
 
 def _under_load(
-    quantity: Callable[..., np.ndarray], touched: list[tuple[str, str]], cases: Mapping[str, Case], found: Interval
+    quantity: Callable[..., np.ndarray],
+    touched: list[tuple[str, str]],
+    cases: Mapping[str, Case],
+    found: Interval,
 ) -> Interval:
     """Widen a quantity's interval by what others may have taken of the times that it touches.
 
-    By itself, a case of w seconds in which others held a share s of the cores takes between w(1 − s) and w. It is
-    delayed only while others hold a core that it wants, and of those they hold no larger a share than of all, because a
-    scheduler gives them idle cores first; others that are bound to its cores break this. What s does to a case differs
-    from case to case: one that wants one core of two may lose nothing. So each case has a factor of its own in
-    [1 − s, 1], and if the time until control returned is touched too, so have that time and the rest. A case that
-    contains others wants their cores as well: it loses no less than they do, which keeps a speed-up from falling.
+    By itself, a case of w seconds in which others held a share s of the cores takes between w(1 −
+    s) and w. It is delayed only while others hold a core that it wants, and of those they hold no
+    larger a share than of all, because a scheduler gives them idle cores first; others that are
+    bound to its cores break this. What s does to a case differs from case to case: one that wants
+    one core of two may lose nothing. So each case has a factor of its own in [1 − s, 1], and if the
+    time until control returned is touched too, so have that time and the rest. A case that contains
+    others wants their cores as well: it loses no less than they do, which keeps a speed-up from
+    falling.
 
-    A quantity rises or falls with each factor, so it is farthest where each is 1 − s or 1. From no loss on, the factor
-    that takes it farthest is changed, until none does. These distances from the estimate are added to the bounds that
-    rounds give: rounds show what differs from one to the next, the factors what is common to all.
+    A quantity rises or falls with each factor, so it is farthest where each is 1 − s or 1. From no
+    loss on, the factor that takes it farthest is changed, until none does. These distances from the
+    estimate are added to the bounds that rounds give: rounds show what differs from one to the
+    next, the factors what is common to all.
     """
     least = np.array([cases[case].least_share for case, _ in touched])
     if least.min() == 1 or not math.isfinite(found.estimate):
@@ -140,7 +161,12 @@ def _under_load(
     done = {case: place for (case, which), place in places.items() if which == "seconds"}
     sent = {case: place for (case, which), place in places.items() if which != "seconds"}
     nested = [(done[case], sent[case]) for case in done.keys() & sent.keys()]
-    containing = [(place, done[part]) for case, place in done.items() for part in cases[case].parts if part in done]
+    containing = [
+        (place, done[part])
+        for case, place in done.items()
+        for part in cases[case].parts
+        if part in done
+    ]
 
     def farthest(sign: int) -> float:
         lost, best = np.zeros(len(touched), dtype=bool), sign * found.estimate
@@ -152,7 +178,9 @@ def _under_load(
             times = factors * medians
             for whole, first in nested:
                 times[:, whole] += medians[first] * (factors[:, first] - factors[:, whole])
-            values = np.nan_to_num(sign * quantity(*times.T), nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+            values = np.nan_to_num(
+                sign * quantity(*times.T), nan=-math.inf, posinf=math.inf, neginf=-math.inf
+            )
             if not values.max() > best:
                 return sign * best
             lost, best = tried[values.argmax()], float(values.max())
@@ -163,17 +191,23 @@ def _under_load(
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of an experiment: how it follows from the times, what is possible, and what its values mean."""
+    """A figure of an experiment: how it follows from the times, what is possible, and what its
+    values mean.
+    """
 
     name: str
     formula: Formula | None = None
     """None for a figure that the program gives by itself (`Trial.found`)."""
     means: str = ""
-    """What the figure is, and its landmarks: `the share of the copies' time that is hidden: 0 is none, 1 is all`."""
+    """What the figure is, and its landmarks: `the share of the copies' time that is hidden: 0 is
+    none, 1 is all`.
+    """
     bands: tuple[Band, ...] = ()
     """In ascending order; none for a figure that is only reported."""
     share: Callable[[float, Result], float] = lambda value, _: value
-    """The share of what is possible that a value is, which decides its band; it rises or falls with the value."""
+    """The share of what is possible that a value is, which decides its band; it rises or falls with
+    the value.
+    """
     at_most: Callable[[Result], float] = lambda _: math.inf
     """The largest value that is possible; an interval beyond it invalidates the result."""
     limits: tuple[float, float] = (0.0, math.inf)
@@ -196,15 +230,19 @@ class Metric:
         return self.title or self.name.replace("_", " ").capitalize()
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
-        """Return the metric of a run's cases; None if the program gives it by itself, or lacks a case."""
+        """Return the metric of a run's cases; None if the program gives it by itself, or lacks a
+        case.
+        """
         if self.formula is None:
             return None
         return interval_of(self.formula, cases, is_ratio=self.ratio)
 
     def place(self, interval: Interval, result: Result) -> Band | None:
-        """Return the band in which a whole interval lies; None if it touches several, or the metric has none.
+        """Return the band in which a whole interval lies; None if it touches several, or the metric
+        has none.
 
-        `result` tells what is possible: on how many devices and with which parameters the metric was measured.
+        `result` tells what is possible: on how many devices and with which parameters the metric
+        was measured.
         """
         if not self.bands:
             return None
@@ -218,21 +256,26 @@ class Metric:
         return self.bands[place]
 
     def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
-        """Say what an interval means: the band's sentence, or what the figure is if it has none; then the figure.
+        """Say what an interval means: the band's sentence, or what the figure is if it has none;
+        then the figure.
 
         It is inconclusive if it touches several bands. After a count it says what the clock adds.
         """
         band = self.place(interval, result)
         says = self.means[:1].upper() + self.means[1:]
         if self.bands:
-            says = f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+            says = (
+                f"Inconclusive, {self.name} touches several answers" if band is None else band.says
+            )
         if counted:
             says = f"By the clock, {says[:1].lower()}{says[1:]}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:
-        """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99) of 2`."""
+        """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99)
+        of 2`.
+        """
         # A count is known exactly.
         if interval.low == interval.high:
             return self.in_short(interval.estimate, result)
@@ -240,7 +283,11 @@ class Metric:
             return in_percent(interval)
         if quantity(self.name, interval.estimate) == figure(interval.estimate):
             return with_bounds(interval) + self._possible(result)
-        bounds = f" ({self.brief(interval.low)} … {self.brief(interval.high)})" if math.isfinite(interval.high) else ""
+        bounds = (
+            f" ({self.brief(interval.low)} … {self.brief(interval.high)})"
+            if math.isfinite(interval.high)
+            else ""
+        )
         return self.brief(interval.estimate) + bounds
 
     def in_short(self, value: float, result: Result) -> str:
@@ -257,17 +304,22 @@ class Metric:
 
 
 def gained(speedup: float, most: float) -> float:
-    """Return the share of the possible gain that a speed-up is: 0 is none, 1 is all; a loss is no share of it."""
+    """Return the share of the possible gain that a speed-up is: 0 is none, 1 is all; a loss is no
+    share of it.
+    """
     return (speedup - 1) / (most - 1) if min(speedup, most) > 1 else speedup - 1
 
 
 def gained_on_devices(speedup: float, result: Result) -> float:
-    """Return the share of what a result's devices can gain together that a speed-up over one of them is."""
+    """Return the share of what a result's devices can gain together that a speed-up over one of
+    them is.
+    """
     return gained(speedup, len(result.backend["devices"]))
 
 
 def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:
-    """Declare how many times as fast as another something is, by what it means if it is slower, about as fast, faster.
+    """Declare how many times as fast as another something is, by what it means if it is slower,
+    about as fast, faster.
 
     The program gives the figure.
     """

@@ -13,12 +13,16 @@ from parallel_core.system.machine import sample_machine, watched
 MOST = 1_000_000
 """The largest number that an option takes unless it says otherwise."""
 TRIES, CHOOSING = 3, 0.15
-"""How often a run chooses while others disturb it, and the share of the budget after which it tries no more."""
+"""How often a run chooses while others disturb it, and the share of the budget after which it tries
+no more.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
-    """A parameter of an experiment: `size: Annotated[int, Parameter("Side of the matrices.")] = 1000`."""
+    """A parameter of an experiment: `size: Annotated[int, Parameter("Side of the matrices.")] =
+    1000`.
+    """
 
     help: str = ""
     minimum: int = 1
@@ -50,16 +54,23 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Parameter):
-    """A parameter that a run chooses to suit the machine unless it is given; all cells of a comparison get the same."""
+    """A parameter that a run chooses to suit the machine unless it is given; all cells of a
+    comparison get the same.
+    """
 
     how: Callable[[Trial], Choice] | None = None
-    """Chooses it, before the program runs and after the parameters that stand before it; None: the program does."""
+    """Chooses it, before the program runs and after the parameters that stand before it; None: the
+    program does.
+    """
 
 
 TIMING = (
     Parameter("How often everything is timed, at most.", name="rounds", option="rounds", type=int),
     Parameter(
-        "Seconds that it may take, about: fewer rounds if they are too few.", name="budget", option="budget", type=float
+        "Seconds that it may take, about: fewer rounds if they are too few.",
+        name="budget",
+        option="budget",
+        type=float,
     ),
 )
 """Both are options of every experiment that has them, and the runner's own."""
@@ -69,8 +80,8 @@ Seed = Annotated[int, Parameter(minimum=0, maximum=2**32 - 1)]
 def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """Choose in turn the parameters that are not given, and return their values.
 
-    While other programs disturb the machine, all are chosen again, a few times; those that were chosen in the quietest
-    moment count.
+    While other programs disturb the machine, all are chosen again, a few times; those that were
+    chosen in the quietest moment count.
     """
     wanted = [
         parameter
@@ -108,7 +119,10 @@ def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:
     return tuple(
         # What a run chooses needs no default.
         _with_type(
-            parameter, name, annotations[name].__origin__, None if declared.default is none else declared.default
+            parameter,
+            name,
+            annotations[name].__origin__,
+            None if declared.default is none else declared.default,
         )
         for name, declared in inspect.signature(program).parameters.items()
         for parameter in getattr(annotations.get(name), "__metadata__", ())
@@ -128,7 +142,9 @@ def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
-    """Return the parameter with its name, its type without None, and its default; and its fields with theirs."""
+    """Return the parameter with its name, its type without None, and its default; and its fields
+    with theirs.
+    """
     types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     (own,) = (type_ for type_ in types if type_ is not NoneType)
     hints = get_type_hints(own) if parameter.fields else {}
@@ -136,4 +152,11 @@ def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -
         field_name: _with_type(part, field_name, hints[field_name], getattr(default, field_name))
         for field_name, part in parameter.fields.items()
     }
-    return replace(parameter, name=name, type=own, default=default, option=parameter.option or name, fields=fields)
+    return replace(
+        parameter,
+        name=name,
+        type=own,
+        default=default,
+        option=parameter.option or name,
+        fields=fields,
+    )

@@ -1,10 +1,12 @@
-"""One run of an experiment's program: what it times and checks on a backend, and what was found so far.
+"""One run of an experiment's program: what it times and checks on a backend, and what was found so
+far.
 
     def program(trial, size=1000):
         x = trial.normal(size, trial.devices[0])
         trial.time("run", multiplications(trial, x))
 
-A program registers cases; they are timed in turn, in rounds within the budget, when it ends or calls `trial.run`.
+A program registers cases; they are timed in turn, in rounds within the budget, when it ends or
+calls `trial.run`.
 """
 
 import math
@@ -34,7 +36,9 @@ TIMED_SHARE = 0.9
 """Of the budget: until when cases are timed, unless the program says otherwise."""
 LARGEST_ERROR = 1e-4
 STARTING = 0.5
-"""The share of a fresh process's time that goes by until it measures, about: starting, and importing."""
+"""The share of a fresh process's time that goes by until it measures, about: starting, and
+importing.
+"""
 LEAST_BUDGET = 0.01
 """With which a process still takes one round."""
 
@@ -45,7 +49,9 @@ Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
 
 @dataclass(frozen=True)
 class Work:
-    """Something to launch, and what launches the same with nothing queued between its operations."""
+    """Something to launch, and what launches the same with nothing queued between its
+    operations.
+    """
 
     launch: Callable[[], Any]
     unit: Callable[[], object] | None = None
@@ -72,7 +78,9 @@ class _Timed:
 
 @final
 class Trial:
-    """A backend, the values of the program's parameters, and what the program times, checks and finds."""
+    """A backend, the values of the program's parameters, and what the program times, checks and
+    finds.
+    """
 
     def __init__(
         self,
@@ -93,7 +101,9 @@ class Trial:
         self.figures: dict[str, Interval] = {}
         """What the program found by itself."""
         self.errors: dict[str, float] = {}
-        """By what was compared with NumPy: the largest difference, as a share of the largest element."""
+        """By what was compared with NumPy: the largest difference, as a share of the largest
+        element.
+        """
         self.checks: dict[str, float] = {}
         """Further checks of a result."""
         self.problems: list[str] = []
@@ -110,7 +120,9 @@ class Trial:
         self._started = clock_without_compiling()
 
     def normal(self, size: int, device: Device, seed: int = 0) -> Array:
-        """Load a size × size matrix of standard normal float32, drawn by NumPy so that all frameworks get the same."""
+        """Load a size × size matrix of standard normal float32, drawn by NumPy so that all
+        frameworks get the same.
+        """
         drawn = np.random.default_rng(seed).standard_normal((size, size), dtype=np.float32)
         return self.backend.asarray(drawn, device)
 
@@ -118,11 +130,14 @@ class Trial:
         """Raise RequestError if there is one device only."""
         if len(self.devices) < 2:
             raise RequestError(
-                f"the experiment {experiment!r} {what_it_does}: it needs at least 2 devices (--devices 2)"
+                f"the experiment {experiment!r} {what_it_does}: it needs at least 2 devices "
+                "(--devices 2)"
             )
 
     def left(self, share: float = 1.0) -> float:
-        """Return how many seconds are left until a share of the budget is spent; compiling is not counted."""
+        """Return how many seconds are left until a share of the budget is spent; compiling is not
+        counted.
+        """
         return share * self.budget - (clock_without_compiling() - self._started)
 
     def time(
@@ -139,14 +154,16 @@ class Trial:
         curve: str | None = None,
         at: float = math.nan,
     ) -> None:
-        """Register a case: works that are launched one after the other on idle devices, and waited for together.
+        """Register a case: works that are launched one after the other on idle devices, and waited
+        for together.
 
-        It contains the work of the cases `parts`, and so cannot be faster than any of them. `before` is called before
-        each timing and not timed; `take` times by itself; `until` waits for what the launches gave instead of for all.
-        The case's bare time is that of the slowest of the works `bare` as one unit, of all works unless they are given,
-        and its overhead is that of the calls of all of them. Of its part `hides`, a transfer, that is counted which the
-        other parts do not hide. If doing it once is too short to be timed, the works do it `repeats` times, and the
-        case is of once. It is the point `at` of a curve, if it is of one.
+        It contains the work of the cases `parts`, and so cannot be faster than any of them.
+        `before` is called before each timing and not timed; `take` times by itself; `until` waits
+        for what the launches gave instead of for all. The case's bare time is that of the slowest
+        of the works `bare` as one unit, of all works unless they are given, and its overhead is
+        that of the calls of all of them. Of its part `hides`, a transfer, that is counted which the
+        other parts do not hide. If doing it once is too short to be timed, the works do it
+        `repeats` times, and the case is of once. It is the point `at` of a curve, if it is of one.
         """
 
         def launch() -> list[object]:
@@ -159,10 +176,13 @@ class Trial:
             return dispatched / repeats, done / repeats
 
         components = tuple(works if bare is None else bare)
-        self._pending.append(_Timed(name, timing, repeats, tuple(parts), components, hides, curve, at))
+        self._pending.append(
+            _Timed(name, timing, repeats, tuple(parts), components, hides, curve, at)
+        )
 
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
-        """Time all registered cases in turn, and what they are as units, until a share of the budget is spent.
+        """Time all registered cases in turn, and what they are as units, until a share of the
+        budget is spent.
 
         If `rounds` are given, there are as many, whatever they take.
         """
@@ -171,11 +191,17 @@ class Trial:
             return self.cases
         launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
-        self.takes |= {name: take for name, take in takes.items() if without_numbers(name) in self._counted}
+        self.takes |= {
+            name: take for name, take in takes.items() if without_numbers(name) in self._counted
+        }
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
-        takes |= {label: partial(measure, self.backend, launch) for launch, label in launches.items()}
+        takes |= {
+            label: partial(measure, self.backend, launch) for launch, label in launches.items()
+        }
         budget = self.left(share) if rounds is None else math.inf
-        taken = {case.name: case for case in interleave(takes, rounds or self.rounds, budget=budget)}
+        taken = {
+            case.name: case for case in interleave(takes, rounds or self.rounds, budget=budget)
+        }
         by_launch = {launch: np.asarray(taken[label].seconds) for launch, label in launches.items()}
         for case in pending:
             timed = replace(taken[case.name], repeats=case.repeats, parts=case.parts)
@@ -187,8 +213,12 @@ class Trial:
                 self.points[case.curve][case.at] = timed.median
         return self.cases
 
-    def _account_of(self, case: _Timed, timed: Case, seconds: Mapping[Launch, np.ndarray]) -> dict[str, Any]:
-        """Return what a case's time is made of, as fields of the case, round by round: see `Case`."""
+    def _account_of(
+        self, case: _Timed, timed: Case, seconds: Mapping[Launch, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return what a case's time is made of, as fields of the case, round by round: see
+        `Case`.
+        """
         found: dict[str, np.ndarray] = {}
         units = {work: work.times * seconds[work.unit] for work in case.bare if work.unit}
         if units:
@@ -196,12 +226,20 @@ class Trial:
         calls = {work: work.calls for work in units if work.calls}
         if units and len(calls) == len(case.bare):
             overhead = {work: of.times * seconds[of.launch] for work, of in calls.items()}
-            pure = {work: units[work] - of.times * seconds[of.unit] for work, of in calls.items() if of.unit}
+            pure = {
+                work: units[work] - of.times * seconds[of.unit]
+                for work, of in calls.items()
+                if of.unit
+            }
             computed = [pure[work] for work in pure if not work.transfers]
             found["overhead_seconds"] = np.sum([*overhead.values()], axis=0)
-            found["operations_seconds"] = np.max(computed, axis=0) if computed else np.zeros(len(timed.seconds))
+            found["operations_seconds"] = (
+                np.max(computed, axis=0) if computed else np.zeros(len(timed.seconds))
+            )
             if case.hides:
-                others = np.max([self.cases[part].seconds for part in case.parts if part != case.hides], axis=0)
+                others = np.max(
+                    [self.cases[part].seconds for part in case.parts if part != case.hides], axis=0
+                )
                 issued = sum(overhead[work] for work in overhead if work.transfers)
                 most = np.maximum(np.subtract(self.cases[case.hides].seconds, issued), 0)
                 found["transfer_seconds"] = case.repeats * np.clip(timed.seconds - others, 0, most)
@@ -210,41 +248,71 @@ class Trial:
     def check(self, what: str, found: Iterable[Array], expected: Iterable[np.ndarray]) -> None:
         """Compare values of the backend with NumPy's; a large difference invalidates the result."""
         tell(f"checking the {what}", 0.0)
-        on_host = (made if isinstance(made, np.ndarray) else self.backend.to_numpy(made) for made in found)
-        errors = [relative_error(np.asarray(made), right) for made, right in zip(on_host, expected, strict=True)]
+        on_host = (
+            made if isinstance(made, np.ndarray) else self.backend.to_numpy(made) for made in found
+        )
+        errors = [
+            relative_error(np.asarray(made), right)
+            for made, right in zip(on_host, expected, strict=True)
+        ]
         self.errors[what] = largest_of([*errors, self.errors.get(what, 0.0)])
 
     def elsewhere(self, experiment: str, options: Options) -> Result:
-        """Run an experiment in a fresh process, on one CPU device of this backend unless the options say otherwise."""
-        same = {"backend": self.backend.name, "engine": self.backend.engine, "variant": self.backend.variants}
-        return measure_elsewhere(experiment, {**same, "devices": 1, "device-kind": "cpu", **options})
+        """Run an experiment in a fresh process, on one CPU device of this backend unless the
+        options say otherwise.
+        """
+        same = {
+            "backend": self.backend.name,
+            "engine": self.backend.engine,
+            "variant": self.backend.variants,
+        }
+        return measure_elsewhere(
+            experiment, {**same, "devices": 1, "device-kind": "cpu", **options}
+        )
 
     def add_elsewhere(
-        self, what: str, experiment: str, options: Options, named: Callable[..., str], share: float, processes: int = 1
+        self,
+        what: str,
+        experiment: str,
+        options: Options,
+        named: Callable[..., str],
+        share: float,
+        processes: int = 1,
     ) -> None:
-        """Run an experiment in a fresh process, and keep its cases under other names, and the error of what it did.
+        """Run an experiment in a fresh process, and keep its cases under other names, and the error
+        of what it did.
 
         It is the first of so many processes that end when a share of the budget is spent.
         """
         budget = max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
         found = self.elsewhere(experiment, {"rounds": self.rounds, "budget": budget, **options})
         self.errors[what] = found.checks["max_relative_error"]
-        self.cases |= {named(case.name): replace(case, name=named(case.name)) for case in found.cases}
+        self.cases |= {
+            named(case.name): replace(case, name=named(case.name)) for case in found.cases
+        }
 
     def found(self, name: str, value: float | Interval | None) -> None:
-        """Keep a figure that follows from no times, if there is one; a count is exact, another number has no bounds."""
+        """Keep a figure that follows from no times, if there is one; a count is exact, another
+        number has no bounds.
+        """
         if value is None:
             return
         if not isinstance(value, Interval):
-            value = Interval(value, value, value) if isinstance(value, int) else Interval(value, -math.inf, math.inf)
+            value = (
+                Interval(value, value, value)
+                if isinstance(value, int)
+                else Interval(value, -math.inf, math.inf)
+            )
         self.figures[name] = value
 
     def found_by(
         self, name: str, formula: Formula, *, is_ratio: bool = True, noise: float = MIN_NOISE
     ) -> Interval | None:
-        """Keep and return a figure over the cases' times, by a formula that needs what only the program knows.
+        """Keep and return a figure over the cases' times, by a formula that needs what only the
+        program knows.
 
-        Nothing is kept if a case of it was not timed. With more noise than usual they are of several processes.
+        Nothing is kept if a case of it was not timed. With more noise than usual they are of
+        several processes.
         """
         interval = interval_of(formula, self.cases, is_ratio=is_ratio, noise=noise)
         self.found(name, interval)
@@ -252,14 +320,19 @@ class Trial:
 
 
 def _labelled(pending: Iterable[_Timed]) -> dict[Launch, str]:
-    """Name what is timed beside the cases, each once, after the first case that it is of: units, and calls on one."""
+    """Name what is timed beside the cases, each once, after the first case that it is of: units,
+    and calls on one.
+    """
     labels: dict[Launch, str] = {}
     for case in pending:
         for number, work in enumerate(case.bare, 1):
             which = f" {number} of {len(case.bare)}" if len(case.bare) > 1 else ""
             labelled = [("as one unit", work.unit)]
             if work.calls:
-                labelled += [("on one element", work.calls.launch), ("on one element, as one unit", work.calls.unit)]
+                labelled += [
+                    ("on one element", work.calls.launch),
+                    ("on one element, as one unit", work.calls.unit),
+                ]
             for what, launch in labelled:
                 if launch is not None:
                     labels.setdefault(launch, f"{case.name}{which}, {what}")

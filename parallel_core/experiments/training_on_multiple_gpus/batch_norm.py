@@ -1,28 +1,33 @@
-"""Batch normalisation: by which rows' statistics does batch normalisation go, when the batch is divided?
+"""Batch normalisation: by which rows' statistics does batch normalisation go, when the batch is
+divided?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it must be adjusted to
-data parallelism, "e.g., by keeping a separate batch normalization coefficient per GPU".
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the remark on batch normalization: it
+must be adjusted to data parallelism, "e.g., by keeping a separate batch normalization coefficient
+per GPU".
 
-Prediction: A mean and a variance over the global batch make the same step as one device makes, but every device waits
-for all others inside the forward pass, and again inside the backward pass, because its loss depends on all rows through
-them. Each device's own rows estimate mean and variance with errors that shrink with the square root of their number, so
-the step differs by less the more rows a device has, and nothing but the gradients is exchanged.
+Prediction: A mean and a variance over the global batch make the same step as one device makes, but
+every device waits for all others inside the forward pass, and again inside the backward pass,
+because its loss depends on all rows through them. Each device's own rows estimate mean and variance
+with errors that shrink with the square root of their number, so the step differs by less the more
+rows a device has, and nothing but the gradients is exchanged.
 
-Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the devices, with statistics
-of each device's rows and with synchronised ones (sums and sums of squares are exchanged, and later the gradients by
-them). Either way all parameters, scale and shift too, are the same on all devices. What a step changes in the
-parameters is compared with NumPy's step on one device, in float64. Rows are drawn independently, and labels follow from
-them. The time of a step is taken in float32. Rows per device grow in doublings.
+Method: A perceptron with one batch-norm layer takes a step on a batch that is divided over the
+devices, with statistics of each device's rows and with synchronised ones (sums and sums of squares
+are exchanged, and later the gradients by them). Either way all parameters, scale and shift too, are
+the same on all devices. What a step changes in the parameters is compared with NumPy's step on one
+device, in float64. Rows are drawn independently, and labels follow from them. The time of a step is
+taken in float32. Rows per device grow in doublings.
 
-Look at: `synchronising_cost`, the time of a step with synchronised statistics over that without, at the most rows; the
-two differences there, `per_device_difference_fraction` and `synchronised_difference_fraction`; the curve of
-`difference` over the rows per device.
+Look at: `synchronising_cost`, the time of a step with synchronised statistics over that without, at
+the most rows; the two differences there, `per_device_difference_fraction` and
+`synchronised_difference_fraction`; the curve of `difference` over the rows per device.
 
-Read: A synchronised difference of more than rounding would be an error in the backward pass. A difference per device is
-no error: another function is trained, with noisier statistics. Synchronising exchanges few bytes and computes the first
-matrix multiplication once more on the way back; it costs mostly launches and waits, which hardly depend on the number
-of rows and so weigh less the more there are. The synchronous engine waits for no other device: there only the
-operations cost time. Rows that are sorted before they are divided would differ by far more.
+Read: A synchronised difference of more than rounding would be an error in the backward pass. A
+difference per device is no error: another function is trained, with noisier statistics.
+Synchronising exchanges few bytes and computes the first matrix multiplication once more on the way
+back; it costs mostly launches and waits, which hardly depend on the number of rows and so weigh
+less the more there are. The synchronous engine waits for no other device: there only the operations
+cost time. Rows that are sorted before they are divided would differ by far more.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +44,13 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_steps import Strategy, of_own_rows, step_by, swept, time_steps_in_a_row
+from parallel_core.experiments.training_steps import (
+    Strategy,
+    of_own_rows,
+    step_by,
+    swept,
+    time_steps_in_a_row,
+)
 from parallel_core.experiments.works import Program, geometric, record
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
@@ -48,7 +59,9 @@ from parallel_core.system.errors import RequestError
 
 NAMES = PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8
-"""Over fewer rows a unit's variance is now and then so small that its gradient outweighs all others."""
+"""Over fewer rows a unit's variance is now and then so small that its gradient outweighs all
+others.
+"""
 ROWS_WORTH_A_CALL = 64
 """Up to about so many rows a step takes as long as its calls."""
 DRAWS = 3
@@ -57,10 +70,14 @@ STEPS = 5
 """Steps in one timing."""
 RATE = 0.1
 INPUTS, UNITS, CLASSES = 64, 128, 10
-"""The first weight, the normalised units' scale and shift, the second weight and bias; shift is the first bias, too."""
+"""The first weight, the normalised units' scale and shift, the second weight and bias; shift is the
+first bias, too.
+"""
 EPSILON = 1e-5
 ROUNDING = 1e-5
-"""A difference below it is called rounding; the frameworks compare float64, but may round a rate to float32."""
+"""A difference below it is called rounding; the frameworks compare float64, but may round a rate to
+float32.
+"""
 
 
 def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device.")] = 256) -> None:
@@ -71,37 +88,55 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     backend, count = trial.backend, len(trial.devices)
     trial.refuse_single_device("batch-norm", "divides a batch")
     if rows < MIN_ROWS:
-        raise RequestError(f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)")
+        raise RequestError(
+            f"a variance over {rows} rows says little: choose at least {MIN_ROWS} (--rows)"
+        )
     numbers = geometric(MIN_ROWS, rows)
     most = numbers[-1]
     differences: dict[str, list[float]] = {name: [] for name in NAMES}
     for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
         for name in NAMES:
             differences[name].append(difference(backend, name, count * some))
-            time_steps_in_a_row(trial, f"{name}, {some} rows", in_single_precision(name, count * some), STEPS)
+            time_steps_in_a_row(
+                trial, f"{name}, {some} rows", in_single_precision(name, count * some), STEPS
+            )
     # Shards of unequal length: every row must weigh alike.
     uneven = difference(backend, SYNCHRONISED, count * MIN_ROWS + count - 1)
     by_device = difference(backend, PER_DEVICE, count * MIN_ROWS, devices=count)
-    trial.errors["changes of the parameters"] = largest_of([uneven, by_device, *differences[SYNCHRONISED]])
+    trial.errors["changes of the parameters"] = largest_of(
+        [uneven, by_device, *differences[SYNCHRONISED]]
+    )
 
-    trial.found_by("synchronising_cost", ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows"))
+    trial.found_by(
+        "synchronising_cost", ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows")
+    )
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
         last = differences[name][-1]
         trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
     fewer, more = (record(backend, in_single_precision(name, count * most)) for name in NAMES)
-    for kind, counted in (("allreduces", lambda task: task.kind == "allreduce"), ("bytes", lambda task: task.bytes)):
-        trial.found(f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer))))
+    for kind, counted in (
+        ("allreduces", lambda task: task.kind == "allreduce"),
+        ("bytes", lambda task: task.bytes),
+    ):
+        trial.found(
+            f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer)))
+        )
     trial.points[""] = dict(zip(numbers, differences[PER_DEVICE], strict=True))
     trial.described["series"] = {
-        f"seconds {name}": tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers) for name in NAMES
+        f"seconds {name}": tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers)
+        for name in NAMES
     }
 
 
-def synchronised(rows: int, backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]) -> list[Array]:
-    """Launch every device's gradients, all rows normalised by the mean and variance of the global batch.
+def synchronised(
+    rows: int, backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]
+) -> list[Array]:
+    """Launch every device's gradients, all rows normalised by the mean and variance of the global
+    batch.
 
-    The sums behind them are exchanged, and so are the gradients by these sums, for every device's loss depends on every
-    device's rows through them. Sums weigh each row alike, however the rows are divided.
+    The sums behind them are exchanged, and so are the gradients by these sums, for every device's
+    loss depends on every device's rows through them. Sums weigh each row alike, however the rows
+    are divided.
     """
     ops, each = backend.ops, list(zip(replicas, shards, strict=True))
     made = [backend.launch(with_sums(ops), own, x) for own, (x, _) in each]
@@ -115,25 +150,38 @@ def synchronised(rows: int, backend: Backend, replicas: Sequence[Array], shards:
         backend.launch(by_first_weight(ops), own, x, of_device[1], total)
         for (own, (x, _)), of_device, total in zip(each, rest, by_sums, strict=True)
     ]
-    return [(weight, *(of_device[0][k] for k in range(4))) for weight, of_device in zip(first, rest, strict=True)]
+    return [
+        (weight, *(of_device[0][k] for k in range(4)))
+        for weight, of_device in zip(first, rest, strict=True)
+    ]
 
 
 def difference(backend: Backend, name: str, rows: int, devices: int = 1) -> float:
-    """Return by how much a step differs from NumPy's with statistics per device, averaged over a few batches.
+    """Return by how much a step differs from NumPy's with statistics per device, averaged over a
+    few batches.
 
-    NumPy has so many devices; `rows` are over all. The largest difference is a share of the parameter's largest change.
+    NumPy has so many devices; `rows` are over all. The largest difference is a share of the
+    parameter's largest change.
     """
-    reference = backends.load("numpy", devices=devices, threads_per_device=backend.threads_per_device)
+    reference = backends.load(
+        "numpy", devices=devices, threads_per_device=backend.threads_per_device
+    )
     way, known, parameters = ways(rows)[name], ways(rows)[PER_DEVICE], initial_parameters()
     errors = []
     for seed in range(1, DRAWS + 1):
         drawn = (parameters, synthetic_batch(rows, seed), 1 / rows)
-        errors.append(largest_of(map(relative_error, way.changes(backend, *drawn), known.changes(reference, *drawn))))
+        errors.append(
+            largest_of(
+                map(relative_error, way.changes(backend, *drawn), known.changes(reference, *drawn))
+            )
+        )
     return mean(errors)
 
 
 def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
-    """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)), with z = x · first weight."""
+    """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)), with z = x ·
+    first weight.
+    """
 
     def apply(parameters: Array, x: Array) -> Array:
         z = ops.matmul(x, parameters[0])
@@ -143,7 +191,9 @@ def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
 
 
 def loss_of_normalised(ops: Ops, parameters: Array, made: Array, rows: int, labels: Array) -> Array:
-    """Normalise z by the sums over so many rows, both `made`, go on, and sum the losses of z's own rows."""
+    """Normalise z by the sums over so many rows, both `made`, go on, and sum the losses of z's own
+    rows.
+    """
     (_, scale, shift, weight, bias), (z, sums) = parameters, made
     mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
     variance = ops.add(mean_of_squares, ops.multiply(ops.power(mean, 2), -1.0))
@@ -154,21 +204,27 @@ def loss_of_normalised(ops: Ops, parameters: Array, made: Array, rows: int, labe
 
 
 def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, x, labels) -> sum of the losses, with the statistics of only these rows.
+    """Make the function (parameters, x, labels) -> sum of the losses, with the statistics of only
+    these rows.
 
     (n, 64) → dense → batch normalisation over the rows → ReLU → dense → (n, 10).
     """
     made = with_sums(ops)
-    return lambda parameters, x, labels: loss_of_normalised(ops, parameters, made(parameters, x), x.shape[0], labels)
+    return lambda parameters, x, labels: loss_of_normalised(
+        ops, parameters, made(parameters, x), x.shape[0], labels
+    )
 
 
 def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
-    """Make the function (parameters, z, sums over all devices' rows, labels) -> gradients of these rows' losses.
+    """Make the function (parameters, z, sums over all devices' rows, labels) -> gradients of these
+    rows' losses.
 
     They are those by all parameters but the first, by z, and by the sums: (tuple, array, tuple).
     """
     differentiate = ops.value_and_grad(
-        lambda leaves, labels: loss_of_normalised(ops, (None, *leaves[:4]), (leaves[4], leaves[5:]), rows, labels)
+        lambda leaves, labels: loss_of_normalised(
+            ops, (None, *leaves[:4]), (leaves[4], leaves[5:]), rows, labels
+        )
     )
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
@@ -179,7 +235,8 @@ def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
 
 
 def by_first_weight(ops: Ops) -> Callable[..., Array]:
-    """Make the function (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight.
+    """Make the function (parameters, x, gradient by z, gradients by the sums) -> gradient by the
+    first weight.
 
     The gradient flows through z itself and through both sums; z is computed again.
     """
@@ -187,12 +244,15 @@ def by_first_weight(ops: Ops) -> Callable[..., Array]:
     def weighted(own: Array, x: Array, *upstream: Array) -> Array:
         z, sums = with_sums(ops)(own, x)
         through_z, *through_sums = (
-            ops.total(ops.multiply(made, gradient)) for made, gradient in zip((z, *sums), upstream, strict=True)
+            ops.total(ops.multiply(made, gradient))
+            for made, gradient in zip((z, *sums), upstream, strict=True)
         )
         return ops.add(through_z, ops.add(*through_sums))
 
     differentiate = ops.value_and_grad(weighted)
-    return lambda parameters, x, by_z, by_sums: differentiate(parameters[:1], x, by_z, *by_sums)[1][0]
+    return lambda parameters, x, by_z, by_sums: differentiate(parameters[:1], x, by_z, *by_sums)[1][
+        0
+    ]
 
 
 def ways(rows: int) -> dict[str, Strategy]:
@@ -204,7 +264,9 @@ def ways(rows: int) -> dict[str, Strategy]:
 
 
 def in_single_precision(name: str, rows: int) -> Program:
-    return ways(rows)[name].in_single_precision(initial_parameters(), synthetic_batch(rows), RATE / rows)
+    return ways(rows)[name].in_single_precision(
+        initial_parameters(), synthetic_batch(rows), RATE / rows
+    )
 
 
 def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -237,7 +299,8 @@ EXPERIMENT = Experiment(
     metrics=(
         Metric(
             "synchronising_cost",
-            means="a step's time with statistics of all rows over that with each device's own: 1 is no cost",
+            means="a step's time with statistics of all rows over that with each device's own: 1 "
+            "is no cost",
             bands=(
                 Band(LOWEST, "faster", "A step was faster with synchronised statistics"),
                 Band(0.9, "equal", "Synchronising the statistics cost little or nothing"),
@@ -258,7 +321,9 @@ EXPERIMENT = Experiment(
     changes=(
         LESS_NOISE,
         larger(
-            "rows", "More rows per device", "their statistics are nearer to those of all rows, and waits weigh less"
+            "rows",
+            "More rows per device",
+            "their statistics are nearer to those of all rows, and waits weigh less",
         ),
     ),
     curves=Curves(
@@ -268,7 +333,8 @@ EXPERIMENT = Experiment(
         y_title="difference of a step",
         log_y=True,
         in_place_of_times=False,
-        caption="How far a step with statistics of each device's rows is from the step of one device, as a "
+        caption="How far a step with statistics of each device's rows is from the step of one "
+        "device, as a "
         "share of the largest change.",
     ),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "rows": 64}},

@@ -2,21 +2,25 @@
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 1.
 
-Prediction: A step on k devices costs the work on b/k images each, and something that does not depend on the images:
-launching the operators on every device, exchanging the gradients, updating. With a batch of k·b every device has b
-images to itself, so the fixed part weighs k times less, and images a second should come nearer to k times one device's.
+Prediction: A step on k devices costs the work on b/k images each, and something that does not
+depend on the images: launching the operators on every device, exchanging the gradients, updating.
+With a batch of k·b every device has b images to itself, so the fixed part weighs k times less, and
+images a second should come nearer to k times one device's.
 
-Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with the batch of b that
-one device has and with k·b, in turn. The threads of a device stay the same. The first losses of each are checked
-against NumPy on one device, with batches of 64 images for each device at most.
+Method: LeNet takes the same few steps on 1, 2, 4, … of the loaded devices up to all of them, with
+the batch of b that one device has and with k·b, in turn. The threads of a device stay the same. The
+first losses of each are checked against NumPy on one device, with batches of 64 images for each
+device at most.
 
-Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all devices; the curves
-of images a second over the number of devices; `…_scaling_efficiency`, the speed of k devices over k times that of one.
+Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all
+devices; the curves of images a second over the number of devices; `…_scaling_efficiency`, the speed
+of k devices over k times that of one.
 
-Read: An efficiency of 1 means that every device counts in full. If devices share cores it cannot be reached; on a
-synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the fixed batch, because a smaller share
-of a batch fits better into a core's cache. Speed is half of the answer: larger batches take fewer steps for the same
-images, and `learning-rates` asks what that does to accuracy.
+Read: An efficiency of 1 means that every device counts in full. If devices share cores it cannot be
+reached; on a synchronous engine the devices take turns, and it is 1/k. It may exceed 1 with the
+fixed batch, because a smaller share of a batch fits better into a core's cache. Speed is half of
+the answer: larger batches take fewer steps for the same images, and `learning-rates` asks what that
+does to accuracy.
 """
 
 import math
@@ -44,18 +48,23 @@ def program(
     trial: Trial,
     data: Dataset,
     batch_size: Annotated[int, Parameter("Of one device.")] = 256,
-    steps: Annotated[int | None, Chosen("Steps in one timing. Default: chosen, 10 at most.")] = None,
+    steps: Annotated[
+        int | None, Chosen("Steps in one timing. Default: chosen, 10 at most.")
+    ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times that.
+    """Time the same steps on 1, 2, 4, … devices, with batches of `batch_size` and of as many times
+    that.
 
-    Raises RequestError for a backend with a single device, and if there are fewer images than the steps take.
+    Raises RequestError for a backend with a single device, and if there are fewer images than the
+    steps take.
     """
     trial.refuse_single_device("batch-scaling", "compares devices")
     total = len(trial.devices)
     if (steps or 1) * total * batch_size > len(data.train_labels):
         raise RequestError(
-            f"{steps or 1} steps of {total} × {batch_size} images are more than the {len(data.train_labels)} there "
+            f"{steps or 1} steps of {total} × {batch_size} images are more than the "
+            f"{len(data.train_labels)} there "
             "are: choose fewer --steps or a smaller --batch-size"
         )
     tell("check against NumPy", 0.0)
@@ -63,8 +72,12 @@ def program(
     for batch in set(checked.values()):
         settings = Settings(1, batch, seed=seed)
         counts = [count for (_, count), own in checked.items() if own == batch]
-        # The first loss is of the start only; the second one shows the gradients, and NumPy is slow.
-        found = [training_steps.first_losses(trial.backend, count, data, settings, start, 2) for count in counts]
+        # The first loss is of the start only; the second one shows the gradients, and NumPy is
+        # slow.
+        found = [
+            training_steps.first_losses(trial.backend, count, data, settings, start, 2)
+            for count in counts
+        ]
         training_steps.check_first_losses(trial, data, settings, start, *found)
     trial.parameters["steps"] = taken = steps or fitting_steps(trial, data, batch_size)
     batches = plans(batch_size, total)
@@ -72,7 +85,9 @@ def program(
         settings = Settings(1, batch, limit=taken, seed=seed)
         params = training_steps.placed(trial.backend, initial_parameters(seed), count)
         take = partial(training_steps.time_steps, trial.backend, params, data, settings)
-        bare = works_of_step(trial.backend, training_steps.one_step(count, data, settings), times=taken)
+        bare = works_of_step(
+            trial.backend, training_steps.one_step(count, data, settings), times=taken
+        )
         trial.time(case_name(kind, count, total), take=take, bare=bare)
     medians = {name: case.median for name, case in trial.run().items()}
 
@@ -82,7 +97,9 @@ def program(
 
     quantities: Mapping[str, Callable[[str, int, Any], Any]] = {
         "images_per_second": speed,
-        "scaling_efficiency": lambda kind, k, times: speed(kind, k, times) / (k * speed(kind, 1, times)),
+        "scaling_efficiency": lambda kind, k, times: (
+            speed(kind, k, times) / (k * speed(kind, 1, times))
+        ),
         "step_seconds": lambda kind, k, times: times[case_name(kind, k, total)] / taken,
     }
     counts = sorted({count for _, count in batches})
@@ -91,16 +108,27 @@ def program(
         for name, quantity in quantities.items():
             trial.found_by(f"{kind.replace(' ', '_')}_{name}", partial(quantity, kind, total))
             series[f"{name} {kind}"] = tuple(quantity(kind, count, medians) for count in counts)
-    series["images_per_second k times one device"] = tuple(count * speed(FIXED, 1, medians) for count in counts)
-    trial.found_by(SPEEDUP.name, lambda times: speed(SCALED, total, times) / speed(FIXED, total, times))
+    series["images_per_second k times one device"] = tuple(
+        count * speed(FIXED, 1, medians) for count in counts
+    )
+    trial.found_by(
+        SPEEDUP.name, lambda times: speed(SCALED, total, times) / speed(FIXED, total, times)
+    )
     trial.described |= {"data": data.source, "series": series}
 
 
 def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
-    """Choose how many steps a timing has, so that all rounds fit into the budget even if devices take turns."""
+    """Choose how many steps a timing has, so that all rounds fit into the budget even if devices
+    take turns.
+    """
     total = len(trial.devices)
-    params, settings = training_steps.placed(trial.backend, initial_parameters(), 1), Settings(1, batch_size, limit=1)
-    step = min(training_steps.time_steps(trial.backend, params, data, settings)[1] for _ in range(2))
+    params, settings = (
+        training_steps.placed(trial.backend, initial_parameters(), 1),
+        Settings(1, batch_size, limit=1),
+    )
+    step = min(
+        training_steps.time_steps(trial.backend, params, data, settings)[1] for _ in range(2)
+    )
     # One more for the warm-up, and in each round a step of every device as one unit.
     round_of_a_step = (trial.rounds + 1) * sum(plans(1, total).values()) * step
     fitting = trial.left(TIMED_SHARE) / round_of_a_step - 1
@@ -109,7 +137,8 @@ def fitting_steps(trial: Trial, data: Dataset, batch_size: int) -> int:
 
 SPEEDUP = Metric(
     "scaled_batch_speedup",
-    means="images a second with a batch that grows with the devices, over those without: 1 is no gain",
+    means="images a second with a batch that grows with the devices, over those without: 1 is no "
+    "gain",
     bands=(
         Band(LOWEST, "less", "The larger batch made devices worth less"),
         Band(1.0, "more", "The larger batch made devices worth more"),
@@ -123,7 +152,9 @@ def efficiency(kind: str, most: float) -> Metric:
         f"{kind.replace(' ', '_')}_scaling_efficiency",
         means="the speed of k devices over k times that of one: 1 is the most",
         about=f"with the {kind}",
-        share=lambda value, result: gained_on_devices(value * len(result.backend["devices"]), result),
+        share=lambda value, result: gained_on_devices(
+            value * len(result.backend["devices"]), result
+        ),
         at_most=lambda _: most,
         bands=(
             Band(LOWEST, "hindered", "All devices did less than one"),
@@ -157,7 +188,8 @@ EXPERIMENT = Experiment(
         log_x=False,
         dotted=("k times one device",),
         in_place_of_times=False,
-        caption="Images a second with the batch of one device, and with as many times that as there are "
+        caption="Images a second with the batch of one device, and with as many times that as "
+        "there are "
         "devices. The dotted curve is what one device does, times their number.",
     ),
     options={"full": {"rounds": 5, "steps": 8}, "quick": {"rounds": 3, "steps": 4}},

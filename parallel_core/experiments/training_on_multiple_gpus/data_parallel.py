@@ -1,19 +1,24 @@
-"""Data-parallel training: how fast does LeNet train from scratch when each batch is divided over the devices?
+"""Data-parallel training: how fast does LeNet train from scratch when each batch is divided over
+the devices?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs"; the accuracy on several devices is its exercise 4.
+Book: Dive into Deep Learning, "Training on Multiple GPUs"; the accuracy on several devices is its
+exercise 4.
 
-Prediction: Each device differentiates its share of the batch by itself; only the sum of the gradients is exchanged. So
-two devices need about half of one's time, and losses are the same on any number of devices, up to rounding.
+Prediction: Each device differentiates its share of the batch by itself; only the sum of the
+gradients is exchanged. So two devices need about half of one's time, and losses are the same on any
+number of devices, up to rounding.
 
 Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in
-`parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all devices' parameters
-against each other. After epochs of few batches (`--limit`) there are no more test images than those trained on.
+`parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all
+devices' parameters against each other. After epochs of few batches (`--limit`) there are no more
+test images than those trained on.
 
-Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`); `price_of_overlap`, how
-much longer a device computes while the others do; with `--exchange during`, `buckets_reduced_early`.
+Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`);
+`price_of_overlap`, how much longer a device computes while the others do; with `--exchange during`,
+`buckets_reduced_early`.
 
-Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an accuracy of 0.1 after a
-short run is no error: the network has learnt nothing yet.
+Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an
+accuracy of 0.1 after a short run is no error: the network has learnt nothing yet.
 """
 
 from collections.abc import Callable
@@ -26,7 +31,10 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.process_scaling import SCALING, measure_scaling
+from parallel_core.experiments.training_on_multiple_gpus.process_scaling import (
+    SCALING,
+    measure_scaling,
+)
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine import sample_machine, watched
@@ -60,12 +68,14 @@ def program(
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
 ) -> None:
-    """Train LeNet from the same start as every other backend, for speed, accuracy and losses, and how these scale.
+    """Train LeNet from the same start as every other backend, for speed, accuracy and losses, and
+    how these scale.
 
-    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against NumPy, which trains
-    nothing, with no images. Speed is of the epochs that were trained here from beginning to end; if there are none, of
-    all, and a note says so. Accuracy and losses are of all. Raises NotFiniteError if training diverges, and
-    RequestError if it cannot go on from a checkpoint with these settings.
+    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against
+    NumPy, which trains nothing, with no images. Speed is of the epochs that were trained here from
+    beginning to end; if there are none, of all, and a note says so. Accuracy and losses are of all.
+    Raises NotFiniteError if training diverges, and RequestError if it cannot go on from a
+    checkpoint with these settings.
     """
     backend = trial.backend
     checkpoints = checkpoints or Checkpointing()
@@ -78,36 +88,53 @@ def program(
     # A short run ends soon: it is tested on as many images as it trains on.
     tested = data.tested_on((settings.limit or len(data.train_labels)) * settings.batch_size)
     before = sample_machine()
-    for progress in continue_training(backend, params, tested, settings, on_batch, start, checkpoints.every):
+    for progress in continue_training(
+        backend, params, tested, settings, on_batch, start, checkpoints.every
+    ):
         checkpoints.write(backend, params, settings, tested, progress)
         if progress.step == 0:
             on_epoch(progress.epochs[-1])
     watch = watched(before, sample_machine())
     epochs, losses = progress.epochs, progress.losses
 
-    difference = trial.checks["max_replica_difference"] = largest_replica_difference(backend, params)
+    difference = trial.checks["max_replica_difference"] = largest_replica_difference(
+        backend, params
+    )
     if difference:
-        trial.problems.append(f"the devices' parameters differ after training, by {difference:.1e} of the largest")
+        trial.problems.append(
+            f"the devices' parameters differ after training, by {difference:.1e} of the largest"
+        )
     book_s = initial_parameters(settings.seed, settings.width)
     # It trains nothing, but tells the watchdog of this process that work goes on.
     training_steps.check_first_losses(
-        trial, data, settings, book_s, epochs[0].losses, on_batch=lambda *_: on_batch(len(epochs), 0)
+        trial,
+        data,
+        settings,
+        book_s,
+        epochs[0].losses,
+        on_batch=lambda *_: on_batch(len(epochs), 0),
     )
     timed = epochs[len(start.epochs) + bool(start.step) :]
     if not timed:
         timed = epochs
         trial.notes.append(
-            "No epoch was trained here from beginning to end: the speed includes the checkpoint's epochs."
+            "No epoch was trained here from beginning to end: the speed includes the checkpoint's "
+            "epochs."
         )
     units = training_steps.time_units(backend, len(params), data, settings, beside=True)
-    training_steps.add_case_of_epochs(trial, EPOCH, lambda: params, units, data, settings, timed, watch)
+    training_steps.add_case_of_epochs(
+        trial, EPOCH, lambda: params, units, data, settings, timed, watch
+    )
     trial.found(PRICE.name, PRICE.measured(units))
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
     trial.found(ACCURACY.name, Interval(accuracies[-1], accuracies[-1], accuracies[-1]))
     trial.found("best_test_accuracy", max(accuracies))
     trial.found("final_loss", losses[-1])
-    trial.described |= {"data": data.source, "series": {"test_accuracy": accuracies, "loss": losses}}
+    trial.described |= {
+        "data": data.source,
+        "series": {"test_accuracy": accuracies, "loss": losses},
+    }
     measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
 
 
@@ -118,13 +145,18 @@ SPEED = Metric(
 )
 ACCURACY = Metric(
     "test_accuracy",
-    means="the share of the test images that are classified correctly: up to 0.2 is guessing, or hardly better",
-    bands=(Band(LOWEST, "chance", "The network has learnt nothing yet"), Band(0.2, "learnt", "The network has learnt")),
+    means="the share of the test images that are classified correctly: up to 0.2 is guessing, or "
+    "hardly better",
+    bands=(
+        Band(LOWEST, "chance", "The network has learnt nothing yet"),
+        Band(0.2, "learnt", "The network has learnt"),
+    ),
 )
 PRICE = replace(
     price_of_overlap(""),
     formula=lambda times: times[BESIDE] / times[training_steps.UNIT.format(0)] - 1,
-    means="how much longer a device computes its share of a step while the others compute theirs: 0 is no longer",
+    means="how much longer a device computes its share of a step while the others compute theirs: "
+    "0 is no longer",
 )
 
 EXPERIMENT = Experiment(
@@ -135,13 +167,27 @@ EXPERIMENT = Experiment(
     between_processes=program,
     extent=lambda _, data, settings, **__: (
         settings.epochs,
-        min(len(data.train_labels), settings.batch_size * (settings.limit or len(data.train_labels))),
+        min(
+            len(data.train_labels), settings.batch_size * (settings.limit or len(data.train_labels))
+        ),
     ),
     case=EPOCH,
-    metrics=(SPEED, Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True), ACCURACY, PRICE, *SCALING),
+    metrics=(
+        SPEED,
+        Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True),
+        ACCURACY,
+        PRICE,
+        *SCALING,
+    ),
     changes=(
-        Change(lambda found: found.is_in(ACCURACY.name, "chance"), "A longer training (--epochs), without --limit."),
-        Change(lambda found: len(found.devices) == 1, "More devices (--devices 2): the losses stay the same."),
+        Change(
+            lambda found: found.is_in(ACCURACY.name, "chance"),
+            "A longer training (--epochs), without --limit.",
+        ),
+        Change(
+            lambda found: len(found.devices) == 1,
+            "More devices (--devices 2): the losses stay the same.",
+        ),
         larger("batch_size", "A larger batch", "each device has more to do between two exchanges"),
     ),
     rounds=None,

@@ -1,24 +1,29 @@
-"""Evaluation: is a network's accuracy the same on every number of devices, and how much faster are more of them?
+"""Evaluation: is a network's accuracy the same on every number of devices, and how much faster are
+more of them?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 4: implement the computation of the test accuracy
-on several devices.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 4: implement the computation of
+the test accuracy on several devices.
 
-Prediction: A trained network classifies each image by itself. So the images can be divided over devices that hold the
-same parameters, each counts those that it has classified correctly, and the sum of the counts is the number that one
-device finds: exactly the same predictions, on every framework. Nothing but a number travels between devices, so k
-devices should give a speed-up of nearly k.
+Prediction: A trained network classifies each image by itself. So the images can be divided over
+devices that hold the same parameters, each counts those that it has classified correctly, and the
+sum of the counts is the number that one device finds: exactly the same predictions, on every
+framework. Nothing but a number travels between devices, so k devices should give a speed-up of
+nearly k.
 
-Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test set is evaluated on
-1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A device has shards of `--batch-size`
-images whatever the number of devices, so that their number is the only difference. The scores of all images are
-compared image by image between numbers of devices, and with NumPy's as far as the budget lasts.
+Method: LeNet is trained for a few steps on all devices, or read from `--checkpoint`. Then the test
+set is evaluated on 1, 2, 4, … of them up to all, in turn, as many images as fit into the budget. A
+device has shards of `--batch-size` images whatever the number of devices, so that their number is
+the only difference. The scores of all images are compared image by image between numbers of
+devices, and with NumPy's as far as the budget lasts.
 
-Look at: `evaluation_speedup`, the images a second on all devices over those on one; `unequal_images`, those that are
-not classified alike everywhere; the curve of images a second over the number of devices.
+Look at: `evaluation_speedup`, the images a second on all devices over those on one;
+`unequal_images`, those that are not classified alike everywhere; the curve of images a second over
+the number of devices.
 
-Read: The count may differ where an image's two highest scores are closer to each other than rounding: a shard of
-another length may be summed in another order. The notes name such images. A larger difference is an error, and makes
-the result invalid. If devices share cores, or on a synchronous engine, more devices cannot be faster.
+Read: The count may differ where an image's two highest scores are closer to each other than
+rounding: a shard of another length may be summed in another order. The notes name such images. A
+larger difference is an error, and makes the result invalid. If devices share cores, or on a
+synchronous engine, more devices cannot be faster.
 """
 
 import math
@@ -32,7 +37,13 @@ import numpy as np
 
 import backends
 from backends import Array, Backend
-from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, larger, with_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    MORE_CORES,
+    Change,
+    larger,
+    with_queue,
+)
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
@@ -51,10 +62,14 @@ from parallel_core.training.loop import add_counts, continue_training, launch_co
 from parallel_core.training.step import devices_of
 
 CHECKPOINT = Parameter(
-    "Evaluate the training that is kept there.", metavar="DIR", parse=lambda text: read_checkpoint(Path(text))
+    "Evaluate the training that is kept there.",
+    metavar="DIR",
+    parse=lambda text: read_checkpoint(Path(text)),
 )
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
-"""Of the budget: until when is trained, until when NumPy may begin another shard, and until when is timed."""
+"""Of the budget: until when is trained, until when NumPy may begin another shard, and until when is
+timed.
+"""
 
 
 def program(
@@ -63,21 +78,28 @@ def program(
     batch_size: Annotated[int, Parameter("Of one device.")] = 500,
     train_steps: Annotated[int, Parameter("Steps of training before, at most.")] = 100,
     checkpoint: Annotated[Checkpoint | None, CHECKPOINT] = None,
-    images: Annotated[int | None, Chosen("Test images in a timing. Default: as many as fit.")] = None,
+    images: Annotated[
+        int | None, Chosen("Test images in a timing. Default: as many as fit.")
+    ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Evaluate one network on 1, 2, 4, … devices: the same count of correct images everywhere, and how fast.
+    """Evaluate one network on 1, 2, 4, … devices: the same count of correct images everywhere, and
+    how fast.
 
-    A training takes `train_steps` steps, or fewer if they would take too much of the budget; there is none with a
-    checkpoint. Raises NotFiniteError if it diverges.
+    A training takes `train_steps` steps, or fewer if they would take too much of the budget; there
+    is none with a checkpoint. Raises NotFiniteError if it diverges.
     """
     backend = trial.backend
     if checkpoint is None:
-        parameters = trained_briefly(trial, data, Settings(1, 64, 0.1, limit=train_steps, seed=seed))
+        parameters = trained_briefly(
+            trial, data, Settings(1, 64, 0.1, limit=train_steps, seed=seed)
+        )
     else:
         parameters = checkpoint.parameters
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
-    params = {count: placed(backend, parameters, count) for count in doublings(len(backend.devices))}
+    params = {
+        count: placed(backend, parameters, count) for count in doublings(len(backend.devices))
+    }
     last = max(params)
     scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
     counted = {
@@ -85,14 +107,19 @@ def program(
         for count, own in params.items()
     }
     numpy = backends.load("numpy", devices=1, threads_per_device=1)
-    expected = scores_on(numpy, placed(numpy, parameters, 1), data, batch_size, partial(trial.left, NUMPY_SHARE))
+    expected = scores_on(
+        numpy, placed(numpy, parameters, 1), data, batch_size, partial(trial.left, NUMPY_SHARE)
+    )
     compare(trial, scores, expected, data.test_labels, counted)
 
     if images is None:
         shards = last * batch_size
         _, seconds = evaluated(backend, params[1], data.tested_on(shards), batch_size)
-        # Each number of devices, and its units; once more for the warm-up, and once to make the units.
-        images = shards * max(1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds)))
+        # Each number of devices, and its units; once more for the warm-up, and once to make the
+        # units.
+        images = shards * max(
+            1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds))
+        )
     timed = data.tested_on(images)
     trial.parameters["images"] = shown = len(timed.test_labels)
 
@@ -101,7 +128,11 @@ def program(
 
     for count, own in params.items():
         bare = works_of_step(backend, partial(launched, count))
-        trial.time(counted_devices(count), take=partial(evaluated, backend, own, timed, batch_size), bare=bare)
+        trial.time(
+            counted_devices(count),
+            take=partial(evaluated, backend, own, timed, batch_size),
+            bare=bare,
+        )
     cases = trial.run(TIMED_SHARE)
 
     one, every = counted_devices(1), counted_devices(last)
@@ -111,12 +142,19 @@ def program(
         trial.found_by(SPEEDUP.name, ratio(one, every))
     trial.found("test_accuracy", counted[last] / len(data.test_labels))
     trial.found("correct_images", counted[last])
-    trial.points[""] = {float(count): shown / cases[counted_devices(count)].median for count in params}
-    trial.described |= {"data": data.source, "series": {"correct_images": tuple(map(float, counted.values()))}}
+    trial.points[""] = {
+        float(count): shown / cases[counted_devices(count)].median for count in params
+    }
+    trial.described |= {
+        "data": data.source,
+        "series": {"correct_images": tuple(map(float, counted.values()))},
+    }
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
-    """Train on all devices from enlarged weights for one epoch, or until a share of the budget is spent."""
+    """Train on all devices from enlarged weights for one epoch, or until a share of the budget is
+    spent.
+    """
     # From the book's own weights so short a training would stay at chance.
     params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
     wanted = steps_of(data, settings)
@@ -127,12 +165,18 @@ def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np
             break
     trial.parameters["train_steps"] = steps = len(progress.losses)
     if steps < wanted:
-        trial.notes.append(f"The budget ended the training after {steps} of {wanted} steps (--budget).")
+        trial.notes.append(
+            f"The budget ended the training after {steps} of {wanted} steps (--budget)."
+        )
     return trial.backend.to_numpy(params[0])
 
 
 def scores_on(
-    backend: Backend, params: list[Array], data: Dataset, size: int, left: Callable[[], float] = lambda: math.inf
+    backend: Backend,
+    params: list[Array],
+    data: Dataset,
+    size: int,
+    left: Callable[[], float] = lambda: math.inf,
 ) -> np.ndarray:
     """Compute the scores (images, 10) on all devices of `params`, with shards of `size` images.
 
@@ -152,18 +196,30 @@ def scores_on(
 
 
 def compare(
-    trial: Trial, scores: Mapping[int, np.ndarray], expected: np.ndarray, labels: np.ndarray, counted: Mapping[int, int]
+    trial: Trial,
+    scores: Mapping[int, np.ndarray],
+    expected: np.ndarray,
+    labels: np.ndarray,
+    counted: Mapping[int, int],
 ) -> None:
-    """Compare the scores on each number of devices with each other, with NumPy's first ones, and with the counts."""
+    """Compare the scores on each number of devices with each other, with NumPy's first ones, and
+    with the counts.
+    """
     one, checked = scores[1], len(expected)
     trial.check("scores", [each[:checked] for each in scores.values()], [expected] * len(scores))
-    apart = trial.checks["max_device_difference"] = largest_of(relative_error(each, one) for each in scores.values())
+    apart = trial.checks["max_device_difference"] = largest_of(
+        relative_error(each, one) for each in scores.values()
+    )
     if not apart < LARGEST_ERROR:
-        trial.problems.append(f"the scores depend on the number of devices, by {apart:.1e} of the largest")
+        trial.problems.append(
+            f"the scores depend on the number of devices, by {apart:.1e} of the largest"
+        )
     if checked < len(one):
         trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
     unequal: dict[int, str] = {}
-    everywhere = {f"on {counted_devices(count)}": each for count, each in scores.items()} | {"in NumPy": expected}
+    everywhere = {f"on {counted_devices(count)}": each for count, each in scores.items()} | {
+        "in NumPy": expected
+    }
     for where, each in everywhere.items():
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
@@ -171,8 +227,13 @@ def compare(
     # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
-        margin = f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the largest apart"
-        trial.notes.append(f"Image {image} has another class {unequal[image]} than on one device: {margin}.")
+        margin = (
+            f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the "
+            "largest apart"
+        )
+        trial.notes.append(
+            f"Image {image} has another class {unequal[image]} than on one device: {margin}."
+        )
     for count, each in scores.items():
         correct = int(np.sum(each.argmax(axis=1) == labels))
         # Images within rounding may fall on either side when they are computed again.
@@ -182,7 +243,9 @@ def compare(
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:
-    """Evaluate on idle devices; return the seconds until all was launched and until all was added up."""
+    """Evaluate on idle devices; return the seconds until all was launched and until all was added
+    up.
+    """
     launch = partial(launch_counts, backend, params, data, len(params) * batch_size)
     return measure(backend, launch, partial(add_counts, backend, params))
 
@@ -201,7 +264,11 @@ UNEQUAL = Metric(
     "unequal_images",
     means="images that are not classified alike on every number of devices and by NumPy",
     bands=(
-        Band(LOWEST, "equal", "All images have the same class on every number of devices and in NumPy"),
+        Band(
+            LOWEST,
+            "equal",
+            "All images have the same class on every number of devices and in NumPy",
+        ),
         Band(0.5, "rounding", "Some images have another class elsewhere, by rounding"),
     ),
 )
@@ -215,11 +282,16 @@ EXPERIMENT = Experiment(
     case="1 device",
     metrics=(SPEEDUP, UNEQUAL),
     changes=(
-        Change(lambda found: len(found.devices) == 1, "More devices (--devices 2): the count stays the same."),
+        Change(
+            lambda found: len(found.devices) == 1,
+            "More devices (--devices 2): the count stays the same.",
+        ),
         with_queue("devices should classify at the same time, and count as many images"),
         LESS_NOISE,
         MORE_CORES,
-        larger("batch_size", "Larger shards", "they take fewer launches, and change the speed only"),
+        larger(
+            "batch_size", "Larger shards", "they take fewer launches, and change the speed only"
+        ),
     ),
     # That the counts are equal stays true on a machine that was disturbed.
     curves=Curves(
@@ -229,7 +301,8 @@ EXPERIMENT = Experiment(
         y_title="images a second",
         log_x=False,
         in_place_of_times=False,
-        caption="Images of the test set a second; the accuracy is the same on every number of devices.",
+        caption="Images of the test set a second; the accuracy is the same on every number of "
+        "devices.",
     ),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
 )

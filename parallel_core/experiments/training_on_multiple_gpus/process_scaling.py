@@ -5,8 +5,9 @@
     one process         the whole batches on rank 0, while the others wait
     exchange only       sums as large as the gradients, and nothing is computed
 
-Steps without exchange have wrong gradients, which take as long to compute as right ones; they train parameters of their
-own, which are discarded. How often all is timed the first rank decides, and its times are those of all.
+Steps without exchange have wrong gradients, which take as long to compute as right ones; they train
+parameters of their own, which are discarded. How often all is timed the first rank decides, and its
+times are those of all.
 """
 
 import json
@@ -22,7 +23,14 @@ import numpy as np
 from backends import Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, gained, interval_of
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Formula,
+    Metric,
+    gained,
+    interval_of,
+)
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case
@@ -38,11 +46,14 @@ MOST_ROUNDS = 7
 TIMED_SECONDS = 15.0
 """How long the rounds may take before there are fewer of them."""
 LONG_STEP = 1.0
-"""Seconds; if a step takes longer, only one is timed: the others' wait at a barrier must not exceed the deadline."""
+"""Seconds; if a step takes longer, only one is timed: the others' wait at a barrier must not exceed
+the deadline.
+"""
 
 
 def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: int) -> None:
-    """Find what the processes of a training exchanged in its `trained` steps, how long that took, and how it scales.
+    """Find what the processes of a training exchanged in its `trained` steps, how long that took,
+    and how it scales.
 
     All ranks must call this, and time it together. Of a single process there is nothing to find.
     """
@@ -89,10 +100,14 @@ def _without_exchange(backend: GroupedBackend) -> GroupedBackend:
         **dict.fromkeys(("waitall", "close"), ignore),
         transport="silence",
     )
-    return GroupedBackend(backend.inner, cast(Group, group), backend.device_counts, on_exchange=ignore)
+    return GroupedBackend(
+        backend.inner, cast(Group, group), backend.device_counts, on_exchange=ignore
+    )
 
 
-def _time_round(backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+def _time_round(
+    backend: GroupedBackend, ways: Mapping[str, Callable[[], float]]
+) -> dict[str, float]:
     """Time every way in turn, in all ranks at once."""
     seconds = {}
     for name, time_once in ways.items():
@@ -110,13 +125,17 @@ def _of_first(group: Group, value: Any) -> Any:
 
 def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
     """Train from the start for a few steps; return the seconds of one."""
-    params = [get_params(backend, device, settings.seed, settings.width) for device in backend.devices]
+    params = [
+        get_params(backend, device, settings.seed, settings.width) for device in backend.devices
+    ]
     epoch = train_epoch(backend, params, data, settings, number=1)
     return epoch.seconds / len(epoch.losses)
 
 
 def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
-    """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds of one step."""
+    """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds
+    of one step.
+    """
     if backend.group.rank > 0:
         return 0.0
     one = _time_step(backend.inner, data, replace(settings, limit=1))
@@ -125,7 +144,9 @@ def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -
 
 def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
     """Exchange zeros in the shapes of the gradients; return the seconds of one step's exchange."""
-    zeros = tuple(np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width))
+    zeros = tuple(
+        np.zeros_like(array) for array in initial_parameters(settings.seed, settings.width)
+    )
     gradients = [backend.asarray(zeros, device) for device in backend.devices]
     buckets, steps = buckets_of(settings.exchange), settings.limit or STEPS
     backend.waitall()
@@ -139,7 +160,9 @@ def _time_exchange(backend: GroupedBackend, settings: Settings) -> float:
 EFFICIENCY = Metric(
     "scaling_efficiency",
     means="the speed of all n processes over n times that of one: 1 is the most",
-    share=lambda efficiency, result: gained(efficiency * (n := result.parameters.get("processes", 2)), n),
+    share=lambda efficiency, result: gained(
+        efficiency * (n := result.parameters.get("processes", 2)), n
+    ),
     bands=(
         Band(LOWEST, "slower", "A single process is faster than all together"),
         Band(0.0, "faster", "Further processes counted in part"),

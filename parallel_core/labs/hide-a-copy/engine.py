@@ -1,4 +1,6 @@
-"""Lab 3: hide copies under computation. This engine copies on the queue that computes, and overwrites too early."""
+"""Lab 3: hide copies under computation. This engine copies on the queue that computes, and
+overwrites too early.
+"""
 
 from queue import SimpleQueue
 from threading import Thread
@@ -14,13 +16,16 @@ class MyEngine(Engine):
 
     def start(self) -> None:
         """Called once. Copies need a queue as well."""
-        self.queues: dict[Device, SimpleQueue[Task]] = {device: SimpleQueue() for device in self.devices}
+        self.queues: dict[Device, SimpleQueue[Task]] = {
+            device: SimpleQueue() for device in self.devices
+        }
         self.last: dict[Device, Task] = {}
         for device, queue in self.queues.items():
             Thread(target=self.work, args=(queue,), name=str(device), daemon=True).start()
 
     def submit(self, task: Task) -> None:
-        """Return at once. `task.kind` is "copy" or "compute"; `task.overwrites` are the tasks whose memory it takes.
+        """Return at once. `task.kind` is "copy" or "compute"; `task.overwrites` are the tasks whose
+        memory it takes.
 
         Tasks that were submitted before may still have to read that memory.
         """

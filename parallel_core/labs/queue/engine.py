@@ -1,4 +1,6 @@
-"""Lab 1: make NumPy asynchronous. This engine is right, and makes its caller wait for everything."""
+"""Lab 1: make NumPy asynchronous. This engine is right, and makes its caller wait for
+everything.
+"""
 
 from parallel_core.labs import Engine, Task
 

@@ -1,4 +1,6 @@
-"""Lab 2: two devices that work at the same time. This engine is right, and its devices take turns."""
+"""Lab 2: two devices that work at the same time. This engine is right, and its devices take
+turns.
+"""
 
 from queue import SimpleQueue
 from threading import Thread
@@ -16,12 +18,16 @@ class MyEngine(Engine):
         Thread(target=self.work, args=(self.queue,), name="all devices", daemon=True).start()
 
     def submit(self, task: Task) -> None:
-        """Return at once. `task.device` says whose queue it belongs to, and `task.inputs` what it reads."""
+        """Return at once. `task.device` says whose queue it belongs to, and `task.inputs` what it
+        reads.
+        """
         self.last = task
         self.queue.put(task)
 
     def work(self, queue: SimpleQueue[Task]) -> None:
-        """Compute tasks in order. With two queues an input may still be in the other one: what then?"""
+        """Compute tasks in order. With two queues an input may still be in the other one: what
+        then?
+        """
         while True:
             task = queue.get()
             try:

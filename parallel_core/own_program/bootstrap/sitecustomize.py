@@ -1,7 +1,9 @@
-"""Python imports this at its start, in each process of a program under `parallel-core profile`: nothing else is here.
+"""Python imports this at its start, in each process of a program under `parallel-core profile`:
+nothing else is here.
 
-It imports no framework: when the program imports one itself, the hooks of that framework follow. All else is as if this
-were not here: its folder leaves the path, and a `sitecustomize` of the user's own is imported in its place.
+It imports no framework: when the program imports one itself, the hooks of that framework follow.
+All else is as if this were not here: its folder leaves the path, and a `sitecustomize` of the
+user's own is imported in its place.
 """
 
 import json
@@ -69,14 +71,19 @@ def _hook(framework: ModuleType, settings: Mapping[str, Any]) -> None:
         hooks = _loaded(f"parallel_core_hooks_{name}", settings["hooks"][name])
         hooks.hook(framework, recorder.begin(settings))
     except Exception as error:  # The program runs all the same.
-        report = {"pid": os.getpid(), "framework": name, "failure": f"{type(error).__name__}: {error}"}
+        report = {
+            "pid": os.getpid(),
+            "framework": name,
+            "failure": f"{type(error).__name__}: {error}",
+        }
         path = Path(settings["folder"]) / f"{os.getpid()}-{name}.report"
         with suppress(OSError):
             path.write_text(json.dumps(report), encoding="utf-8")
 
 
 def _loaded(name: str, path: str) -> ModuleType:
-    # By its path, under a separate name: the program's path may hold another `parallel_core`, or none.
+    # By its path, under a separate name: the program's path may hold another `parallel_core`, or
+    # none.
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

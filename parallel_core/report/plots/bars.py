@@ -10,7 +10,9 @@ from parallel_core.report.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, tex
 
 ROW, GAP = 24.0, 12.0
 WIDEST_WHISKER = 1.5
-"""Of the longest bar: an interval of few processes may reach much farther, and its bounds are written beside it."""
+"""Of the longest bar: an interval of few processes may reach much farther, and its bounds are
+written beside it.
+"""
 
 
 class Bar(NamedTuple):
@@ -40,7 +42,9 @@ class BarsChart:
 
     @cached_property
     def axis(self) -> Axis:
-        """The scale that holds all bars, and their whiskers up to `widest` times the longest bar."""
+        """The scale that holds all bars, and their whiskers up to `widest` times the longest
+        bar.
+        """
         bars = [bar for group in self.groups.values() for bar in group]
         ends = [end for bar in bars for end in (bar.start, bar.end)]
         longest = self.widest * max(map(abs, ends))
@@ -65,13 +69,31 @@ class BarsChart:
     def _draw_bar(self, picture: Picture, bar: Bar, left: float, room: float) -> None:
         start, end, low, high, inner = (
             left + room * self.axis.scale.place(value)
-            for value in (*sorted((bar.start, bar.end)), *(bar.bounds or (bar.end,) * 2), bar.inner or bar.end)
+            for value in (
+                *sorted((bar.start, bar.end)),
+                *(bar.bounds or (bar.end,) * 2),
+                bar.inner or bar.end,
+            )
         )
         middle = picture.bottom + ROW / 2
         picture.name(middle, bar.name)
-        picture.add("rect", x=start, y=middle - 8, width=max(1, end - start), height=16, style=f"full {bar.style}")
+        picture.add(
+            "rect",
+            x=start,
+            y=middle - 8,
+            width=max(1, end - start),
+            height=16,
+            style=f"full {bar.style}",
+        )
         if bar.inner is not None:
-            picture.add("rect", x=start, y=middle - 4, width=max(1, inner - start), height=8, style="full compute")
+            picture.add(
+                "rect",
+                x=start,
+                y=middle - 4,
+                width=max(1, inner - start),
+                height=8,
+                style="full compute",
+            )
         if bar.bounds:
             picture.add("line", x1=low, x2=high, y1=middle, y2=middle, style="ink")
         picture.text(left + room + GAP, middle, bar.value)

@@ -1,4 +1,6 @@
-"""Charts of curves: sweeps and learning curves, a panel for each of several, with intervals where they are known."""
+"""Charts of curves: sweeps and learning curves, a panel for each of several, with intervals where
+they are known.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -67,13 +69,17 @@ class CurvesChart:
         """Draw the legend, and below it the panels."""
         named = {curve.label: curve for panel in self.panels for curve in panel.curves}
         if len(named) > 1:
-            picture.legend({label: partial(_draw_sample, picture, curve) for label, curve in named.items()})
+            picture.legend(
+                {label: partial(_draw_sample, picture, curve) for label, curve in named.items()}
+            )
         columns = min(self.columns, len(self.panels))
         for first in range(0, len(self.panels), columns):
             top, bottom = picture.bottom, picture.bottom
             for place, panel in enumerate(self.panels[first : first + columns]):
                 picture.bottom = top
-                _draw_panel(picture, panel, place * picture.width / columns, picture.width / columns)
+                _draw_panel(
+                    picture, panel, place * picture.width / columns, picture.width / columns
+                )
                 bottom = max(bottom, picture.bottom)
             picture.bottom = bottom + 8
 
@@ -91,7 +97,9 @@ def _draw_panel(picture: Picture, panel: Panel, left: float, width: float) -> No
     picture.bottom = top + HEIGHT
 
     def at(x: float, y: float) -> tuple[float, float]:
-        return left + room * panel.x.scale.place(x), picture.bottom - HEIGHT * panel.y.scale.place(y)
+        return left + room * panel.x.scale.place(x), picture.bottom - HEIGHT * panel.y.scale.place(
+            y
+        )
 
     grid = picture.add("g")
     picture.grid(panel.x, left, room, top, grid)
@@ -100,7 +108,11 @@ def _draw_panel(picture: Picture, panel: Panel, left: float, width: float) -> No
         picture.add("line", "", "", grid, x1=left, x2=left + room, y1=y, y2=y, style="grid")
         picture.text(left - 6, y, label, text_anchor="end", style="faint", font_size=SMALL)
     for curve in panel.curves:
-        known = [(x, value, *at(x, value.estimate)) for x, value in curve.points if math.isfinite(value.estimate)]
+        known = [
+            (x, value, *at(x, value.estimate))
+            for x, value in curve.points
+            if math.isfinite(value.estimate)
+        ]
         path = "L".join(f"{across:.5g} {down:.5g}" for *_, across, down in known)
         _draw_line(picture, curve, f"M{path}" if path else "", curve.thickness)
         for x, value, across, down in known:
@@ -109,7 +121,9 @@ def _draw_panel(picture: Picture, panel: Panel, left: float, width: float) -> No
                 picture.add("line", x1=across, x2=across, **ends, style=f"line {curve.style}")
             if curve.shape is not None:
                 said = f"{curve.label}: {with_bounds(value)}" if curve.label else with_bounds(value)
-                _draw_mark(picture, curve, across, down, f"{said}; {panel.x.title}: {panel.x.write(x)}")
+                _draw_mark(
+                    picture, curve, across, down, f"{said}; {panel.x.title}: {panel.x.write(x)}"
+                )
     picture.x_axis(panel.x, left, room)
 
 
@@ -120,7 +134,14 @@ def _draw_line(picture: Picture, curve: Curve, path: str, thickness: float) -> N
 
 def _draw_mark(picture: Picture, curve: Curve, x: float, y: float, title: str = "") -> None:
     shape = SHAPES[(curve.shape or 0) % len(SHAPES)]
-    picture.add("path", "", title, d=shape, transform=f"translate({x:.5g} {y:.5g})", style=f"full {curve.style}")
+    picture.add(
+        "path",
+        "",
+        title,
+        d=shape,
+        transform=f"translate({x:.5g} {y:.5g})",
+        style=f"full {curve.style}",
+    )
 
 
 def exact(value: float) -> Interval:
@@ -131,7 +152,8 @@ def exact(value: float) -> Interval:
 def sweep_chart(
     curves: Curves, swept: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[Interval]]]
 ) -> CurvesChart:
-    """Draw curves over the points `swept`: for each panel's name and each label the values; all have one scale.
+    """Draw curves over the points `swept`: for each panel's name and each label the values; all
+    have one scale.
 
     Bounds and predictions are grey, and each is dotted in its own way.
     """
@@ -141,7 +163,8 @@ def sweep_chart(
     marked = swept[:: 1 + (len(swept) - 1) // MAX_TICKS] if curves.log_x else ()
     x_scale = around(swept) if curves.log_x else linear(swept)
     x = Axis(curves.x_title, x_scale, lambda value: write_point(value, curves.over), marked)
-    # The scale holds the estimates and not the intervals, which are wide if there are few processes.
+    # The scale holds the estimates and not the intervals, which are wide if there are few
+    # processes.
     estimates = [one.estimate for panel in panels.values() for row in panel.values() for one in row]
     finite = [value for value in estimates if math.isfinite(value)]
     positive = [value for value in finite if value > 0]
@@ -151,17 +174,23 @@ def sweep_chart(
     def drawn(label: str, values: Sequence[Interval]) -> Curve:
         points = list(zip(swept, values, strict=False))
         if label in curves.dotted:
-            return Curve(label, "host", points, None, DOTTED[curves.dotted.index(label) % len(DOTTED)])
+            return Curve(
+                label, "host", points, None, DOTTED[curves.dotted.index(label) % len(DOTTED)]
+            )
         number = solid.index(label)
         return Curve(label or curves.y_title, f"c{number % COLOURS}", points, number)
 
     return CurvesChart(
-        tuple(Panel(name, x, y, tuple(drawn(*one) for one in panel.items())) for name, panel in panels.items())
+        tuple(
+            Panel(name, x, y, tuple(drawn(*one) for one in panel.items()))
+            for name, panel in panels.items()
+        )
     )
 
 
 def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
-    """Draw the losses of results batch by batch, and the test accuracy after each epoch, as the curves without points.
+    """Draw the losses of results batch by batch, and the test accuracy after each epoch, as the
+    curves without points.
 
     Curves that coincide hide each other: each later one is thinner, so that all can be seen.
     """
@@ -172,11 +201,17 @@ def learning_chart(trained: Sequence[tuple[Curve, Result]]) -> CurvesChart:
         curve = curve._replace(thickness=max(1.5, 7 - 1.8 * number) if len(trained) > 1 else 1.5)
         batches = [((at + 1) / steps, exact(loss[at])) for at in range(0, len(loss), stride)]
         losses.append(curve._replace(points=batches))
-        accuracies.append(curve._replace(points=[*enumerate(map(exact, accuracy), start=1)], shape=number))
+        accuracies.append(
+            curve._replace(points=[*enumerate(map(exact, accuracy), start=1)], shape=number)
+        )
     epochs = Axis("epoch", Scale(0, max(len(curve.points) for curve in accuracies)), figure)
     highest = max(value.estimate for curve in losses for _, value in curve.points)
-    loss_panel = Panel("loss per image", epochs, Axis("", linear([0, highest]), figure), tuple(losses))
-    accuracy_panel = Panel("test accuracy", epochs, Axis("", Scale(0, 1), figure), tuple(accuracies))
+    loss_panel = Panel(
+        "loss per image", epochs, Axis("", linear([0, highest]), figure), tuple(losses)
+    )
+    accuracy_panel = Panel(
+        "test accuracy", epochs, Axis("", Scale(0, 1), figure), tuple(accuracies)
+    )
     # Accuracies at the level of chance say nothing.
     has_learnt = any(value.estimate >= CHANCE for curve in accuracies for _, value in curve.points)
     return CurvesChart((loss_panel, accuracy_panel) if has_learnt else (loss_panel,))

@@ -1,4 +1,6 @@
-"""The picture of a result: its task graph, its learning curve, the curves of its sweep, or the times of its cases."""
+"""The picture of a result: its task graph, its learning curve, the curves of its sweep, or the
+times of its cases.
+"""
 
 from math import inf
 
@@ -13,7 +15,9 @@ from parallel_core.system.formatting import engine_in_words, seconds
 
 
 def result_picture(result: Result) -> bytes:
-    """Draw what a result is about, titled by its answer; below that its experiment, backend and data."""
+    """Draw what a result is about, titled by its answer; below that its experiment, backend and
+    data.
+    """
     backend = result.backend
     side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"
     if result.tasks:
@@ -29,7 +33,9 @@ def _chart(result: Result) -> Chart:
     curves = EXPERIMENTS[result.experiment].curves
     if curves is None or curves.over not in result.series:
         return _case_times(result)
-    values = {label: [*map(exact, row)] for label, row in labelled(result.series, curves.quantity).items()}
+    values = {
+        label: [*map(exact, row)] for label, row in labelled(result.series, curves.quantity).items()
+    }
     return sweep_chart(curves, result.series[curves.over], {"": values})
 
 

@@ -1,4 +1,6 @@
-"""Scales and axes of charts: where a value lies between two bounds, and which round values are marked."""
+"""Scales and axes of charts: where a value lies between two bounds, and which round values are
+marked.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +26,9 @@ class Scale:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value lies, as a share of the line; what lies outside is drawn at the nearer end."""
+        """Return where a value lies, as a share of the line; what lies outside is drawn at the
+        nearer end.
+        """
         low, high, inside = self.low, self.high, min(max(value, self.low), self.high)
         if self.log:
             low, high, inside = math.log(low), math.log(high), math.log(inside)
@@ -36,18 +40,27 @@ class Scale:
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if decades > FEW_DECADES:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            return tuple(10.0**power for power in range(first, last + 1, math.ceil(decades / WANTED_TICKS)))
+            return tuple(
+                10.0**power for power in range(first, last + 1, math.ceil(decades / WANTED_TICKS))
+            )
         if decades > 1:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             few = (1, 2, 5) if decades < 2 else (1, 3)
-            return tuple(at for power in powers for one in few if self.low <= (at := one * 10.0**power) <= self.high)
+            return tuple(
+                at
+                for power in powers
+                for one in few
+                if self.low <= (at := one * 10.0**power) <= self.high
+            )
         step = _round_step((self.high - self.low) / WANTED_TICKS)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return tuple(number * step for number in range(first, last + 1))
 
 
 class Axis(NamedTuple):
-    """A scale under its title, and how its values are written; its marks are round unless `marked` names some."""
+    """A scale under its title, and how its values are written; its marks are round unless `marked`
+    names some.
+    """
 
     title: str
     scale: Scale
@@ -57,11 +70,16 @@ class Axis(NamedTuple):
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
         """The places of the marks, as shares of the line, with their labels."""
-        return tuple((self.scale.place(value), self.write(value)) for value in self.marked or self.scale.marks)
+        return tuple(
+            (self.scale.place(value), self.write(value))
+            for value in self.marked or self.scale.marks
+        )
 
 
 def linear(values: Iterable[float]) -> Scale:
-    """Return a linear scale that holds the values, with a margin above, and below if one is negative."""
+    """Return a linear scale that holds the values, with a margin above, and below if one is
+    negative.
+    """
     known = list(values)
     margin = LINEAR_MARGIN * (max(known) - min(known) or 1)
     return Scale(min(known) - margin * (min(known) < 0), max(known) + margin)

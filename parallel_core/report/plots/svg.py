@@ -1,6 +1,7 @@
 """A picture as SVG: it grows downward, piece by piece, and every text is escaped.
 
-Colours are those of `picture.css`, for light and dark: a page includes it once, a file holds it. Lengths are pixels.
+Colours are those of `picture.css`, for light and dark: a page includes it once, a file holds it.
+Lengths are pixels.
 """
 
 import math
@@ -57,7 +58,9 @@ class Picture:
         /,
         **attributes: str | float,
     ) -> Element:
-        """Add an element, which says its title when it is pointed at; `style` is its class, and `_` stands for `-`."""
+        """Add an element, which says its title when it is pointed at; `style` is its class, and `_`
+        stands for `-`.
+        """
         part = SubElement(self._root if within is None else within, tag)
         for name, value in attributes.items():
             written = value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
@@ -69,12 +72,23 @@ class Picture:
             part.text = words
         return part
 
-    def text(self, x: float, y: float, words: str, title: str = "", /, **attributes: str | float) -> None:
+    def text(
+        self, x: float, y: float, words: str, title: str = "", /, **attributes: str | float
+    ) -> None:
         """Write a line whose middle is at a height."""
-        self.add("text", words, title, x=x, y=y + 0.36 * float(attributes.get("font_size", SIZE)), **attributes)
+        self.add(
+            "text",
+            words,
+            title,
+            x=x,
+            y=y + 0.36 * float(attributes.get("font_size", SIZE)),
+            **attributes,
+        )
 
     def name(self, y: float, words: str) -> None:
-        """Write a name at the left edge; a long one loses its middle, and its title has it whole."""
+        """Write a name at the left edge; a long one loses its middle, and its title has it
+        whole.
+        """
         self.text(0, y, shortened(words, MAX_NAME_LETTERS), words)
 
     def paragraph(self, words: str, style: str = "", left: float = 0.0) -> None:
@@ -85,7 +99,9 @@ class Picture:
             self.bottom += LINE
 
     def legend(self, entries: Mapping[str, Callable[[float, float], object]]) -> None:
-        """Explain looks in rows: for each text, what draws its sample at a left edge and a height."""
+        """Explain looks in rows: for each text, what draws its sample at a left edge and a
+        height.
+        """
         left = 0.0
         for words, sample in entries.items():
             taken = SWATCH + 6 + text_width([words]) + 20
@@ -99,10 +115,14 @@ class Picture:
 
     def swatch(self, style: str, opacity: float = 1) -> Callable[[float, float], object]:
         """Return what draws the sample of a fill for a legend."""
-        return lambda x, y: self.add("rect", x=x, y=y - 6, width=SWATCH, height=12, style=style, opacity=opacity)
+        return lambda x, y: self.add(
+            "rect", x=x, y=y - 6, width=SWATCH, height=12, style=style, opacity=opacity
+        )
 
     def arrow(self, start: Place, end: Place, style: str, bend: float = 0.0) -> None:
-        """Draw a straight arrow, or with a bend one that is level at both ends and runs to the right."""
+        """Draw a straight arrow, or with a bend one that is level at both ends and runs to the
+        right.
+        """
         (x0, y0), (x1, y1) = start, end
         middle = f"C{x0 + bend:.5g} {y0:.5g} {x1 - bend:.5g} {y1:.5g} " if bend else "L"
         turn = 0.0 if bend else math.degrees(math.atan2(y1 - y0, x1 - x0))
@@ -111,7 +131,9 @@ class Picture:
         self.add("path", d="M0 0-7-3V3z", transform=at, style=f"full {style}")
 
     def grid(self, axis: Axis, left: float, room: float, top: float, within: Element) -> None:
-        """Draw an axis's marks as lines from `top` to the bottom, into an element that lies behind what is drawn."""
+        """Draw an axis's marks as lines from `top` to the bottom, into an element that lies behind
+        what is drawn.
+        """
         for share, _ in axis.ticks:
             x = left + share * room
             self.add("line", "", "", within, x1=x, x2=x, y1=top, y2=self.bottom, style="grid")
@@ -119,10 +141,19 @@ class Picture:
     def x_axis(self, axis: Axis, left: float, room: float) -> None:
         """Write an axis's labels and title."""
         for share, label in axis.ticks:
-            at = min(left + share * room, self.width - text_width([label], SMALL) / 2), self.bottom + LINE / 2
+            at = (
+                min(left + share * room, self.width - text_width([label], SMALL) / 2),
+                self.bottom + LINE / 2,
+            )
             self.text(*at, label, text_anchor="middle", style="faint", font_size=SMALL)
         if axis.title:
-            self.text(left + room / 2, self.bottom + 1.4 * LINE, axis.title, text_anchor="middle", style="faint")
+            self.text(
+                left + room / 2,
+                self.bottom + 1.4 * LINE,
+                axis.title,
+                text_anchor="middle",
+                style="faint",
+            )
         self.bottom += 2 * LINE if axis.title else LINE
 
     def whole(self) -> bytes:
@@ -143,7 +174,11 @@ class Picture:
 
 def style_sheet() -> str:
     """Return the rules that all pictures share."""
-    return resources.files("parallel_core.report.plots").joinpath("picture.css").read_text(encoding="utf-8")
+    return (
+        resources.files("parallel_core.report.plots")
+        .joinpath("picture.css")
+        .read_text(encoding="utf-8")
+    )
 
 
 def text_width(texts: Iterable[str], size: float = SIZE) -> float:
@@ -161,7 +196,9 @@ def inline(chart: Chart | None, label: str) -> Markup | None:
 
 
 def titled(chart: Chart, *titles: str, width: float = WIDTH) -> bytes:
-    """Return a chart under titles, of which empty ones are left out, as a file's content, at least so wide."""
+    """Return a chart under titles, of which empty ones are left out, as a file's content, at least
+    so wide.
+    """
     said = list(filter(None, titles))
     picture = Picture(said[0], max(width, chart.width))
     for number, title in enumerate(said):

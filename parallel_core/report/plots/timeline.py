@@ -10,7 +10,14 @@ from typing import NamedTuple
 from backends.profiling import Timeline
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.report.plots.scales import Axis, Scale, from_zero, write_seconds
-from parallel_core.report.plots.svg import LETTER, MAX_NAME_LETTERS, SMALL, Picture, text_width, titled
+from parallel_core.report.plots.svg import (
+    LETTER,
+    MAX_NAME_LETTERS,
+    SMALL,
+    Picture,
+    text_width,
+    titled,
+)
 from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.trace_analysis import lanes
@@ -35,7 +42,9 @@ MIN_LETTERS = 6
 MIN_BLOCK = 0.7
 """Pixels, if there is room."""
 EDGED_BLOCK = 5.0
-"""Pixels: longer blocks of a single span are a little shorter, so that neighbours can be distinguished."""
+"""Pixels: longer blocks of a single span are a little shorter, so that neighbours can be
+distinguished.
+"""
 PALE, MIN_OPACITY = 0.6, 0.2
 """Blocks that were busy for a smaller share than PALE look pale."""
 MIN_AT_ONCE = 1.05
@@ -71,12 +80,18 @@ class TimelinesChart:
 
     def draw(self, picture: Picture) -> None:
         """Draw the looks that occur, the panels and the axis."""
-        blocks = [block for panel in self.panels for lane in panel.shown.lanes for block in lane.blocks]
+        blocks = [
+            block for panel in self.panels for lane in panel.shown.lanes for block in lane.blocks
+        ]
         used = {block.look for block in blocks}
-        legend = {words: picture.swatch(f"full {look}") for look, words in LOOKS.items() if look in used}
+        legend = {
+            words: picture.swatch(f"full {look}") for look, words in LOOKS.items() if look in used
+        }
         palest = min(blocks, key=lambda block: block.busy_share)
         if palest.busy_share < PALE:
-            legend["pale: many short ones, with gaps"] = picture.swatch(f"full {palest.look}", _opacity(palest))
+            legend["pale: many short ones, with gaps"] = picture.swatch(
+                f"full {palest.look}", _opacity(palest)
+            )
         picture.legend(legend)
         scale = from_zero(panel.shown.seconds for panel in self.panels)
         axis = Axis("since the first launch", scale, write_seconds)
@@ -91,11 +106,15 @@ class TimelinesChart:
             picture.paragraph(self.after, "faint", left)
 
 
-def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float, width: float) -> None:
+def _draw_lanes(
+    picture: Picture, shown: CaseLanes, scale: Scale, left: float, width: float
+) -> None:
     def x(time: float) -> float:
         return left + width * scale.place(time)
 
-    middles = {lane.name: picture.bottom + LANE * (number + 0.5) for number, lane in enumerate(shown.lanes)}
+    middles = {
+        lane.name: picture.bottom + LANE * (number + 0.5) for number, lane in enumerate(shown.lanes)
+    }
     for lane, middle in zip(shown.lanes, middles.values(), strict=True):
         picture.name(middle, lane.name)
         picture.add("rect", x=left, y=middle - BLOCK / 2, width=width, height=BLOCK, style="shade")
@@ -107,13 +126,24 @@ def _draw_lanes(picture: Picture, shown: CaseLanes, scale: Scale, left: float, w
             "launch",
         )
     for lane, middle in zip(shown.lanes, middles.values(), strict=True):
-        group = picture.add("g", role="img", aria_label=f"{lane.name}: {_busy(lane.blocks, scale.high)}")
-        for block, end in zip(lane.blocks, lanes.drawn_ends(lane.blocks, scale.high * MIN_BLOCK / width), strict=True):
+        group = picture.add(
+            "g", role="img", aria_label=f"{lane.name}: {_busy(lane.blocks, scale.high)}"
+        )
+        for block, end in zip(
+            lane.blocks, lanes.drawn_ends(lane.blocks, scale.high * MIN_BLOCK / width), strict=True
+        ):
             length = x(end) - x(block.start)
             edge = 0.7 if block.spans == 1 and length > EDGED_BLOCK else 0
             pale = {"opacity": _opacity(block)} if block.busy_share < 1 else {}
-            at = {"x": x(block.start), "y": middle - BLOCK / 2, "width": length - edge, "height": BLOCK}
-            picture.add("rect", "", lanes.block_text(block), group, style=f"full {block.look}", **at, **pale)
+            at = {
+                "x": x(block.start),
+                "y": middle - BLOCK / 2,
+                "width": length - edge,
+                "height": BLOCK,
+            }
+            picture.add(
+                "rect", "", lanes.block_text(block), group, style=f"full {block.look}", **at, **pale
+            )
         for block in lane.blocks:
             _label(picture, block, x(block.start), x(block.end), middle)
     picture.bottom += LANE * len(shown.lanes)
@@ -127,7 +157,12 @@ def _label(picture: Picture, block: Block, start: float, end: float, middle: flo
         strong = block.busy_share > PALE and block.look != "wait"
         style = {"style": f"over over-{block.look}"} if strong else {}
         picture.text(
-            (start + end) / 2, middle, lanes.shortened(name, letters), text_anchor="middle", font_size=SMALL, **style
+            (start + end) / 2,
+            middle,
+            lanes.shortened(name, letters),
+            text_anchor="middle",
+            font_size=SMALL,
+            **style,
         )
 
 
@@ -140,7 +175,9 @@ def _busy(blocks: Iterable[Block], longest: float) -> str:
     busy: dict[Look, float] = {}
     for block in blocks:
         busy[block.look] = busy.get(block.look, 0.0) + block.busy
-    return ", ".join(f"{LOOKS[look]} {percent(taken / longest)} of the width" for look, taken in busy.items())
+    return ", ".join(
+        f"{LOOKS[look]} {percent(taken / longest)} of the width" for look, taken in busy.items()
+    )
 
 
 def timeline_picture(timeline: Timeline) -> bytes:
@@ -168,14 +205,24 @@ def timeline_picture(timeline: Timeline) -> bytes:
 
 
 def _key_case(figures: Sequence[CaseFigures], experiment: str) -> CaseFigures | None:
-    """Return an experiment's main case, else that in which most queues worked at once, the first of several."""
+    """Return an experiment's main case, else that in which most queues worked at once, the first of
+    several.
+    """
     shown = EXPERIMENTS[experiment].drawn_case if experiment in EXPERIMENTS else ""
-    return max(figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None)
+    return max(
+        figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None
+    )
 
 
 def _message_of(case: CaseFigures, experiment: str) -> str:
-    """Say what a case's timeline shows: how long it took, and how long its operations take one after the other."""
+    """Say what a case's timeline shows: how long it took, and how long its operations take one
+    after the other.
+    """
     took = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
     at_once = case.queues_at_once or 0.0
     in_turn = case.seconds + (at_once - 1) * case.working_seconds
-    return took if at_once < MIN_AT_ONCE else f"{took}; one after the other its operations take {seconds(in_turn)}"
+    return (
+        took
+        if at_once < MIN_AT_ONCE
+        else f"{took}; one after the other its operations take {seconds(in_turn)}"
+    )

@@ -1,4 +1,6 @@
-"""One defect each of NumPy's backend: what is called in the place of a verb, with its own function first."""
+"""One defect each of NumPy's backend: what is called in the place of a verb, with its own function
+first.
+"""
 
 import os
 import signal
@@ -17,9 +19,13 @@ Verb = Callable[..., Any]
 
 
 def load(devices: int, **defects: Verb) -> Backend:
-    """Load NumPy's backend with defects, by the name of the verb: a worker's process can import them."""
+    """Load NumPy's backend with defects, by the name of the verb: a worker's process can import
+    them.
+    """
     backend = backends.load("numpy", devices, threads_per_device=1)
-    vars(backend).update({name: partial(defect, getattr(backend, name)) for name, defect in defects.items()})
+    vars(backend).update(
+        {name: partial(defect, getattr(backend, name)) for name, defect in defects.items()}
+    )
     return backend
 
 
@@ -46,8 +52,12 @@ def copy_nothing(copy: Verb, x: Array, device: Device, out: Array | None = None)
     return x if out is None else copy(x, device, out)
 
 
-def write_over_what_is_read(copy: Verb, x: Array, device: Device, out: Array | None = None) -> Array:
-    """Write a copy array by array, though a later one may be read from the memory of an earlier one."""
+def write_over_what_is_read(
+    copy: Verb, x: Array, device: Device, out: Array | None = None
+) -> Array:
+    """Write a copy array by array, though a later one may be read from the memory of an earlier
+    one.
+    """
     if out is None:
         return copy(x, device)
     tree_map(np.copyto, out, x)
@@ -56,7 +66,9 @@ def write_over_what_is_read(copy: Verb, x: Array, device: Device, out: Array | N
 
 def divide_from_the_end(_: Verb, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
     """Give the extra rows to the last devices."""
-    lengths = [len(x) // len(devices) + (place < len(x) % len(devices)) for place in range(len(devices))]
+    lengths = [
+        len(x) // len(devices) + (place < len(x) % len(devices)) for place in range(len(devices))
+    ]
     return tuple(map(np.copy, np.split(x, np.cumsum(lengths[::-1])[:-1])))
 
 

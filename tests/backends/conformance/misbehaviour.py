@@ -1,4 +1,6 @@
-"""What a backend may do to the process that it is loaded in, while it is loaded and while it works."""
+"""What a backend may do to the process that it is loaded in, while it is loaded and while it
+works.
+"""
 
 import os
 import re
@@ -115,7 +117,9 @@ def share_a_file_in_memory() -> None:
 
 
 def _write_everywhere(content: bytes) -> None:
-    """Write to all pipes but the standard streams, and but the one that multiprocessing has for its bookkeeping."""
+    """Write to all pipes but the standard streams, and but the one that multiprocessing has for its
+    bookkeeping.
+    """
     for path in Path("/proc/self/fd").iterdir():
         descriptor = int(path.name)
         if descriptor in (1, 2, resource_tracker.getfd()) or not path.is_fifo():

@@ -1,4 +1,6 @@
-"""Programs that are drawn are valid; the suite finds what is wrong with a backend, and what it prints shows it."""
+"""Programs that are drawn are valid; the suite finds what is wrong with a backend, and what it
+prints shows it.
+"""
 
 import os
 import subprocess
@@ -16,7 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import Backend, BackendError, Ops
-from backends.conformance import Conformance, Found, Limits, Program, draw_program, search, searching
+from backends.conformance import (
+    Conformance,
+    Found,
+    Limits,
+    Program,
+    draw_program,
+    search,
+    searching,
+)
 from backends.conformance.judging import judge
 from backends.conformance.programs import Reference, Statement, reference_namespace
 from backends.conformance.running import Event, run
@@ -49,7 +59,9 @@ def test_a_program_is_python_that_runs_by_itself(program: Program) -> None:
 
 
 @given(programs, st.data())
-def test_what_depends_on_a_statement_that_is_left_out_goes_too(program: Program, data: st.DataObject) -> None:
+def test_what_depends_on_a_statement_that_is_left_out_goes_too(
+    program: Program, data: st.DataObject
+) -> None:
     places = data.draw(st.sets(st.integers(0, len(program.statements) - 1)))
     shorter = program.without(places)
     namespace = reference_namespace(program.devices)
@@ -64,7 +76,9 @@ def test_the_same_random_numbers_give_the_same_program() -> None:
 
 
 def test_every_verb_and_every_op_is_drawn() -> None:
-    text = "\n".join(statement.source for n in range(150) for statement in draw_program(Random(n)).statements)
+    text = "\n".join(
+        statement.source for n in range(150) for statement in draw_program(Random(n)).statements
+    )
     assert [verb for verb in VERBS if f"backend.{verb}(" not in text] == []
     ops = [name for name, op in vars(Ops).items() if isfunction(op) and not name.startswith("_")]
     assert [op for op in ops if f"ops.{op}" not in text] == []
@@ -115,7 +129,9 @@ def test_wrong_numbers_are_found_and_printed_as_a_short_program(verb: str, defec
 
 def test_what_writes_over_what_it_reads_is_found() -> None:
     # NumPy may refuse what is printed here: a copy to memory from which another one is read.
-    found, source = found_of(partial(load, copy_to=defects.write_over_what_is_read), "gives wrong numbers")
+    found, source = found_of(
+        partial(load, copy_to=defects.write_over_what_is_read), "gives wrong numbers"
+    )
     assert len(found.program.statements) <= 15
     assert "out=" in source
 
@@ -124,11 +140,15 @@ def test_what_writes_over_what_it_reads_is_found() -> None:
 def test_numbers_are_compared_with_a_tolerance(error: float, is_found: bool) -> None:
     off = load(1, to_numpy=lambda read, x: read(x) * np.float32(1 + error))
     read = "r = backend.to_numpy(backend.asarray(np.ones(3, np.float32), devices[0]))"
-    assert (fault_in(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None) == is_found
+    assert (
+        fault_in(Program(1, (Statement(read, ("r",), waits=True),)), off) is not None
+    ) == is_found
 
 
 @given(programs, st.data())
-def test_what_a_backend_says_about_a_program_must_be_complete(program: Program, data: st.DataObject) -> None:
+def test_what_a_backend_says_about_a_program_must_be_complete(
+    program: Program, data: st.DataObject
+) -> None:
     backend = load(program.devices)
     events: list[Event] = []
     run(program, backend, events.append)
@@ -148,7 +168,10 @@ def test_a_failure_that_is_lost_is_found() -> None:
 @pytest.mark.usefixtures("as_drawn")
 @pytest.mark.parametrize(
     ("sum_up", "what"),
-    [pytest.param(defects.hang, "hangs", marks=pytest.mark.long), (defects.crash, "crashes the process (SIGSEGV)")],
+    [
+        pytest.param(defects.hang, "hangs", marks=pytest.mark.long),
+        (defects.crash, "crashes the process (SIGSEGV)"),
+    ],
 )
 def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(sum_up: Verb, what: str) -> None:
     found, source = found_of(partial(load, allreduce=sum_up), "")
@@ -160,7 +183,9 @@ def test_a_hang_and_a_crash_are_found_with_each_thread_s_stack(sum_up: Verb, wha
 @pytest.mark.usefixtures("as_drawn")
 def test_each_kind_is_reported_once() -> None:
     limits = Limits(seed=1, programs=60, devices=2)
-    kinds = [found.finding.kind for found in search(partial(load, allreduce=defects.count_twice), limits)]
+    kinds = [
+        found.finding.kind for found in search(partial(load, allreduce=defects.count_twice), limits)
+    ]
     assert kinds == ["gives wrong numbers"]
 
 
@@ -182,7 +207,9 @@ def test_the_class_for_authors_fails_with_the_program() -> None:
 
 
 def test_a_backend_that_ends_its_process_while_it_loads_is_told_in_one_line() -> None:
-    with pytest.raises(BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"):
+    with pytest.raises(
+        BackendError, match=r"ended before it had loaded the backend \(exit status 3\)"
+    ):
         next(search(defects.end_the_process, LIMITS))
 
 
@@ -197,7 +224,13 @@ def test_each_backend_that_is_named_is_a_test_and_no_other(tmp_path: Path) -> No
     command = [sys.executable, "-m", "pytest", "-q", "-p", "backends.conformance.plugin", *named]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout

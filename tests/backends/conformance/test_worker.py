@@ -1,4 +1,6 @@
-"""A worker answers what it is asked, and whatever its process does is an error that says so, in time."""
+"""A worker answers what it is asked, and whatever its process does is an error that says so, in
+time.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -59,7 +61,9 @@ def test_whatever_a_process_does_is_an_error_in_time_and_the_next_call_works(
         assert answers(worker, "nothing") == ["numpy"]
 
 
-@pytest.mark.parametrize("what", ["close_its_output", "leave_a_thread", "print_much", "write_much_without_a_newline"])
+@pytest.mark.parametrize(
+    "what", ["close_its_output", "leave_a_thread", "print_much", "write_much_without_a_newline"]
+)
 def test_what_is_printed_and_left_behind_changes_no_answer_and_is_passed_on_in_part(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,7 +88,10 @@ def test_memory_is_limited_also_if_it_is_shared(what: str) -> None:
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        (misbehaviour.never_return, r"^`never_return` \(misbehaviour\.py, line \d+\) did not return within 1 s\b"),
+        (
+            misbehaviour.never_return,
+            r"^`never_return` \(misbehaviour\.py, line \d+\) did not return within 1 s\b",
+        ),
         (misbehaviour.never_let_go, r"^`never_let_go` .* did not return within 1 s\b"),
         (misbehaviour.exit_while_loading, "^SystemExit: enough$"),
         (end_the_process, r"ended before it had loaded the backend \(exit status 3\)"),
@@ -93,13 +100,19 @@ def test_memory_is_limited_also_if_it_is_shared(what: str) -> None:
 def test_a_backend_that_cannot_be_loaded_is_told_in_one_line_and_in_time(
     load: Callable[[int], Backend], message: str
 ) -> None:
-    with started(load, starting_seconds=1.0) as worker, pytest.raises(BackendError, match=message) as raised:
+    with (
+        started(load, starting_seconds=1.0) as worker,
+        pytest.raises(BackendError, match=message) as raised,
+    ):
         answers(worker, "nothing")
     assert "\n" not in str(raised.value)
 
 
 def test_an_answer_before_the_question_is_not_believed() -> None:
-    with started(misbehaviour.answer_while_loading) as worker, pytest.raises(WorkError, match="not asked"):
+    with (
+        started(misbehaviour.answer_while_loading) as worker,
+        pytest.raises(WorkError, match="not asked"),
+    ):
         answers(worker, "nothing")
 
 

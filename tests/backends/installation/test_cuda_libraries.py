@@ -1,4 +1,6 @@
-"""The CUDA libraries are found in their wheels: made-up ones, which need each other as the real ones do."""
+"""The CUDA libraries are found in their wheels: made-up ones, which need each other as the real
+ones do.
+"""
 
 import shutil
 import sys
@@ -12,13 +14,18 @@ from backends.mxnet.installation import CPU_ENVIRONMENT, WHEELS, Wheel
 from tests.backends.conftest import compile_library
 from tests.conftest import RunPython
 
-NEEDED_BY = {"libcublas.so.11": ["libcublasLt.so.11"], "libcusolver.so.11": ["libcublas.so.11", "libcublasLt.so.11"]}
+NEEDED_BY = {
+    "libcublas.so.11": ["libcublasLt.so.11"],
+    "libcusolver.so.11": ["libcublas.so.11", "libcublasLt.so.11"],
+}
 SONAMES = [soname for wheel in WHEELS for soname in wheel.sonames]
 NCCL = "nvidia/nvidia-nccl-cu11/lib/libnccl.so.2"
 REINSTALL = "pip install --force-reinstall --no-deps 'nvidia-nccl-cu11==2.21.5'"
 
 # MXNet's Python package is as good as this one line.
-IMPORT = "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_name('libmxnet.so')))\n"
+IMPORT = (
+    "import ctypes, pathlib; ctypes.CDLL(str(pathlib.Path(__file__).with_name('libmxnet.so')))\n"
+)
 
 LIBRARIES = "backends.mxnet.installation.load_cuda_libraries()"
 LOAD = """
@@ -50,7 +57,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for wheel in WHEELS:
         for soname in wheel.sonames:
             made[soname] = site / "nvidia" / wheel.name / "lib" / soname
-            compile_library(made[soname], "", [made[needed] for needed in NEEDED_BY.get(soname, [])])
+            compile_library(
+                made[soname], "", [made[needed] for needed in NEEDED_BY.get(soname, [])]
+            )
         install(site, wheel.name, "11.0", *(made[soname] for soname in wheel.sonames))
     compile_library(site / "mxnet" / "libmxnet.so", "", list(made.values()))
     (site / "mxnet" / "__init__.py").write_text(IMPORT)
@@ -69,11 +78,15 @@ Load = Callable[..., str]
 
 @pytest.fixture
 def load(run_python: RunPython, driver: Path, site: Path) -> Load:
-    """Load what is in `site` in a fresh process whose system's loader knows some directories; return what was said."""
+    """Load what is in `site` in a fresh process whose system's loader knows some directories;
+    return what was said.
+    """
 
     def loaded(*directories: Path, what: str = LIBRARIES, then: str = "print('loaded')") -> str:
         known = ":".join(map(str, directories or (driver,)))
-        return run_python(LOAD.format(site=str(site), what=what, then=then), LD_LIBRARY_PATH=known).stdout.strip()
+        return run_python(
+            LOAD.format(site=str(site), what=what, then=then), LD_LIBRARY_PATH=known
+        ).stdout.strip()
 
     return loaded
 
@@ -90,10 +103,16 @@ def test_every_library_comes_out_of_its_wheel_and_mxnet_can_be_imported(
     done = run_python("import mxnet", check=False, PYTHONPATH=str(site))
     assert "cannot open shared object file" in done.stderr
     mapped = load(then="import mxnet; print(open('/proc/self/maps').read())")
-    assert [soname for soname in SONAMES if f"{site}/nvidia" not in mapped or f"/lib/{soname}\n" not in mapped] == []
+    assert [
+        soname
+        for soname in SONAMES
+        if f"{site}/nvidia" not in mapped or f"/lib/{soname}\n" not in mapped
+    ] == []
 
 
-def test_nothing_is_asked_of_an_environment_without_the_cuda_build(load: Load, site: Path, tmp_path: Path) -> None:
+def test_nothing_is_asked_of_an_environment_without_the_cuda_build(
+    load: Load, site: Path, tmp_path: Path
+) -> None:
     shutil.rmtree(site / "mxnet_cu112-1.9.1.dist-info")
     install(site, "mxnet", "1.9.1")
     assert load(tmp_path, then="print('nvidia' in open('/proc/self/maps').read())") == "False"
@@ -101,17 +120,23 @@ def test_nothing_is_asked_of_an_environment_without_the_cuda_build(load: Load, s
 
 def test_the_driver_is_said_before_mxnet_is_imported(load: Load, tmp_path: Path) -> None:
     # This machine's own driver has another name.
-    library, renamed = "libcuda_of_nobody.so.1", "backends.mxnet.installation.DRIVER = 'libcuda_of_nobody.so.1'; "
+    library, renamed = (
+        "libcuda_of_nobody.so.1",
+        "backends.mxnet.installation.DRIVER = 'libcuda_of_nobody.so.1'; ",
+    )
     for what in (LIBRARIES, "backends.mxnet.loading.load(1, 'cpu', 'sync', 1)"):
         said = load(tmp_path, what=renamed + what)
-        assert said.startswith(f"the NVIDIA driver is not installed ({library}: not found), and mxnet-cu112 needs it")
+        assert said.startswith(
+            f"the NVIDIA driver is not installed ({library}: not found), and mxnet-cu112 needs it"
+        )
         assert said.endswith(CPU_ENVIRONMENT)
     (tmp_path / library).write_bytes(bytes(1000))
     said = load(tmp_path, what=renamed + LIBRARIES)
     assert "invalid ELF header), and mxnet-cu112 needs it: install the driver" in said
 
 
-# A wheel with two libraries that others need, and several wheels; of other CUDAs, these libraries have other names.
+# A wheel with two libraries that others need, and several wheels; of other CUDAs, these libraries
+# have other names.
 @pytest.mark.parametrize("missing", [WHEELS[2:3], WHEELS[:2]])
 def test_missing_wheels_are_said_at_once_with_their_libraries_and_the_command(
     load: Load, site: Path, missing: tuple[Wheel, ...]
@@ -119,7 +144,9 @@ def test_missing_wheels_are_said_at_once_with_their_libraries_and_the_command(
     for wheel in missing:
         uninstall(site, wheel.name)
     # Those alone that are missing, though others need them.
-    needed = ", ".join(f"{soname} ({wheel.requirement})" for wheel in missing for soname in wheel.sonames)
+    needed = ", ".join(
+        f"{soname} ({wheel.requirement})" for wheel in missing for soname in wheel.sonames
+    )
     assert load() == f"mxnet-cu112 needs {needed}: {install_command('mxnet-cu112')}"
 
 
@@ -131,7 +158,9 @@ def test_cudnn_9_is_none_that_can_be_used(load: Load, site: Path) -> None:
     assert "needs libcudnn.so.8 (nvidia-cudnn-cu11<9): pip install" in load()
 
 
-def test_without_wheels_the_system_s_libraries_are_taken(load: Load, site: Path, driver: Path, tmp_path: Path) -> None:
+def test_without_wheels_the_system_s_libraries_are_taken(
+    load: Load, site: Path, driver: Path, tmp_path: Path
+) -> None:
     system = tmp_path / "cuda" / "lib64"
     system.mkdir(parents=True)
     for wheel in WHEELS:
@@ -141,12 +170,16 @@ def test_without_wheels_the_system_s_libraries_are_taken(load: Load, site: Path,
     assert load(driver, system, then="import mxnet; print(mxnet.__name__)") == "mxnet"
 
 
-def test_an_nccl_of_another_cuda_over_ours_is_said_and_ours_over_it_is_loaded(load: Load, site: Path) -> None:
+def test_an_nccl_of_another_cuda_over_ours_is_said_and_ours_over_it_is_loaded(
+    load: Load, site: Path
+) -> None:
     install(site, "nvidia-nccl-cu12", "2.27", site / NCCL)
     assert load() == "loaded"
     (site / NCCL).write_bytes((site / NCCL).read_bytes() + b"of CUDA 12")
     said = load()
-    assert said.startswith(f"{NCCL} of nvidia-nccl-cu11 was overwritten by nvidia-nccl-cu12: mxnet-cu112 and a CUDA ")
+    assert said.startswith(
+        f"{NCCL} of nvidia-nccl-cu11 was overwritten by nvidia-nccl-cu12: mxnet-cu112 and a CUDA "
+    )
     assert said.endswith(f": pip uninstall --yes nvidia-nccl-cu12 && {REINSTALL}")
 
 

@@ -1,4 +1,6 @@
-"""Installation: commands for it; failures, by messages recorded elsewhere; GPUs, by stand-ins for frameworks."""
+"""Installation: commands for it; failures, by messages recorded elsewhere; GPUs, by stand-ins for
+frameworks.
+"""
 
 import shlex
 import signal
@@ -30,10 +32,19 @@ from tests.tree import ROOT
 def test_a_checkout_is_installed_from_its_files(tmp_path: Path, folder: str) -> None:
     root = tmp_path / folder
     root.mkdir()
-    assert shlex.split(install_command("jax", root=root)) == ["pip", "install", "parallel-core[jax]"]
+    assert shlex.split(install_command("jax", root=root)) == [
+        "pip",
+        "install",
+        "parallel-core[jax]",
+    ]
     (root / "setup.cfg").touch()
     own = ["-e", f"{root}[jax]"]
-    assert shlex.split(install_command("jax", "--upgrade", root)) == ["pip", "install", "--upgrade", *own]
+    assert shlex.split(install_command("jax", "--upgrade", root)) == [
+        "pip",
+        "install",
+        "--upgrade",
+        *own,
+    ]
     # No Makefile makes one there.
     name, command = separate_environment("jax", root=root)
     made = ["python3", "-m", "venv", "jax-alone", "&&", "jax-alone/bin/pip", "install", *own]
@@ -42,7 +53,10 @@ def test_a_checkout_is_installed_from_its_files(tmp_path: Path, folder: str) -> 
 
 def test_the_makefile_makes_the_environment_for_jax() -> None:
     name, command = separate_environment("jax", root=ROOT)
-    assert (name, shlex.split(command)) == (f"{ROOT}/.venv-jax", ["make", "-C", str(ROOT), ".venv-jax/ready"])
+    assert (name, shlex.split(command)) == (
+        f"{ROOT}/.venv-jax",
+        ["make", "-C", str(ROOT), ".venv-jax/ready"],
+    )
     assert "$(JAX)/ready:" in (ROOT / "Makefile").read_text()
     assert separate_environment("torch", root=ROOT)[0] == "torch-alone"
 
@@ -61,39 +75,94 @@ UNSET_ROLE = "unset DMLC_ROLE DMLC_PS_ROOT_URI DMLC_PS_ROOT_PORT DMLC_NUM_WORKER
         ({"DMLC_ROLE": "scheduler"}, [UNSET_ROLE]),
     ],
 )
-def test_variables_are_diagnosed_before_they_do_harm(environment: dict[str, str], commands: list[str]) -> None:
+def test_variables_are_diagnosed_before_they_do_harm(
+    environment: dict[str, str], commands: list[str]
+) -> None:
     wrong = installation_of("mxnet").harmful_variables(environment)
     assert [one.command for one in wrong.values()] == commands
     assert installation_of("torch").harmful_variables(environment) == {}
 
 
-TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version {}). Please update your GPU"
-NO_KERNEL = "cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is available for execution"
-NO_BOOL = "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the builtin `bool`."
+TOO_OLD = (
+    "CUDA initialization: The NVIDIA driver on your system is too old (found version {}). "
+    "Please update your GPU"
+)
+NO_KERNEL = (
+    "cudaSuccess (209 vs. 0) : Name: mxnet_generic_kernel ErrStr:no kernel image is "
+    "available for execution"
+)
+NO_BOOL = (
+    "module 'numpy' has no attribute 'bool'.\n`np.bool` was a deprecated alias for the "
+    "builtin `bool`."
+)
 NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release. Use `0.0` instead."
 NO_FILE = "OSError: {}: cannot open shared object file: No such file or directory"
-TORCH_NCCL = "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
+TORCH_NCCL = (
+    "ImportError: site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"
+)
 
 
 @pytest.mark.parametrize(
     ("framework", "text", "cause", "command"),
     [
-        ("mxnet", NO_FILE.format("libcudart.so.11.0"), "libcudart.so.11.0 (nvidia-cuda-runtime-cu11==", "mxnet-cu112"),
-        ("mxnet", NO_FILE.format("libcuda.so.1"), "the NVIDIA driver is not installed", PYTHON_3_11),
+        (
+            "mxnet",
+            NO_FILE.format("libcudart.so.11.0"),
+            "libcudart.so.11.0 (nvidia-cuda-runtime-cu11==",
+            "mxnet-cu112",
+        ),
+        (
+            "mxnet",
+            NO_FILE.format("libcuda.so.1"),
+            "the NVIDIA driver is not installed",
+            PYTHON_3_11,
+        ),
         ("mxnet", "No module named 'distutils'", "which Python 3.12 removed", PYTHON_3_11),
         ("mxnet", NO_BOOL, "uses np.bool, which NumPy 1.24 removed", NUMPY),
         ("mxnet", NO_PZERO, "uses np.PZERO, which NumPy 2 removed", NUMPY),
         ("mxnet", NO_KERNEL, "compute capability 5.0 to 8.9", "--backend mxnet --device-kind cpu"),
-        ("mxnet", "libmxnet.so: undefined symbol: ncclBcast", "overwrite each other", "nvidia-nccl-cu11==2.21.5"),
+        (
+            "mxnet",
+            "libmxnet.so: undefined symbol: ncclBcast",
+            "overwrite each other",
+            "nvidia-nccl-cu11==2.21.5",
+        ),
         ("mxnet", "CUDA driver version is insufficient for", "older than CUDA 11", "--device-kind"),
-        ("torch", TOO_OLD.format(11040), "newer CUDA than the NVIDIA driver's, which is CUDA 11", "/whl/cu118"),
-        ("torch", TOO_OLD.format(12080), "newer CUDA than the NVIDIA driver's, which is CUDA 12", "/whl/cu126"),
-        ("torch", TOO_OLD.format(10010), "newer CUDA than the NVIDIA driver's: update", "torch --device-kind cpu"),
-        ("torch", "CUDA error: no kernel image is available for execution on the device", "5.0 to 9.0", "/whl/cu126"),
-        ("torch", TORCH_NCCL, "the NCCL that is loaded is not PyTorch's own", install_command("torch")),
+        (
+            "torch",
+            TOO_OLD.format(11040),
+            "newer CUDA than the NVIDIA driver's, which is CUDA 11",
+            "/whl/cu118",
+        ),
+        (
+            "torch",
+            TOO_OLD.format(12080),
+            "newer CUDA than the NVIDIA driver's, which is CUDA 12",
+            "/whl/cu126",
+        ),
+        (
+            "torch",
+            TOO_OLD.format(10010),
+            "newer CUDA than the NVIDIA driver's: update",
+            "torch --device-kind cpu",
+        ),
+        (
+            "torch",
+            "CUDA error: no kernel image is available for execution on the device",
+            "5.0 to 9.0",
+            "/whl/cu126",
+        ),
+        (
+            "torch",
+            TORCH_NCCL,
+            "the NCCL that is loaded is not PyTorch's own",
+            install_command("torch"),
+        ),
     ],
 )
-def test_recorded_symptoms_are_recognised(framework: str, text: str, cause: str, command: str) -> None:
+def test_recorded_symptoms_are_recognised(
+    framework: str, text: str, cause: str, command: str
+) -> None:
     diagnosis = diagnose(framework, text)
     assert diagnosis is not None
     assert cause in diagnosis.cause
@@ -121,7 +190,11 @@ def test_what_is_not_known_is_not_explained(text: str) -> None:
     ],
 )
 def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
-    monkeypatch: pytest.MonkeyPatch, jax: str | None, numpy: str, wrong: str | None, command: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    jax: str | None,
+    numpy: str,
+    wrong: str | None,
+    command: str | None,
 ) -> None:
     monkeypatch.setattr("backends.jax.installed_version", {"jax": jax, "numpy": numpy}.get)
     found = installation_of("jax").installed()
@@ -129,7 +202,9 @@ def test_versions_that_jax_cannot_be_used_with_are_known_before_it_is_imported(
     assert (found and found.command) == command
 
 
-def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_said_as_this_python_can_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda _: None)
     for framework, title in (("mxnet", "MXNet"), ("torch", "PyTorch")):
         expected = Diagnosis(f"{title} is not installed", install_command(framework))
@@ -153,21 +228,34 @@ def test_what_is_not_installed_is_said_as_this_python_can_have_it(monkeypatch: p
     ],
 )
 def test_frameworks_that_take_different_numpys_need_an_environment_each(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, framework: str, numpy: str, other: str, needs: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    framework: str,
+    numpy: str,
+    other: str,
+    needs: str | None,
 ) -> None:
     monkeypatch.setattr("backends.installation.frameworks.installed_version", lambda _: numpy)
-    monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == other or None)
+    monkeypatch.setattr(
+        "backends.installation.frameworks.find_spec", lambda name: name == other or None
+    )
     # With the Makefile, whose environments `compare` finds, and without.
     for root in (ROOT, tmp_path):
         diagnosis = diagnose_absence(framework, (3, 11, 2), root)
         folder, command = separate_environment(framework, root=root)
-        assert diagnosis.command == (install_command(framework, root=root) if needs is None else command)
+        assert diagnosis.command == (
+            install_command(framework, root=root) if needs is None else command
+        )
         is_explained = needs is not None and root == tmp_path
-        assert (f"NumPy {needs}, and so a separate environment beside " in diagnosis.cause) == is_explained
+        assert (
+            f"NumPy {needs}, and so a separate environment beside " in diagnosis.cause
+        ) == is_explained
         assert (f"--python {framework}={folder}/bin/python" in diagnosis.cause) == is_explained
 
 
-def fake_torch(monkeypatch: pytest.MonkeyPatch, count: int, *, cuda: str | None = "12.6", warning: str = "") -> None:
+def fake_torch(
+    monkeypatch: pytest.MonkeyPatch, count: int, *, cuda: str | None = "12.6", warning: str = ""
+) -> None:
     """Put a torch in the real one's place that finds `count` GPUs."""
 
     def is_available() -> bool:
@@ -197,7 +285,11 @@ def test_torch_s_gpus_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("warning", "command"),
-    [("", None), ("Found no NVIDIA driver on your system.", None), (TOO_OLD.format(11040), "/whl/cu118")],
+    [
+        ("", None),
+        ("Found no NVIDIA driver on your system.", None),
+        (TOO_OLD.format(11040), "/whl/cu118"),
+    ],
 )
 def test_no_gpu_is_no_failure_but_an_old_driver_is(
     monkeypatch: pytest.MonkeyPatch, warning: str, command: str | None
@@ -209,7 +301,9 @@ def test_no_gpu_is_no_failure_but_an_old_driver_is(
 
 
 @pytest.mark.parametrize(("cuda", "devices"), [(False, ()), (True, (Gpu(0, None, 2**30, None),))])
-def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool, devices: tuple[Gpu, ...]) -> None:
+def test_mxnet_s_gpus(
+    monkeypatch: pytest.MonkeyPatch, cuda: bool, devices: tuple[Gpu, ...]
+) -> None:
     module = SimpleNamespace(
         runtime=SimpleNamespace(Features=lambda: SimpleNamespace(is_enabled=lambda name: cuda)),
         context=SimpleNamespace(num_gpus=lambda: 1, gpu_memory_info=lambda index: (1, 2**30)),
@@ -223,7 +317,11 @@ def test_mxnet_s_gpus(monkeypatch: pytest.MonkeyPatch, cuda: bool, devices: tupl
     ("status", "errors", "reason"),
     [
         (0, "a warning\n", ""),
-        (1, f"{NO_KERNEL}\nlines behind", "its binary holds no code for this GPU: no kernel image is available"),
+        (
+            1,
+            f"{NO_KERNEL}\nlines behind",
+            "its binary holds no code for this GPU: no kernel image is available",
+        ),
         (1, "Traceback:\n  somewhere\nRuntimeError: no driver\n\n", "RuntimeError: no driver"),
         (-signal.SIGSEGV, NO_KERNEL, "the process died of SIGSEGV"),
         (3, "", "exit status 3"),

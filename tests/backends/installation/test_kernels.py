@@ -1,4 +1,6 @@
-"""What computes for a framework is named, with what it was written for, and measured on one core."""
+"""What computes for a framework is named, with what it was written for, and measured on one
+core.
+"""
 
 import math
 import sys
@@ -12,14 +14,24 @@ from hypothesis import strategies as st
 
 import backends
 from backends import Backend
-from backends.installation.kernels import CORE_TYPES_WITHOUT_AVX2, better_core_type, kernels_of, onednn, product_of
+from backends.installation.kernels import (
+    CORE_TYPES_WITHOUT_AVX2,
+    better_core_type,
+    kernels_of,
+    onednn,
+    product_of,
+)
 
 MODERN = frozenset({"sse4_1", "avx", "avx2", "fma"})
 AVX512 = MODERN | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 FLAGS = st.frozensets(st.sampled_from(sorted(AVX512)))
 
 
-@given(FLAGS, st.sampled_from(sorted(CORE_TYPES_WITHOUT_AVX2)), st.sampled_from(["Haswell", "Zen", "SkylakeX", "Neo"]))
+@given(
+    FLAGS,
+    st.sampled_from(sorted(CORE_TYPES_WITHOUT_AVX2)),
+    st.sampled_from(["Haswell", "Zen", "SkylakeX", "Neo"]),
+)
 def test_openblas_is_told_what_a_processor_can_do_that_it_does_not_know(
     flags: frozenset[str], taken: str, known: str
 ) -> None:
@@ -60,12 +72,18 @@ EXPECTED = {
 WITHOUT_VERSION = ("YNNPACK", "Eigen")
 
 
-def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(backend: Backend, backend_name: str) -> None:
+def test_a_framework_s_own_libraries_are_listed_with_what_multiplies_first(
+    backend: Backend, backend_name: str
+) -> None:
     assert (backend.name, backend.version) == (backend_name, sys.modules[backend_name].__version__)
     kernels = kernels_of(backend)
     assert [one.library for one in kernels] == EXPECTED[backend.name]
     assert all(one.threads == 1 for one in kernels)
-    assert all(one.version and one.version[0].isdigit() for one in kernels if one.library not in WITHOUT_VERSION)
+    assert all(
+        one.version and one.version[0].isdigit()
+        for one in kernels
+        if one.library not in WITHOUT_VERSION
+    )
     assert all(one.instruction_set for one in kernels if one.library == "OpenBLAS")
     assert 0 < product_of(backend, 300).gflop_per_s < math.inf
 
@@ -75,7 +93,9 @@ def test_a_product_is_measured_at_a_size_that_can_be(asked: int | None, size: in
     assert product_of(backends.load("numpy", 1), asked).size == size
 
 
-def test_what_the_first_product_alone_takes_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_first_product_alone_takes_is_no_part_of_the_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     backend = backends.load("numpy", 1)
     done: list[str] = []
     wait, clock = backend.wait, time.perf_counter
@@ -96,7 +116,9 @@ def test_measuring_on_one_core_leaves_every_worker_its_threads(
     if engine == "sync" and workers > 1:
         pytest.skip("no queue for two workers")
     seen: list[int] = []
-    backend = backends.load("torch", 1, "cpu", engine, threads_per_device=3, workers_per_device=workers)
+    backend = backends.load(
+        "torch", 1, "cpu", engine, threads_per_device=3, workers_per_device=workers
+    )
     matmul = backend.ops.matmul
 
     def counting(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

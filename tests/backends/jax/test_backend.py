@@ -1,4 +1,6 @@
-"""What JAX compiles, once for each function and shape; what its programs find to be wrong; kernels and profile."""
+"""What JAX compiles, once for each function and shape; what its programs find to be wrong; kernels
+and profile.
+"""
 
 import os
 from collections.abc import Callable
@@ -30,7 +32,9 @@ def jax_backend(require: Callable[[str], None], engine: str) -> Any:
 
 
 class Counter:
-    """Counts calls. It is captured by identity: neither what it has counted nor equality is part of a program."""
+    """Counts calls. It is captured by identity: neither what it has counted nor equality is part of
+    a program.
+    """
 
     calls = 0
 
@@ -44,7 +48,9 @@ class Counter:
         self.calls += 1
 
 
-def test_a_function_that_is_made_anew_is_compiled_once_for_each_shape_and_device(jax_backend: Backend) -> None:
+def test_a_function_that_is_made_anew_is_compiled_once_for_each_shape_and_device(
+    jax_backend: Backend,
+) -> None:
     count, ops = Counter(), jax_backend.ops
     for device in jax_backend.devices:
         for length in (2, 3, 2):
@@ -66,14 +72,22 @@ def values(backend: Backend, functions: "list[Callable[..., Array]]", *args: Any
     return [float(backend.to_numpy(backend.launch(fn, x, *args))[0]) for fn in functions]
 
 
-def test_what_is_captured_is_not_frozen(jax_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number, that of a partial function or of an object, an item of a list or array of NumPy, and a global name."""
+def test_what_is_captured_is_not_frozen(
+    jax_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A number, that of a partial function or of an object, an item of a list or array of NumPy,
+    and a global name.
+    """
     ops = jax_backend.ops
     one, other = Counter(), Counter()
     other.calls = 1
-    assert values(jax_backend, [lambda x, held=held: ops.add(x, float(held.calls)) for held in (one, other)]) == [1, 2]
+    assert values(
+        jax_backend, [lambda x, held=held: ops.add(x, float(held.calls)) for held in (one, other)]
+    ) == [1, 2]
     assert values(jax_backend, [lambda x, k=k: ops.multiply(x, k) for k in (2.0, 3.0)]) == [2, 3]
-    assert values(jax_backend, [partial(lambda k, x: ops.multiply(x, k), k) for k in (4.0, 5.0)]) == [4, 5]
+    assert values(
+        jax_backend, [partial(lambda k, x: ops.multiply(x, k), k) for k in (4.0, 5.0)]
+    ) == [4, 5]
     kept, numbers = [1.0], np.array([1.0])
     functions: list[Callable[..., Array]] = [
         lambda x: ops.multiply(x, kept[0]),
@@ -107,11 +121,17 @@ def test_a_unit_does_all_of_its_operations(jax_backend: Backend) -> None:
 
     ops = jax_backend.ops
     unit = ops.as_unit(lambda x: tuple(ops.matmul(x, x) for _ in range(3)))
-    compiled = jax.jit(unit, compiler_options=KEEPING_BARRIERS).lower(np.ones((2, 2), np.float32)).compile()
+    compiled = (
+        jax.jit(unit, compiler_options=KEEPING_BARRIERS)
+        .lower(np.ones((2, 2), np.float32))
+        .compile()
+    )
     assert compiled.as_text().count(" dot(") == 3
 
 
-def test_compiling_is_no_part_of_a_budget(jax_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_is_no_part_of_a_budget(
+    jax_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is told once, and said with the scheduler."""
     from backends.jax import compiling
 
@@ -127,7 +147,9 @@ def test_compiling_is_no_part_of_a_budget(jax_backend: Backend, monkeypatch: pyt
 
 @final
 class Asked:
-    """What stands for an array that a device computes: two threads that may ask it at the same time do so."""
+    """What stands for an array that a device computes: two threads that may ask it at the same time
+    do so.
+    """
 
     def __init__(self, *, ready: bool, value: bool = False) -> None:
         self._ready, self._value, self._both = ready, value, Barrier(2)
@@ -154,7 +176,9 @@ def test_a_wrong_label_is_found_while_another_device_is_busy(jax_backend: Any) -
         jax_backend.wait(jax_backend.launch(jax_backend.ops.cross_entropy, scores, wrong))
 
 
-def test_two_threads_that_wait_forget_only_what_is_computed_and_both_hear_of_a_failure(jax_backend: Any) -> None:
+def test_two_threads_that_wait_forget_only_what_is_computed_and_both_hear_of_a_failure(
+    jax_backend: Any,
+) -> None:
     device = jax_backend.devices[0]
     x = jax_backend.wait(jax_backend.asarray(np.ones(2), device))
     under_way, later, wait = jax_backend._under_way[device], Asked(ready=False), jax_backend.wait
@@ -171,12 +195,16 @@ def test_two_threads_that_wait_forget_only_what_is_computed_and_both_hear_of_a_f
         assert list(pool.map(found, [x, x])) == ["nothing"] * 2
         assert list(under_way) == [later]
         under_way.clear()
-        jax_backend._checks.extend((made_up_check(ready=True, value=value), device) for value in (False, True))
+        jax_backend._checks.extend(
+            (made_up_check(ready=True, value=value), device) for value in (False, True)
+        )
         assert list(pool.map(found, [x, x])) == [f"jax on {device}: ValueError: made up"] * 2
 
 
 def affinities() -> dict[str, set[int]]:
-    """Return the cores of the calling thread and of those of XLA's pools, by the number of the thread."""
+    """Return the cores of the calling thread and of those of XLA's pools, by the number of the
+    thread.
+    """
     pools = [task.name for task in TASKS.iterdir() if (task / "comm").read_text().strip() == POOL]
     return {task: os.sched_getaffinity(int(task)) for task in ("0", *pools)}
 
@@ -198,7 +226,9 @@ def test_one_core_computes_while_it_is_measured_and_all_do_afterwards(
     assert affinities() == before
 
 
-def test_what_compiles_is_said_with_its_version_and_its_instructions(require: Callable[[str], None]) -> None:
+def test_what_compiles_is_said_with_its_version_and_its_instructions(
+    require: Callable[[str], None],
+) -> None:
     require("jax")
     import jaxlib
 
@@ -236,5 +266,8 @@ def test_a_profiled_repetition_s_memory_is_given_back_before_the_next(
 
 
 def test_a_program_s_name_says_its_function_and_device(jax_backend: Backend) -> None:
-    assert parse_program("jit_" + program_name("<lambda>", jax_backend.devices[1])) == ("lambda", "cpu:2")
+    assert parse_program("jit_" + program_name("<lambda>", jax_backend.devices[1])) == (
+        "lambda",
+        "cpu:2",
+    )
     assert parse_program("jit_other") is None

@@ -1,4 +1,6 @@
-"""MXNet's traps, most in a process of its own, with the evidence of MXNet's own profiler or of the order of events."""
+"""MXNet's traps, most in a process of its own, with the evidence of MXNet's own profiler or of the
+order of events.
+"""
 
 import json
 import subprocess
@@ -43,11 +45,21 @@ InMXNet = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def in_mxnet(require: Callable[[str], None], run_python: RunPython) -> InMXNet:
-    """Run code with MXNet's `backend` and `ones(*shape)`; it has a process of its own, for that has one engine."""
+    """Run code with MXNet's `backend` and `ones(*shape)`; it has a process of its own, for that has
+    one engine.
+    """
     require("mxnet")
 
-    def run(code: str, environment: Mapping[str, str] = {}, **own: object) -> "subprocess.CompletedProcess[str]":
-        chosen = {"devices": 1, "device_kind": "cpu", "engine": "async", "threads_per_device": 1, **own}
+    def run(
+        code: str, environment: Mapping[str, str] = {}, **own: object
+    ) -> "subprocess.CompletedProcess[str]":
+        chosen = {
+            "devices": 1,
+            "device_kind": "cpu",
+            "engine": "async",
+            "threads_per_device": 1,
+            **own,
+        }
         return run_python(BEFORE.format(chosen=chosen) + code, **environment)
 
     return run
@@ -78,26 +90,32 @@ with profiled("TRACE"):
 """
 QUEUE_HEAVY_PRODUCTS = """
 first, second = backend.devices
-heavy, other = (backend.asarray(np.full((1000, 1000), 1e-3, dtype=np.float32), device) for device in backend.devices)
+large = np.full((1000, 1000), 1e-3, dtype=np.float32)
+heavy, other = (backend.asarray(large, device) for device in backend.devices)
 small = ones(50, 50)
 backend.wait(backend.copy_to(small, second))
 with profiled("TRACE"):
     kept = [backend.launch(backend.ops.matmul, heavy, heavy) for _ in range(20)]
     backend.wait(backend.copy_to(small, second))
-    backend.wait(backend.launch(backend.ops.matmul, backend.launch(backend.ops.matmul, other, other), other))
+    squared = backend.launch(backend.ops.matmul, other, other)
+    backend.wait(backend.launch(backend.ops.matmul, squared, other))
 """
 ProfileOf = Callable[..., Sequence[Slice]]
 
 
 @pytest.fixture
 def profile_of(in_mxnet: InMXNet, tmp_path: Path) -> ProfileOf:
-    """Run a program with variants on two devices; return what MXNet's profile has from begin to end."""
+    """Run a program with variants on two devices; return what MXNet's profile has from begin to
+    end.
+    """
 
     def profile(program: str, *variants: str) -> Sequence[Slice]:
         path = tmp_path / "trace.json"
         in_mxnet(program.replace("TRACE", str(path)), devices=2, variants=variants)
         # MXNet tells each operator twice: by begin and end, and asynchronously.
-        events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"]
+        events = [
+            event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] in "BE"
+        ]
         path.write_text(json.dumps(events))
         return read_trace(path).slices
 
@@ -109,7 +127,9 @@ def test_devices_take_turns_where_scratch_memory_is_scarce_and_bulk_execution_ma
     profile_of: ProfileOf,
 ) -> None:
     def overlap_of_convolutions(slices: Sequence[Slice]) -> int:
-        """Return for how long at most a convolution on one of the two devices overlapped one on the other."""
+        """Return for how long at most a convolution on one of the two devices overlapped one on the
+        other.
+        """
         by_device: defaultdict[object, list[Slice]] = defaultdict(list)
         for one in slices:
             if one.name == "Convolution":
@@ -123,9 +143,11 @@ def test_devices_take_turns_where_scratch_memory_is_scarce_and_bulk_execution_ma
         names = [one.name for one in slices if "_backward" in one.name or "Bulk" in one.name]
         return Counter(name.partition("_backward")[1] or name for name in names)
 
-    turns, bulk = (profile_of(TRAIN_ON_TWO_DEVICES, variant) for variant in ("temporary-space-low", "bulk-on"))
-    # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap. With as much as
-    # there is by default here, devices compute at the same time, be it in bulk.
+    turns, bulk = (
+        profile_of(TRAIN_ON_TWO_DEVICES, variant) for variant in ("temporary-space-low", "bulk-on")
+    )
+    # With MXNet's default of 4 pieces of scratch memory, no two of these convolutions ever overlap.
+    # With as much as there is by default here, devices compute at the same time, be it in bulk.
     assert overlap_of_convolutions(turns) <= 0 < overlap_of_convolutions(bulk)
     # Up to 15 in each bulk: no gradient of it is ready before the last one is.
     assert backward_operators(bulk) == {"ImperativeBulk": 2 * STEPS_OF_ALL_DEVICES}
@@ -141,9 +163,13 @@ def test_devices_take_turns_where_scratch_memory_is_scarce_and_bulk_execution_ma
 def test_waiting_for_one_device_is_not_waiting_behind_another(
     profile_of: ProfileOf, variant: str, fewest: int, most: int
 ) -> None:
-    # MXNet's own copy stands in the source's queue, and its wait for the product would in that of cpu(0): either would
-    # end after the twenty products.
-    assert fewest <= sum(one.name == "_np_dot" for one in profile_of(QUEUE_HEAVY_PRODUCTS, variant)) <= most
+    # MXNet's own copy stands in the source's queue, and its wait for the product would in that of
+    # cpu(0): either would end after the twenty products.
+    assert (
+        fewest
+        <= sum(one.name == "_np_dot" for one in profile_of(QUEUE_HEAVY_PRODUCTS, variant))
+        <= most
+    )
 
 
 def test_a_device_s_operators_use_its_share_of_cores(in_mxnet: InMXNet) -> None:
@@ -226,7 +252,8 @@ print(*sorted(met))
 
 def test_a_process_keeps_the_variants_that_it_imported_mxnet_with(in_mxnet: InMXNet) -> None:
     code = """
-print(*backend.variants, backend.settings["MXNET_CPU_TEMP_COPY"], backend.settings["MXNET_EXEC_BULK_EXEC_TRAIN"])
+settings = (backend.settings[f"MXNET_{name}"] for name in ("CPU_TEMP_COPY", "EXEC_BULK_EXEC_TRAIN"))
+print(*backend.variants, *settings)
 try:
     backends.load("mxnet")
 except backends.BackendError as error:
@@ -235,7 +262,10 @@ except backends.BackendError as error:
     variants = ("temporary-space-low", "bulk-on", "copy-on-own-queue")
     told, error = in_mxnet(code, variants=variants).stdout.splitlines()
     assert told == "bulk-on temporary-space-low 4 1"
-    assert "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh process" in error
+    assert (
+        "already imported with MXNET_CPU_TEMP_COPY=4, and this backend needs 256: start a fresh "
+        "process" in error
+    )
 
 
 def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engine: str) -> None:
@@ -246,7 +276,9 @@ def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engin
     def shape_of_gradient(shape: tuple[int, ...]) -> tuple[int, ...]:
         ones = backend.asarray(np.ones(shape, np.float32), first)
         x = backend.launch(backend.ops.add, backend.copy_to(ones, second), 1.0)
-        _, (gradient,) = backend.launch(backend.ops.value_and_grad(lambda p: backend.ops.total(p[0])), (x,))
+        _, (gradient,) = backend.launch(
+            backend.ops.value_and_grad(lambda p: backend.ops.total(p[0])), (x,)
+        )
         found: np.ndarray = backend.to_numpy(gradient)
         return found.shape
 
@@ -256,7 +288,10 @@ def test_other_threads_know_numpy_s_shapes(require: Callable[[str], None], engin
 
 
 def test_a_failure_that_nobody_reads_is_no_failure_of_the_process(in_mxnet: InMXNet) -> None:
-    done = in_mxnet("kept = backend.launch(lambda x: mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx), ones(2))")
+    done = in_mxnet(
+        "kept = backend.launch(lambda x: mxnet.np.random.normal(0, -1, x.shape, ctx=x.ctx), "
+        "ones(2))"
+    )
     assert (done.stdout, done.stderr) == ("", "")
 
 

@@ -1,4 +1,6 @@
-"""The real CUDA build and its wheels, with a driver that finds no GPU: `make test-cu112` has an environment for it."""
+"""The real CUDA build and its wheels, with a driver that finds no GPU: `make test-cu112` has an
+environment for it.
+"""
 
 import os
 import subprocess
@@ -41,7 +43,17 @@ def test_it_loads_and_computes_on_cpus(run_python: RunPython, driver: Path, engi
 
 
 def run_parallel(libraries: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "parallel_core", "run", "parallel", "--backend", "mxnet", "--size", "50"]
+    command = [
+        sys.executable,
+        "-m",
+        "parallel_core",
+        "run",
+        "parallel",
+        "--backend",
+        "mxnet",
+        "--size",
+        "50",
+    ]
     own = {**os.environ, "LD_LIBRARY_PATH": libraries}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=own)
 
@@ -55,13 +67,19 @@ def test_experiments_run(driver: Path) -> None:
 def test_without_a_driver_there_is_one_line_and_exit_status_2() -> None:
     done = run_parallel("")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("parallel-core: the NVIDIA driver is not installed (libcuda.so.1: not found)")
+    assert done.stderr.startswith(
+        "parallel-core: the NVIDIA driver is not installed (libcuda.so.1: not found)"
+    )
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("with_driver", [True, False])
-def test_what_mxnet_itself_says_is_recognised(run_python: RunPython, driver: Path, with_driver: bool) -> None:
-    done = run_python("import mxnet", check=False, LD_LIBRARY_PATH=str(driver) if with_driver else "")
+def test_what_mxnet_itself_says_is_recognised(
+    run_python: RunPython, driver: Path, with_driver: bool
+) -> None:
+    done = run_python(
+        "import mxnet", check=False, LD_LIBRARY_PATH=str(driver) if with_driver else ""
+    )
     found = diagnose("mxnet", done.stderr)
     assert found is not None
     assert "cannot open shared object file" in done.stderr

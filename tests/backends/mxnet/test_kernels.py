@@ -1,4 +1,6 @@
-"""MXNet's OpenBLAS is told what the processor can do where it would not see that, and left alone otherwise."""
+"""MXNet's OpenBLAS is told what the processor can do where it would not see that, and left alone
+otherwise.
+"""
 
 import json
 from collections.abc import Callable
@@ -31,8 +33,8 @@ from threadpoolctl import threadpool_info
 
 def threads_of_worker():
     counted, done = [], mxnet.np.zeros((1,), ctx=mxnet.cpu(1))
-    push(lambda: counted.extend(x["num_threads"] for x in threadpool_info() if x["user_api"] == "openmp"),
-         done.ctx, [], [done])
+    teams = lambda: [x["num_threads"] for x in threadpool_info() if x["user_api"] == "openmp"]
+    push(lambda: counted.extend(teams()), done.ctx, [], [done])
     done.wait_to_read()
     return counted
 
@@ -49,11 +51,15 @@ print(json.dumps(dict(
 
 
 def load(run_python: RunPython, own: dict[str, str], *variants: str) -> Any:
-    return json.loads(run_python(LOAD.format(own=own, variants=list(variants))).stdout.splitlines()[-1])
+    return json.loads(
+        run_python(LOAD.format(own=own, variants=list(variants))).stdout.splitlines()[-1]
+    )
 
 
 @pytest.mark.long
-def test_what_the_user_has_set_is_kept(require: Callable[[str], None], run_python: RunPython) -> None:
+def test_what_the_user_has_set_is_kept(
+    require: Callable[[str], None], run_python: RunPython
+) -> None:
     require("mxnet")
     found = load(run_python, {CORE_TYPE: "Prescott"})
     assert (found["setting"], found["taken"], found["left"]) == ("Prescott", "Prescott", "Prescott")

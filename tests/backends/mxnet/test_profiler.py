@@ -1,4 +1,6 @@
-"""MXNet's profiler: which rows of its traces are which devices, which devices it has rows for, and what a unit is."""
+"""MXNet's profiler: which rows of its traces are which devices, which devices it has rows for, and
+what a unit is.
+"""
 
 import sys
 from collections.abc import Callable
@@ -30,19 +32,27 @@ def timeline_of(*slices: Slice, labels: str) -> Timeline:
 def test_an_operator_that_another_one_runs_is_a_part_of_it() -> None:
     outer, inner, after = ran("Convolution", 0, duration=3), ran("Reorder", 0), ran("Reorder", 3)
     for first, second in ((outer, inner), (inner, outer)):
-        assert [span.name for span in timeline_of(first, second, after, labels="cpu/0").spans] == ["conv2d", "Reorder"]
+        assert [span.name for span in timeline_of(first, second, after, labels="cpu/0").spans] == [
+            "conv2d",
+            "Reorder",
+        ]
 
 
 @pytest.mark.parametrize(
     ("labels", "devices"),
     [
         ("cpu/0, cpu/1, cpu pinned/, cpu shared/", ["cpu:0", "cpu:1", "cpu:2", "cpu:3"]),
-        ("cpu/0, cpu/1, cpu/2, cpu pinned/, cpu shared/", ["cpu:0", "cpu:1", "cpu:2", "cpu:3", "cpu:4"]),
+        (
+            "cpu/0, cpu/1, cpu/2, cpu pinned/, cpu shared/",
+            ["cpu:0", "cpu:1", "cpu:2", "cpu:3", "cpu:4"],
+        ),
         ("cpu/0, cpu/1, gpu/0, gpu/1, cpu pinned/", ["cpu:0", "cpu:1", "gpu:0", "gpu:1", "cpu:0"]),
     ],
     ids=["two cores", "three cores", "GPUs"],
 )
-def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(labels: str, devices: list[str]) -> None:
+def test_mxnet_s_rows_are_given_their_devices_whatever_their_labels(
+    labels: str, devices: list[str]
+) -> None:
     slices = (ran("_np_dot", 2 * row, row=row) for row in range(len(devices)))
     assert [span.device for span in timeline_of(*slices, labels=labels).spans] == devices
 
@@ -74,12 +84,18 @@ def test_a_device_that_would_abort_mxnet_s_profiler_is_refused_in_one_line(
     devices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiler, "core_numbers", lambda: [0, 1])
-    monkeypatch.setitem(sys.modules, "mxnet", SimpleNamespace(context=SimpleNamespace(num_gpus=lambda: 0)))
-    backend: Any = SimpleNamespace(name="mxnet", devices=[Device("cpu", number + 1) for number in range(devices)])
+    monkeypatch.setitem(
+        sys.modules, "mxnet", SimpleNamespace(context=SimpleNamespace(num_gpus=lambda: 0))
+    )
+    backend: Any = SimpleNamespace(
+        name="mxnet", devices=[Device("cpu", number + 1) for number in range(devices)]
+    )
     if devices <= 3:
         check_profiler(backend)
         return
-    with pytest.raises(BackendError, match=r"^mxnet's profiler would abort at cpu:4: .* --devices 3 or fewer$"):
+    with pytest.raises(
+        BackendError, match=r"^mxnet's profiler would abort at cpu:4: .* --devices 3 or fewer$"
+    ):
         check_profiler(backend)
 
 

@@ -1,4 +1,6 @@
-"""Processes of a group: messages arrive as they were sent, differing ranks are refused, and sums are of all devices."""
+"""Processes of a group: messages arrive as they were sent, differing ranks are refused, and sums
+are of all devices.
+"""
 
 from functools import partial
 from types import SimpleNamespace
@@ -12,7 +14,14 @@ from hypothesis import strategies as st
 import backends
 from backends import Array, Backend, BackendError, ComputationError
 from backends.process_groups import DisagreementError, Group, GroupedBackend, agree, check_group
-from backends.process_groups.group import COMPARED_EXCHANGES, agree_on_exchange, barrier, broadcast, differences, gather
+from backends.process_groups.group import (
+    COMPARED_EXCHANGES,
+    agree_on_exchange,
+    barrier,
+    broadcast,
+    differences,
+    gather,
+)
 from backends.protocol import VERBS
 from tests.backends.process_groups.threads import together
 from tests.backends.protocol.arrays import full
@@ -51,7 +60,10 @@ def test_all_ranks_get_the_same_message() -> None:
             agree(group, {"batch_size": 128 if group.rank == 1 else 256, "seed": 0})
         return str(raised.value)
 
-    said = "the ranks disagree on batch_size (256 on ranks 0, 2; 128 on rank 1): start all of them alike"
+    said = (
+        "the ranks disagree on batch_size (256 on ranks 0, 2; 128 on rank 1): start all of them "
+        "alike"
+    )
     assert together(3, program) == [said] * 3
 
 
@@ -74,7 +86,9 @@ SUMMED = {
 def test_all_ranks_notice_a_first_exchange_of_different_shapes(shapes: list[str]) -> None:
     def program(group: Group, number: int) -> bool:
         try:
-            agree_on_exchange(group.sum_on_host, group.rank, group.hosts, number, [SUMMED[shapes[group.rank]]])
+            agree_on_exchange(
+                group.sum_on_host, group.rank, group.hosts, number, [SUMMED[shapes[group.rank]]]
+            )
         except DisagreementError as error:
             return all(one in str(error) for one in shapes)
         return len(set(shapes)) == 1 or number > COMPARED_EXCHANGES
@@ -92,7 +106,9 @@ COUNTS = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
 
 
 @given(COUNTS, st.integers(0, 20))
-def test_the_shards_of_all_ranks_are_those_of_as_many_devices(counts: tuple[int, ...], rows: int) -> None:
+def test_the_shards_of_all_ranks_are_those_of_as_many_devices(
+    counts: tuple[int, ...], rows: int
+) -> None:
     x = np.arange(rows, dtype=np.float32)
 
     def program(group: Group) -> list[np.ndarray]:
@@ -110,12 +126,17 @@ def test_every_device_of_every_rank_gets_the_sum_of_all(counts: tuple[int, ...])
     def program(group: Group) -> list[np.ndarray]:
         backend = grouped(group, counts)
         first = sum(counts[: group.rank])
-        own = [full(backend, 10.0 ** (first + place), 3, device=place) for place in range(len(backend.devices))]
+        own = [
+            full(backend, 10.0 ** (first + place), 3, device=place)
+            for place in range(len(backend.devices))
+        ]
         return [backend.to_numpy(total) for total in backend.allreduce(own)]
 
     for sums in together(len(counts), program):
         for total in sums:
-            np.testing.assert_allclose(total, np.full(3, sum(10.0**power for power in range(sum(counts)))))
+            np.testing.assert_allclose(
+                total, np.full(3, sum(10.0**power for power in range(sum(counts))))
+            )
 
 
 @pytest.mark.parametrize("places", [(2, 0), (1,), (1, 2, 0)])

@@ -1,4 +1,6 @@
-"""The environment is read as torchrun and ps-lite mean it, or refused in one line; addresses are this machine's."""
+"""The environment is read as torchrun and ps-lite mean it, or refused in one line; addresses are
+this machine's.
+"""
 
 from collections.abc import Mapping
 
@@ -18,10 +20,12 @@ def variables(text: str) -> dict[str, str]:
 ADDRESS = "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500"
 TORCHRUN = variables(f"RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 {ADDRESS}")
 MPIRUN = variables(
-    f"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 {ADDRESS}"
+    "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+    f"OMPI_COMM_WORLD_LOCAL_SIZE=2 {ADDRESS}"
 )
 PS_LITE = variables(
-    "DMLC_ROLE=worker DMLC_NUM_WORKER=4 DMLC_NUM_SERVER=2 DMLC_PS_ROOT_URI=10.0.0.2 DMLC_PS_ROOT_PORT=9000"
+    "DMLC_ROLE=worker DMLC_NUM_WORKER=4 DMLC_NUM_SERVER=2 DMLC_PS_ROOT_URI=10.0.0.2 "
+    "DMLC_PS_ROOT_PORT=9000"
 )
 SERVER, SCHEDULER = (PS_LITE | {"DMLC_ROLE": role} for role in ("server", "scheduler"))
 BY_TORCHRUN = Rendezvous(3, 4, 1, 2, "10.0.0.1", 29500, TIMEOUT)
@@ -44,7 +48,9 @@ BY_PS_LITE = Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT)
         (SCHEDULER, Rendezvous(None, 4, 0, 1, "10.0.0.2", 9000, TIMEOUT, "scheduler")),
     ],
 )
-def test_the_variables_of_each_launcher_are_read(environment: dict[str, str], found: Rendezvous | None) -> None:
+def test_the_variables_of_each_launcher_are_read(
+    environment: dict[str, str], found: Rendezvous | None
+) -> None:
     assert rendezvous(environment) == found
 
 
@@ -55,8 +61,14 @@ REFUSED: list[tuple[Mapping[str, str], str, str | None, str]] = [
     *((TORCHRUN, "MASTER_ADDR", value, "MASTER_ADDR") for value in ("", None)),
     *((TORCHRUN, "MASTER_PORT", value, "MASTER_PORT") for value in ("0", "65536", "http", None)),
     (TORCHRUN, "LOCAL_RANK", "2", "LOCAL_RANK"),
-    *((TORCHRUN, "PARALLEL_CORE_TIMEOUT", value, "PARALLEL_CORE_TIMEOUT") for value in ("soon", "nan", "-1")),
-    *((TORCHRUN | PS_LITE, "DMLC_ROLE", role, f"DMLC_ROLE={role} and RANK") for role in ("server", "scheduler")),
+    *(
+        (TORCHRUN, "PARALLEL_CORE_TIMEOUT", value, "PARALLEL_CORE_TIMEOUT")
+        for value in ("soon", "nan", "-1")
+    ),
+    *(
+        (TORCHRUN | PS_LITE, "DMLC_ROLE", role, f"DMLC_ROLE={role} and RANK")
+        for role in ("server", "scheduler")
+    ),
     *((MPIRUN, name, None, "is not set") for name in MPIRUN if name != "OMPI_COMM_WORLD_RANK"),
     (PS_LITE, "DMLC_ROLE", "master", "master"),
     (PS_LITE, "DMLC_NUM_SERVER", "0", "SERVER"),
@@ -68,7 +80,9 @@ REFUSED: list[tuple[Mapping[str, str], str, str | None, str]] = [
 def test_half_a_job_and_what_cannot_be_are_refused_by_name(
     environment: dict[str, str], name: str, value: str | None, named: str
 ) -> None:
-    changed = {other: text for other, text in {**environment, name: value}.items() if text is not None}
+    changed = {
+        other: text for other, text in {**environment, name: value}.items() if text is not None
+    }
     with pytest.raises(BackendError, match=named):
         rendezvous(changed)
 

@@ -1,4 +1,6 @@
-"""A group whose processes are threads of one: for what is composed of sums, whichever engine makes them."""
+"""A group whose processes are threads of one: for what is composed of sums, whichever engine makes
+them.
+"""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +23,9 @@ class ThreadGroup:
 
     transport = "threads"
 
-    def __init__(self, rank: int, size: int, sum_up: Callable[[int, np.ndarray], np.ndarray]) -> None:
+    def __init__(
+        self, rank: int, size: int, sum_up: Callable[[int, np.ndarray], np.ndarray]
+    ) -> None:
         self.rank, self.size, self._sum = rank, size, partial(sum_up, rank)
         self.hosts = tuple(f"host {rank}" for rank in range(size))
 

@@ -18,7 +18,16 @@ def ns(seconds: float) -> int:
 
 
 def complete(name: str = "op", start: float = 0, duration: float = 5, **more: Any) -> Event:
-    return {"ph": "X", "name": name, "cat": "cpu_op", "pid": 1, "tid": 2, "ts": start, "dur": duration, **more}
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": "cpu_op",
+        "pid": 1,
+        "tid": 2,
+        "ts": start,
+        "dur": duration,
+        **more,
+    }
 
 
 def one(phase: str, name: str, time: float, **more: Any) -> Event:

@@ -1,4 +1,6 @@
-"""Collectives of a trace, which kernels communicate, and files into which several ranks were merged: refused."""
+"""Collectives of a trace, which kernels communicate, and files into which several ranks were
+merged: refused.
+"""
 
 import json
 import re
@@ -28,7 +30,9 @@ def slice_of(name: str, category: str = "kernel", start: int = 5, **args: Any) -
     return Slice(name, category, 0, 40, start, start + 10, json.dumps(args).encode())
 
 
-@pytest.mark.parametrize(("listed", "ranks"), [("[0, 1]", (0, 1)), ("[0, 1, ...]", None)], ids=["whole", "cut"])
+@pytest.mark.parametrize(
+    ("listed", "ranks"), [("[0, 1]", (0, 1)), ("[0, 1, ...]", None)], ids=["whole", "cut"]
+)
 def test_arguments_say_what_is_known(listed: str, ranks: tuple[int, ...] | None) -> None:
     kernel = slice_of(KERNEL, **{**ARGUMENTS, "Process Group Ranks": listed}, Seq=12)
     (one,) = collectives_of(Trace((kernel,)), {KERNEL})
@@ -54,7 +58,9 @@ def test_arguments_say_what_is_known(listed: str, ranks: tuple[int, ...] | None)
         ("void vllm::cross_device_reduce_1stage<float>(RankData*)", "reduce", False),
     ],
 )
-def test_a_kernel_s_name_says_its_kind_and_its_library(name: str, kind: str | None, is_of_library: bool) -> None:
+def test_a_kernel_s_name_says_its_kind_and_its_library(
+    name: str, kind: str | None, is_of_library: bool
+) -> None:
     # Older traces have no more than it; a call of the same name is no collective.
     others = slice_of("volta_sgemm"), slice_of(name, category="cuda_runtime")
     found = collectives_of(Trace((slice_of(name), *others)), {name})
@@ -75,28 +81,45 @@ def test_a_trace_says_its_rank_or_not() -> None:
         return collectives.job_of(Trace((), properties={"distributedInfo": said}))
 
     assert job_of({"rank": 3, "world_size": 8}) == (3, 8)
-    assert {job_of(said) for said in ({"backend": "nccl"}, {"rank": True, "world_size": -1}, "rank 3", None)} == {
-        (None, None)
-    }
+    assert {
+        job_of(said)
+        for said in ({"backend": "nccl"}, {"rank": True, "world_size": -1}, "rank 3", None)
+    } == {(None, None)}
 
 
 def test_a_users_expression_adds_what_runs_on_devices() -> None:
     def ran(operator: str, device: str) -> Span:
-        return Span("short", "host" if device == HOST_DEVICE else "compute", device, "q", 0, 1, operator=operator)
+        return Span(
+            "short",
+            "host" if device == HOST_DEVICE else "compute",
+            device,
+            "q",
+            0,
+            1,
+            operator=operator,
+        )
 
     reduce = "void vllm::cross_device_reduce_1stage<float>(RankData*)"
     spans = (ran(reduce, "gpu:0"), ran("gemm", "gpu:0"), ran(reduce, HOST_DEVICE))
-    found = collectives.with_communication(Timeline("torch", spans), re.compile("cross_device|multimem"))
+    found = collectives.with_communication(
+        Timeline("torch", spans), re.compile("cross_device|multimem")
+    )
     assert [span.kind for span in found.spans] == ["exchange", "compute", "host"]
 
 
-def of_rank(rank: int, *, links: int = 100, process: int | None = None, device: int | None = None) -> list[Event]:
+def of_rank(
+    rank: int, *, links: int = 100, process: int | None = None, device: int | None = None
+) -> list[Event]:
     """Return what PyTorch's profiler writes of one rank: three launches and their kernels."""
     host, gpu = process or 4000 + rank, rank if device is None else device
-    events: list[Event] = [{"ph": "M", "name": "process_name", "pid": p, "args": {"name": "x"}} for p in (host, 0, 1)]
+    events: list[Event] = [
+        {"ph": "M", "name": "process_name", "pid": p, "args": {"name": "x"}} for p in (host, 0, 1)
+    ]
     for number in range(3):
         for category, pid, after in (("cuda_runtime", host, 0), ("kernel", gpu, 20)):
-            event = complete(f"{category} of {rank}", 1000 * number + rank + after, 10, cat=category, pid=pid)
+            event = complete(
+                f"{category} of {rank}", 1000 * number + rank + after, 10, cat=category, pid=pid
+            )
             events.append({**event, "args": {"correlation": links + number}})
     return events
 
@@ -107,7 +130,9 @@ def document(events: list[Event], rank: int = 0, names_rank: bool = True) -> str
 
 
 def with_offsets(rank: int, event: Event) -> Event:
-    """Add multiples of a large number to the ids, as TraceLens does, and name the processes after their ranks."""
+    """Add multiples of a large number to the ids, as TraceLens does, and name the processes after
+    their ranks.
+    """
     if event["ph"] == "M":
         args: Event = {"name": f"RANK {rank} - {'CPU' if event['pid'] > 1 else 'GPU'}"}
     else:
@@ -118,10 +143,17 @@ def with_offsets(rank: int, event: Event) -> Event:
 MERGED: dict[str, tuple[bool, Callable[[int, Event], Event | None]]] = {
     "with offsets": (False, with_offsets),
     # As SGLang does.
-    "with labels": (True, lambda rank, event: {**event, "pid": f"[TP{rank:02d}-DP00] {event['pid']}"}),
+    "with labels": (
+        True,
+        lambda rank, event: {**event, "pid": f"[TP{rank:02d}-DP00] {event['pid']}"},
+    ),
     "kernels with labels": (
         False,
-        lambda rank, event: {**event, "pid": f"[TP{rank:02d}] {event['pid']}"} if "kernel" in event["name"] else None,
+        lambda rank, event: (
+            {**event, "pid": f"[TP{rank:02d}] {event['pid']}"}
+            if "kernel" in event["name"]
+            else None
+        ),
     ),
     "with ranks as ids": (False, lambda rank, event: {**event, "pid": rank}),
     "as they are": (True, lambda _, event: event),
@@ -132,15 +164,23 @@ MERGED: dict[str, tuple[bool, Callable[[int, Event], Event | None]]] = {
 
 @pytest.mark.parametrize("merge", MERGED)
 @pytest.mark.parametrize("process", [None, 7], ids=["two processes", "one id"])
-def test_merged_ranks_are_refused_whatever_a_tool_did_to_their_ids(read: Read, merge: str, process: int | None) -> None:
+def test_merged_ranks_are_refused_whatever_a_tool_did_to_their_ids(
+    read: Read, merge: str, process: int | None
+) -> None:
     keeps, change = MERGED[merge]
     changed = [change(rank, event) for rank in range(2) for event in of_rank(rank, process=process)]
-    with pytest.raises(ValueError, match=r"^several ranks were merged into it: give each rank's own file$"):
+    with pytest.raises(
+        ValueError, match=r"^several ranks were merged into it: give each rank's own file$"
+    ):
         check_one_rank(read(document([event for event in changed if event], names_rank=keeps)))
 
 
-@pytest.mark.parametrize(("second", "rank"), [(of_rank(1, links=500), 1), (of_rank(0), 0), (of_rank(0, device=1), 0)])
-def test_files_behind_each_other_are_refused_too(read: Read, second: list[Event], rank: int) -> None:
+@pytest.mark.parametrize(
+    ("second", "rank"), [(of_rank(1, links=500), 1), (of_rank(0), 0), (of_rank(0, device=1), 0)]
+)
+def test_files_behind_each_other_are_refused_too(
+    read: Read, second: list[Event], rank: int
+) -> None:
     with pytest.raises(ValueError, match="several ranks were merged"):
         check_one_rank(read(document(of_rank(0)) + document(second, rank)))
 
@@ -150,7 +190,9 @@ def test_one_process_with_several_devices_is_one_rank(read: Read) -> None:
     check_one_rank(read(document([*of_rank(0, process=7), *second])))
     check_one_rank(read(document(of_rank(1), 1)))
     for args in ({}, {"correlation": [7, 8]}):
-        check_one_rank(read([{**event, "args": args} for event in of_rank(1) if event["ph"] == "X"]))
+        check_one_rank(
+            read([{**event, "args": args} for event in of_rank(1) if event["ph"] == "X"])
+        )
 
 
 def test_a_process_with_the_number_of_a_gpu_is_one_rank(read: Read) -> None:
@@ -158,7 +200,10 @@ def test_a_process_with_the_number_of_a_gpu_is_one_rank(read: Read) -> None:
     rows = [
         {"ph": "M", "name": name, "pid": pid, "args": args}
         for pid in range(16)
-        for name, args in (("process_name", {"name": "python"}), ("process_labels", {"labels": f"GPU {pid}"}))
+        for name, args in (
+            ("process_name", {"name": "python"}),
+            ("process_labels", {"labels": f"GPU {pid}"}),
+        )
     ]
     host = [event for event in of_rank(0, process=7) if event["ph"] == "X" or event["pid"] == 7]
     check_one_rank(read(document([*rows, *host])))

@@ -42,7 +42,10 @@ TRITON = "triton_red_fused_add_addmm_mul_native_layer_norm_split_unsqueeze_view_
         ("void <unnamed>::softmax<float>(float*)", "softmax"),
         ("void `anonymous namespace'::softmax<float>(float*)", "softmax"),
         ("std::enable_if<!(false), void>::type internal::gemvx::scale<int, float>(int)", "scale"),
-        ("std::enable_if<(((8)>(0)))&&a::A<b::B>::exists, void>::type norm<b::B, 8>(b::B*)", "norm"),
+        (
+            "std::enable_if<(((8)>(0)))&&a::A<b::B>::exists, void>::type norm<b::B, 8>(b::B*)",
+            "norm",
+        ),
         ("a::Pointer::operator->()", "Pointer"),
         ("foo(int)::{lambda(char, a::B<int>)#2}::operator()(char) const", "foo"),
         ("fill(int)::$_0::operator()(int) const", "fill"),

@@ -1,4 +1,6 @@
-"""A mark says which verb was called, with which function, for which device: what is written can be read back."""
+"""A mark says which verb was called, with which function, for which device: what is written can be
+read back.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +12,14 @@ from hypothesis import strategies as st
 
 from backends import HOST, Device
 from backends.profiling import marks
-from backends.profiling.marks import MARKED_VERBS, OURS, function_name, parse_case, parse_task, parse_verb
+from backends.profiling.marks import (
+    MARKED_VERBS,
+    OURS,
+    function_name,
+    parse_case,
+    parse_task,
+    parse_verb,
+)
 
 devices = st.builds(Device, st.sampled_from(("cpu", "gpu")), st.integers(0, 9999)) | st.builds(
     Device, st.just("gpu"), st.integers(0, 9999), st.integers(0, 9999)
@@ -22,7 +31,9 @@ QUEUES = ("compute", "copy", "compute issue", "copy in", "copy out", "exchange",
 
 
 @given(device=st.none() | devices, verb=st.sampled_from(MARKED_VERBS), function=functions)
-def test_the_mark_of_a_call_can_be_read_back(device: Device | None, verb: str, function: object) -> None:
+def test_the_mark_of_a_call_can_be_read_back(
+    device: Device | None, verb: str, function: object
+) -> None:
     written = []
 
     @contextmanager
@@ -42,7 +53,9 @@ def test_the_mark_of_a_call_can_be_read_back(device: Device | None, verb: str, f
 
 
 @given(device=devices | st.just("host"), queue=st.sampled_from(QUEUES), function=functions)
-def test_the_mark_of_a_worker_s_task_can_be_read_back(device: Device | str, queue: str, function: object) -> None:
+def test_the_mark_of_a_worker_s_task_can_be_read_back(
+    device: Device | str, queue: str, function: object
+) -> None:
     text = marks.task_text(function_name(function), f"{device} {queue}")
     assert parse_task(text) == (function_name(function), str(device), queue, 0)
     assert parse_verb(text) is None

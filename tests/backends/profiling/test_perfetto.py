@@ -1,4 +1,6 @@
-"""Timelines as files for Perfetto: what is written is read back, and stands where a reader looks for it."""
+"""Timelines as files for Perfetto: what is written is read back, and stands where a reader looks
+for it.
+"""
 
 import json
 from io import BytesIO
@@ -22,7 +24,10 @@ CALL = Span("launch matmul", "host", HOST_DEVICE, "Python", ns(1), ns(1.1))
 PRODUCT = Span("matmul", "compute", "cpu:1", "compute", ns(1.5), ns(2), ns(1), "dot")
 COPY = Span("copy", "copy", "cpu:2", "copy", ns(2), ns(2.25))
 TIMELINE = Timeline(
-    "mxnet 1.9.1, async engine", (CALL, PRODUCT, COPY), (Window("run", ns(0.5), ns(2.5)),), ("Copies have no launch.",)
+    "mxnet 1.9.1, async engine",
+    (CALL, PRODUCT, COPY),
+    (Window("run", ns(0.5), ns(2.5)),),
+    ("Copies have no launch.",),
 )
 
 times = st.integers(0, 10**10)
@@ -38,11 +43,15 @@ spans = st.builds(
     st.none() | times,
     names,
 )
-windows = st.builds(lambda name, start, length: Window(name, start, start + length), names, times, times)
+windows = st.builds(
+    lambda name, start, length: Window(name, start, start + length), names, times, times
+)
 
 
 def in_order(strategy: st.SearchStrategy[Any], least: int) -> st.SearchStrategy[tuple[Any, ...]]:
-    return st.lists(strategy, min_size=least, max_size=9).map(lambda some: tuple(sorted(some, key=attrgetter("start"))))
+    return st.lists(strategy, min_size=least, max_size=9).map(
+        lambda some: tuple(sorted(some, key=attrgetter("start")))
+    )
 
 
 timelines = st.builds(
@@ -85,11 +94,22 @@ def test_what_is_written_is_read_back_and_of_a_file_that_was_cut_off_some_of_it(
 def test_a_device_is_a_process_and_a_queue_a_thread_with_the_host_first() -> None:
     document = written(TIMELINE)
     assert document["displayTimeUnit"] == "ms"
-    said = {(one["name"], one["pid"], one["tid"]): next(iter(one["args"].values())) for one in events(document, "M")}
+    said = {
+        (one["name"], one["pid"], one["tid"]): next(iter(one["args"].values()))
+        for one in events(document, "M")
+    }
     devices = {pid: device for (what, pid, _), device in said.items() if what == "process_name"}
-    order = {index: devices[pid] for (what, pid, _), index in said.items() if what == "process_sort_index"}
+    order = {
+        index: devices[pid]
+        for (what, pid, _), index in said.items()
+        if what == "process_sort_index"
+    }
     assert [order[index] for index in sorted(order)] == ["cases", "host", "cpu:1", "cpu:2"]
-    threads = {tid: (devices[pid], queue) for (what, pid, tid), queue in said.items() if what == "thread_name"}
+    threads = {
+        tid: (devices[pid], queue)
+        for (what, pid, tid), queue in said.items()
+        if what == "thread_name"
+    }
     assert {event["name"]: threads[event["tid"]] for event in events(document, "X")} == {
         "run": ("cases", "cases"),
         "launch matmul": ("host", "Python"),
@@ -122,7 +142,9 @@ def test_a_span_says_how_long_it_waited_and_an_arrow_leads_to_it_from_its_launch
         ('"kind":"copy"', '"kind":"magic"', "unknown kind 'magic'"),
     ],
 )
-def test_a_file_that_was_changed_is_refused_in_one_line(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_a_file_that_was_changed_is_refused_in_one_line(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
     path = tmp_path / "trace.json"
     write_trace_file(TIMELINE, path)
     path.write_text(path.read_text().replace(old, new))

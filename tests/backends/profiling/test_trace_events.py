@@ -1,4 +1,6 @@
-"""Of a damaged trace what is whole is read, and what was left out is told; what is no trace is refused."""
+"""Of a damaged trace what is whole is read, and what was left out is told; what is no trace is
+refused.
+"""
 
 import json
 import math
@@ -36,9 +38,13 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(trace_events, "MAX_EVENT_CHARACTERS", 400)
 
 
-@pytest.mark.parametrize(("broken", "told"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+@pytest.mark.parametrize(
+    ("broken", "told"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN]
+)
 @pytest.mark.usefixtures("blocks")
-def test_what_cannot_be_used_is_left_out_and_told(read: Read, broken: Event | list[Event], told: str) -> None:
+def test_what_cannot_be_used_is_left_out_and_told(
+    read: Read, broken: Event | list[Event], told: str
+) -> None:
     good = [complete(str(number), 10 + number) for number in range(20)]
     bad = broken if isinstance(broken, list) else [broken]
     for events in ([*bad, *good], [*good[:10], *bad, *good[10:]], [*good, *bad]):
@@ -48,14 +54,28 @@ def test_what_cannot_be_used_is_left_out_and_told(read: Read, broken: Event | li
 
 
 def test_an_end_too_many_closes_nothing_else(read: Read) -> None:
-    found = read([one("B", "outer", 0), one("B", "op", 1), one("E", "op", 2), one("E", "op", 3), one("E", "outer", 5)])
+    found = read(
+        [
+            one("B", "outer", 0),
+            one("B", "op", 1),
+            one("E", "op", 2),
+            one("E", "op", 3),
+            one("E", "outer", 5),
+        ]
+    )
     assert spans(found) == [("outer", 0, 5), ("op", 1, 2)]
     assert found.problems == ("1 event ended without a beginning, left out: the first is 'op'.",)
 
 
 def test_an_end_closes_what_was_left_open_inside(read: Read) -> None:
     found = read(
-        [one("B", "outer", 0), one("B", "lost", 1), one("E", "outer", 5), one("B", "op", 6), one("E", "op", 7)]
+        [
+            one("B", "outer", 0),
+            one("B", "lost", 1),
+            one("E", "outer", 5),
+            one("B", "op", 6),
+            one("E", "op", 7),
+        ]
     )
     assert spans(found) == [("outer", 0, 5), ("op", 6, 7)]
     assert found.problems == ("1 event began and never ended, left out: the first is 'lost'.",)
@@ -94,7 +114,9 @@ def test_bytes_that_are_no_text_do_not_matter(read: Read) -> None:
     assert found.name == "\N{REPLACEMENT CHARACTER}" * 2
 
 
-@pytest.mark.parametrize("beginning", ['{"traceEvents": [{}', '{"traceEvents": [{}, {"ph": "X', '[{}, {"ph": "X"'])
+@pytest.mark.parametrize(
+    "beginning", ['{"traceEvents": [{}', '{"traceEvents": [{}, {"ph": "X', '[{}, {"ph": "X"']
+)
 def test_what_ends_too_early_was_cut_off(read: Read, beginning: str) -> None:
     found = read(beginning.replace("{}", json.dumps(complete())))
     assert spans(found) == [("op", 0, 5)]

@@ -1,4 +1,6 @@
-"""Small work under a profiler, for tests of what it records, and what must be true of every timeline."""
+"""Small work under a profiler, for tests of what it records, and what must be true of every
+timeline.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -37,7 +39,9 @@ def named(timeline: Timeline, name: str) -> list[Span]:
 
 
 def overlapping(timeline: Timeline) -> list[tuple[Span, Span]]:
-    """List the neighbours on a queue that run at the same time: there are none, for viewers cannot show them."""
+    """List the neighbours on a queue that run at the same time: there are none, for viewers cannot
+    show them.
+    """
     in_order = sorted(timeline.spans, key=attrgetter("device", "queue", "start", "end"))
     return [
         (one, other)

@@ -1,4 +1,6 @@
-"""Arrays of one number, work that takes a while, and comparisons, for tests of all that a backend does."""
+"""Arrays of one number, work that takes a while, and comparisons, for tests of all that a backend
+does.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +19,9 @@ def full(backend: Backend, number: float, *shape: int, device: int = 0) -> Array
 
 
 def products(backend: Backend, x: Array, count: int = 10) -> Array:
-    """Multiply a square matrix by itself again and again, which occupies its device; return the last product."""
+    """Multiply a square matrix by itself again and again, which occupies its device; return the
+    last product.
+    """
     y = x
     for _ in range(count):
         y = backend.launch(backend.ops.matmul, y, x)
@@ -28,7 +32,11 @@ def assert_equal(backend: Backend, x: Array, expected: Any) -> None:
     np.testing.assert_array_equal(backend.to_numpy(x), expected)
 
 
-def assert_close(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float = 1e-5) -> None:
+def assert_close(
+    found: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerance: float = 1e-5
+) -> None:
     assert [(one.dtype, one.shape) for one in found] == [(one.dtype, one.shape) for one in expected]
     for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance / 10 * np.abs(other).max())
+        np.testing.assert_allclose(
+            one, other, rtol=tolerance, atol=tolerance / 10 * np.abs(other).max()
+        )

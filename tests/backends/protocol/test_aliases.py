@@ -1,4 +1,6 @@
-"""What was launched before a value is consumed reads what was there before, by whatever name it reads the memory."""
+"""What was launched before a value is consumed reads what was there before, by whatever name it
+reads the memory.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
@@ -23,13 +25,17 @@ NAMES: dict[str, Callable[[Backend, Array], Array]] = {
     "a part, counted from the end": lambda backend, x: halves(backend, x)[-2],
     "all parts": halves,
     "flattened": lambda backend, x: backend.launch(backend.ops.flatten, x),
-    "a part, flattened": lambda backend, x: backend.launch(backend.ops.flatten, halves(backend, x)[0]),
+    "a part, flattened": lambda backend, x: backend.launch(
+        backend.ops.flatten, halves(backend, x)[0]
+    ),
     "an item of a tuple": lambda backend, x: backend.launch(lambda y: (0 * y, (y,)), x)[-1][0],
 }
 
 
 def keep_busy(backend: Backend) -> Array:
-    """Occupy the first device, and what copies from it to the third one; return what it computes."""
+    """Occupy the first device, and what copies from it to the third one; return what it
+    computes.
+    """
     made = products(backend, full(backend, 1 / 300, 300, 300))
     backend.copy_to(made, backend.devices[2])
     return made
@@ -41,7 +47,9 @@ def values_of(backend: Backend, x: Array) -> set[float]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("how", ["out", "allreduce", "sgd"])
-def test_who_reads_by_any_name_reads_what_was_there_before(backend: Backend, name: str, how: str) -> None:
+def test_who_reads_by_any_name_reads_what_was_there_before(
+    backend: Backend, name: str, how: str
+) -> None:
     x, other, ops = full(backend, 5, 4), full(backend, 7, 4, device=1), backend.ops
     named = NAMES[name](backend, x)
     late = backend.launch(lambda y: ops.multiply(ops.total(y), 0.0), keep_busy(backend))
@@ -61,7 +69,9 @@ def test_who_reads_by_any_name_reads_what_was_there_before(backend: Backend, nam
 
 
 @pytest.mark.parametrize("name", ["a part", "a part, counted from the end", "a part, flattened"])
-def test_a_copy_of_all_is_of_what_was_there_before_a_part_was_overwritten(backend: Backend, name: str) -> None:
+def test_a_copy_of_all_is_of_what_was_there_before_a_part_was_overwritten(
+    backend: Backend, name: str
+) -> None:
     x = full(backend, 5, 4)
     if name == "a part, flattened" and backend.name == "mxnet":
         pytest.skip("its flatten may copy")
@@ -100,11 +110,19 @@ def sum_with_ones(backend: Backend, targets: Array, sources: Array) -> Array:
 
 
 CONSUMING: dict[str, tuple[Callable[..., Array], Callable[..., np.ndarray]]] = {
-    "copy_to": (lambda backend, x, y: backend.copy_to(y, backend.devices[0], out=x), lambda _, y: y),
+    "copy_to": (
+        lambda backend, x, y: backend.copy_to(y, backend.devices[0], out=x),
+        lambda _, y: y,
+    ),
     "allreduce": (sum_with_ones, lambda x, _: x + 1),
-    "sgd": (lambda backend, x, y: backend.launch(backend.ops.sgd, x, y, 0.5), lambda x, y: x - y / 2),
+    "sgd": (
+        lambda backend, x, y: backend.launch(backend.ops.sgd, x, y, 0.5),
+        lambda x, y: x - y / 2,
+    ),
     "sgd_while_finite": (
-        lambda backend, x, y: backend.launch(backend.ops.sgd_while_finite, x, y, 0.5, full(backend, 1, 1))[0],
+        lambda backend, x, y: backend.launch(
+            backend.ops.sgd_while_finite, x, y, 0.5, full(backend, 1, 1)
+        )[0],
         lambda x, y: x - y / 2,
     ),
 }
@@ -112,7 +130,9 @@ CONSUMING: dict[str, tuple[Callable[..., Array], Callable[..., np.ndarray]]] = {
 
 
 def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool:
-    """Return whether parts that begin at these places overlap in a way that the protocol forbids."""
+    """Return whether parts that begin at these places overlap in a way that the protocol
+    forbids.
+    """
     consumed = [*targets, *(sources if how == "sgd_while_finite" else ())]
     read = sources if how in ("copy_to", "sgd") else ()
     pairs = [*combinations(consumed, 2), *product(targets, read)]
@@ -125,7 +145,9 @@ def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool
 @example([(0, 4), (0, 4)], 3, False)
 @example([(0, 0), (4, 4)], 3, False)
 @given(
-    st.lists(st.tuples(st.integers(0, LAST_PLACE), st.integers(0, LAST_PLACE)), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.integers(0, LAST_PLACE), st.integers(0, LAST_PLACE)), min_size=1, max_size=3
+    ),
     st.sampled_from([1, 2, 3, 300_000]),
     st.booleans(),
 )
@@ -133,9 +155,13 @@ def overlapping(how: str, targets: Places, sources: Places, length: int) -> bool
 def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_different(
     load: Load, how: str, places: list[tuple[int, int]], length: int, apart: bool
 ) -> None:
-    """Consume parts of one memory, at a place for each target and its source, which are in another one if `apart`."""
+    """Consume parts of one memory, at a place for each target and its source, which are in another
+    one if `apart`.
+    """
     backend, (call, expected) = load(2), CONSUMING[how]
-    targets, sources = ([place * (length // 3 or 1) for place in some] for some in zip(*places, strict=True))
+    targets, sources = (
+        [place * (length // 3 or 1) for place in some] for some in zip(*places, strict=True)
+    )
     contents = np.arange(whole_length(length), dtype=np.float32)
     whole, other = (backend.asarray(contents, backend.devices[0]) for _ in range(2))
     consumed, read = (
@@ -156,4 +182,6 @@ def test_what_is_consumed_and_overlaps_fails_or_is_as_if_the_memories_were_diffe
         assert wrong
         return
     for one, target, source in zip(found, targets, sources, strict=True):
-        np.testing.assert_array_equal(one, expected(*(contents[i : i + length] for i in (target, source))))
+        np.testing.assert_array_equal(
+            one, expected(*(contents[i : i + length] for i in (target, source)))
+        )

@@ -24,16 +24,24 @@ def test_results_still_being_computed_are_summed(backend: Backend) -> None:
     # Each multiplication makes the numbers 20 times as large.
     made = [products(backend, full(backend, 0.1, 200, 200, device=place)) for place in range(3)]
     for total in backend.allreduce(made):
-        np.testing.assert_allclose(backend.to_numpy(total), np.full((200, 200), 0.3 * 20.0**10), rtol=1e-4)
+        np.testing.assert_allclose(
+            backend.to_numpy(total), np.full((200, 200), 0.3 * 20.0**10), rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
-    "other", [np.ones((1,), dtype=np.float32), np.ones((2,), dtype=np.float64)], ids=["shape", "dtype"]
+    "other",
+    [np.ones((1,), dtype=np.float32), np.ones((2,), dtype=np.float64)],
+    ids=["shape", "dtype"],
 )
-def test_unequal_arrays_are_an_error_rather_than_broadcast(backend: Backend, other: np.ndarray) -> None:
+def test_unequal_arrays_are_an_error_rather_than_broadcast(
+    backend: Backend, other: np.ndarray
+) -> None:
     terms = [np.ones((2,), dtype=np.float32), other]
     with pytest.raises(ComputationError, match="equal arrays"):
-        for total in backend.allreduce([backend.asarray(x, d) for x, d in zip(terms, backend.devices, strict=False)]):
+        for total in backend.allreduce(
+            [backend.asarray(x, d) for x, d in zip(terms, backend.devices, strict=False)]
+        ):
             backend.wait(total)
 
 
@@ -52,7 +60,9 @@ def test_long_arrays_are_summed_on_every_device(backend: Backend, count: int, dt
 
 
 @settings(max_examples=10)
-@given(lengths=st.lists(st.sampled_from([0, 1, 2, 5, 1000, 65_536, 262_145]), min_size=1, max_size=5))
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 2, 5, 1000, 65_536, 262_145]), min_size=1, max_size=5)
+)
 def test_a_long_tuple_is_summed_array_by_array(backend: Backend, lengths: list[int]) -> None:
     lengths = [*lengths, LONG]
     terms = tuple(np.arange(length, dtype=np.float32) % 1000 for length in lengths)
@@ -62,13 +72,16 @@ def test_a_long_tuple_is_summed_array_by_array(backend: Backend, lengths: list[i
 
 
 def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend) -> None:
-    # With channels in multiples of 16 MXNet keeps them in blocks; a view of that memory is not the array.
+    # With channels in multiples of 16 MXNet keeps them in blocks; a view of that memory is not the
+    # array.
     generator = np.random.default_rng(0)
     shapes = (16, 64, 28, 28), (64, 64, 3, 3)
     images, weight = (generator.standard_normal(shape, np.float32) for shape in shapes)
     bias = np.zeros(64, dtype=np.float32)
     made = [
-        backend.launch(backend.ops.conv2d, *(backend.asarray(x, device) for x in (images, weight, bias)))
+        backend.launch(
+            backend.ops.conv2d, *(backend.asarray(x, device) for x in (images, weight, bias))
+        )
         for device in backend.devices
     ]
     alone = backend.to_numpy(backend.launch(backend.ops.add, made[0], 0.0))
@@ -79,7 +92,9 @@ def test_results_of_convolutions_are_summed_in_the_right_order(backend: Backend)
 def test_arrays_that_share_their_memory_are_summed(backend: Backend) -> None:
     x = np.arange(2 * LONG, dtype=np.float32) % 1000
     halves = [
-        backend.launch(lambda whole: backend.ops.split(whole, (LONG, LONG)), backend.asarray(x, device))
+        backend.launch(
+            lambda whole: backend.ops.split(whole, (LONG, LONG)), backend.asarray(x, device)
+        )
         for device in backend.devices
     ]
     for total in backend.allreduce(halves):
@@ -90,14 +105,19 @@ def test_who_still_reads_a_long_array_reads_it_before_it_is_summed(backend: Back
     loaded = [full(backend, 1, LONG, device=place) for place in range(3)]
     busy = [products(backend, full(backend, 1 / 700, 700, 700, device=place)) for place in range(3)]
     # Behind the products, in the order of the device.
-    copies = [backend.launch(lambda y, _: backend.ops.add(y, 0.0), *pair) for pair in zip(loaded, busy, strict=True)]
+    copies = [
+        backend.launch(lambda y, _: backend.ops.add(y, 0.0), *pair)
+        for pair in zip(loaded, busy, strict=True)
+    ]
     for copy, total in zip(copies, backend.allreduce(loaded), strict=True):
         assert_equal(backend, copy, np.ones(LONG))
         assert_equal(backend, total, np.full(LONG, 3))
 
 
 @pytest.mark.parametrize("length", [2, LONG])
-def test_sums_are_separate_memory_and_can_be_summed_again_and_again(backend: Backend, length: int) -> None:
+def test_sums_are_separate_memory_and_can_be_summed_again_and_again(
+    backend: Backend, length: int
+) -> None:
     values = tuple(full(backend, 1, length, device=place) for place in range(3))
     for _ in range(5):
         values = backend.allreduce(values)

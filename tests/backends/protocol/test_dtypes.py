@@ -1,4 +1,6 @@
-"""Every verb keeps an array's dtype, shape and numbers, in whatever order they lie; what it cannot keep it refuses."""
+"""Every verb keeps an array's dtype, shape and numbers, in whatever order they lie; what it cannot
+keep it refuses.
+"""
 
 from collections.abc import Callable
 
@@ -29,7 +31,9 @@ orders = st.sampled_from(ORDERS)
 
 
 def numbers(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 7 - (dtype[0] in "fi")).astype(dtype)
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 7 - (dtype[0] in "fi")).astype(
+        dtype
+    )
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
@@ -47,12 +51,18 @@ def test_arrays_of_every_order_are_loaded(backend: Backend) -> None:
 
 
 @given(dtype=st.sampled_from(DTYPES), shape=shapes, order=orders)
-def test_arrays_are_loaded_copied_and_read(backend: Backend, dtype: str, shape: tuple[int, ...], order: Order) -> None:
+def test_arrays_are_loaded_copied_and_read(
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Order
+) -> None:
     x = order(numbers(dtype, shape))
     first, second, _ = backend.devices
     loaded = backend.asarray((x, (x,)), first)
     buffer = backend.asarray(np.zeros(x.shape, dtype), second)
-    for value in (loaded[0], backend.copy_to(loaded, second)[1][0], backend.copy_to(loaded[0], second, out=buffer)):
+    for value in (
+        loaded[0],
+        backend.copy_to(loaded, second)[1][0],
+        backend.copy_to(loaded[0], second, out=buffer),
+    ):
         assert_same(backend.to_numpy(value), x)
     before = backend.to_numpy(loaded[0])
     before[...] = 0
@@ -60,10 +70,14 @@ def test_arrays_are_loaded_copied_and_read(backend: Backend, dtype: str, shape: 
 
 
 @given(dtype=st.sampled_from(SUMMED), shape=shapes, order=orders, count=st.integers(1, 3))
-def test_arrays_are_summed(backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int) -> None:
+def test_arrays_are_summed(
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int
+) -> None:
     x = order(numbers(dtype, shape))
     terms = [(x, np.asarray(k * x).astype(dtype)) for k in range(1, count + 1)]
-    loaded = [backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=False)]
+    loaded = [
+        backend.asarray(term, device) for term, device in zip(terms, backend.devices, strict=False)
+    ]
     sums = backend.allreduce(loaded)
     assert len(sums) == count
     for own, multiples in map(backend.to_numpy, sums):
@@ -72,26 +86,44 @@ def test_arrays_are_summed(backend: Backend, dtype: str, shape: tuple[int, ...],
 
 
 @example(dtype="int32", shape=(5,), order=np.ascontiguousarray, count=3)
-@given(dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders, count=st.integers(1, 3))
-def test_rows_are_divided(backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int) -> None:
+@given(
+    dtype=st.sampled_from(DTYPES), shape=shapes.filter(bool), order=orders, count=st.integers(1, 3)
+)
+def test_rows_are_divided(
+    backend: Backend, dtype: str, shape: tuple[int, ...], order: Order, count: int
+) -> None:
     x = order(numbers(dtype, shape))
-    shards = [backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices[:count])]
-    assert [len(shard) for shard in shards] == [len(x) // count + (place < len(x) % count) for place in range(count)]
+    shards = [
+        backend.to_numpy(shard) for shard in backend.split_and_load(x, backend.devices[:count])
+    ]
+    assert [len(shard) for shard in shards] == [
+        len(x) // count + (place < len(x) % count) for place in range(count)
+    ]
     assert_same(np.concatenate(shards), x)
 
 
-@pytest.mark.parametrize("x", [np.array([None]), np.array(["text"]), np.array(["2026-11-22"], dtype="datetime64[D]")])
-def test_arrays_of_anything_but_numbers_are_refused_in_one_line(backend: Backend, x: np.ndarray) -> None:
+@pytest.mark.parametrize(
+    "x", [np.array([None]), np.array(["text"]), np.array(["2026-11-22"], dtype="datetime64[D]")]
+)
+def test_arrays_of_anything_but_numbers_are_refused_in_one_line(
+    backend: Backend, x: np.ndarray
+) -> None:
     device = backend.devices[0]
-    with pytest.raises(BackendError, match=f"{backend.name}.*{x.dtype}".replace("[", r"\[")) as refused:
+    with pytest.raises(
+        BackendError, match=f"{backend.name}.*{x.dtype}".replace("[", r"\[")
+    ) as refused:
         backend.asarray((np.ones(2), x), device)
     assert "\n" not in str(refused.value)
     assert not isinstance(refused.value, ComputationError)
     assert_same(backend.to_numpy(backend.asarray(np.ones(2), device)), np.ones(2))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8", "int16", "uint16", "uint32", "uint64", "complex64", "complex128"])
-def test_a_dtype_that_not_every_framework_has_is_kept_or_refused(backend: Backend, dtype: str) -> None:
+@pytest.mark.parametrize(
+    "dtype", ["float16", "int8", "int16", "uint16", "uint32", "uint64", "complex64", "complex128"]
+)
+def test_a_dtype_that_not_every_framework_has_is_kept_or_refused(
+    backend: Backend, dtype: str
+) -> None:
     x = np.arange(3).astype(dtype)
     first, second, _ = backend.devices
     refusal = None
@@ -124,7 +156,9 @@ def test_a_dtype_that_not_every_framework_has_is_kept_or_refused(backend: Backen
     ],
     ids=lambda value: "tuple" if isinstance(value, tuple) else f"{value.shape} {value.dtype}",
 )
-def test_a_buffer_of_another_shape_or_dtype_is_an_error(backend: Backend, out: np.ndarray, x: np.ndarray) -> None:
+def test_a_buffer_of_another_shape_or_dtype_is_an_error(
+    backend: Backend, out: np.ndarray, x: np.ndarray
+) -> None:
     first, second, _ = backend.devices
     target, source = backend.asarray(out, second), backend.asarray(x, first)
     with pytest.raises(BackendError, match=backend.name):

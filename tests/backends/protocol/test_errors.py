@@ -1,4 +1,6 @@
-"""A failure is told once, reaches all that was computed from it, and is never mistaken for a result."""
+"""A failure is told once, reaches all that was computed from it, and is never mistaken for a
+result.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,13 +25,17 @@ def failing(backend: Backend) -> Callable[[Array], Array]:
 
 
 def arrays_know_devices(backend: Backend) -> bool:
-    """Return whether an array says which of the devices it is on: those that lie in one memory need not."""
+    """Return whether an array says which of the devices it is on: those that lie in one memory need
+    not.
+    """
     return backend.name == "mxnet" or backend.engine == "async"
 
 
 @pytest.mark.parametrize("verb", ["wait", "waitall", "to_numpy"])
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_failure_surfaces_when_it_is_waited_for(backend: Backend, verb: str, elsewhere: bool) -> None:
+def test_a_failure_surfaces_when_it_is_waited_for(
+    backend: Backend, verb: str, elsewhere: bool
+) -> None:
     """Or what depends on it, on another device."""
     x = full(backend, 1, 2, 2)
     with pytest.raises(ComputationError, match=rf"{backend.name}\b.*\w+Error"):
@@ -58,14 +64,27 @@ class OwnError(BaseException):
 
 
 @pytest.mark.parametrize(
-    "kind", [ValueError, StopIteration, StopAsyncIteration, SystemExit, GeneratorExit, IndexError, OwnError]
+    "kind",
+    [
+        ValueError,
+        StopIteration,
+        StopAsyncIteration,
+        SystemExit,
+        GeneratorExit,
+        IndexError,
+        OwnError,
+    ],
 )
-def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, kind: type[BaseException]) -> None:
+def test_whatever_a_launched_function_raises_is_its_failure(
+    backend: Backend, kind: type[BaseException]
+) -> None:
     def fail(_: Array) -> Array:
         raise kind("this cannot be computed")
 
     x = full(backend, 1, 2, 2)
-    with pytest.raises(ComputationError, match=rf"{backend.name}\b.*{kind.__name__}.*this cannot be computed"):
+    with pytest.raises(
+        ComputationError, match=rf"{backend.name}\b.*{kind.__name__}.*this cannot be computed"
+    ):
         backend.wait(backend.launch(lambda x, y: (x, y), backend.launch(fail, x), x))
     with pytest.raises(ComputationError, match="refuses further work"):
         backend.waitall()
@@ -73,7 +92,9 @@ def test_whatever_a_launched_function_raises_is_its_failure(backend: Backend, ki
 
 @pytest.mark.parametrize("odd", [None, "text", {1}, {"x": 1.0}, object()])
 @pytest.mark.parametrize("is_in_tuple", [False, True])
-def test_a_launched_function_without_a_value_has_failed(backend: Backend, odd: object, is_in_tuple: bool) -> None:
+def test_a_launched_function_without_a_value_has_failed(
+    backend: Backend, odd: object, is_in_tuple: bool
+) -> None:
     def compute(x: Array) -> Array:
         return (x, odd) if is_in_tuple else odd
 
@@ -96,7 +117,15 @@ class UntoldError(Exception):
 
 @pytest.mark.parametrize(
     "said",
-    [RuntimeError("no"), SystemExit(), GeneratorExit(), KeyboardInterrupt(), UntoldError(ValueError()), None, ""],
+    [
+        RuntimeError("no"),
+        SystemExit(),
+        GeneratorExit(),
+        KeyboardInterrupt(),
+        UntoldError(ValueError()),
+        None,
+        "",
+    ],
 )
 def test_a_failure_without_a_readable_message_is_a_failure(backend: Backend, said: object) -> None:
     def fail(_: Array) -> Array:
@@ -116,21 +145,27 @@ ODD = (None, 1.0, "text", [1.0, 2.0], [[1.0], [2.0, 3.0]], (None,), {1.0}, {"x":
 WRONG: dict[str, Callable[[Backend, Array], object]] = {
     "launch of nothing": lambda backend, x: backend.launch(lambda: x),
     "launch of a number": lambda backend, x: backend.launch(lambda number: number, 1.0),
-    "launch without an array": lambda backend, x: backend.launch(lambda value: value, ((), (1, None))),
+    "launch without an array": lambda backend, x: backend.launch(
+        lambda value: value, ((), (1, None))
+    ),
     "copy to a foreign CPU": lambda backend, x: backend.copy_to(x, Device("cpu", 4)),
     "copy to a GPU": lambda backend, x: backend.copy_to(x, Device("gpu", 0)),
     "copy to the host": lambda backend, x: backend.copy_to(x, HOST),
     "copy to the host's memory": lambda backend, x: backend.copy_to(x, HOST, out=x),
     "load on a foreign CPU": lambda backend, x: backend.asarray(np.ones(2), Device("cpu", 4)),
     "load on the host": lambda backend, x: backend.asarray(np.ones(2), HOST),
-    "shard on a foreign CPU": lambda backend, x: backend.split_and_load(np.ones(2), [Device("cpu", 4)]),
+    "shard on a foreign CPU": lambda backend, x: backend.split_and_load(
+        np.ones(2), [Device("cpu", 4)]
+    ),
     "no shard": lambda backend, x: backend.split_and_load(np.ones(2), []),
     "no rows": lambda backend, x: backend.split_and_load(np.array(1.0), backend.devices),
     "sum of an array's rows": lambda backend, x: backend.allreduce(x),
     "sum of an iterator": lambda backend, x: backend.allreduce(iter([x])),
     "sum of a dict": lambda backend, x: backend.allreduce({0: x}),
     "sum of nothing": lambda backend, x: backend.allreduce([]),
-    "more values than devices": lambda backend, x: backend.allreduce([full(backend, 1, 2) for _ in range(4)]),
+    "more values than devices": lambda backend, x: backend.allreduce(
+        [full(backend, 1, 2) for _ in range(4)]
+    ),
 }
 WITH_ODD: dict[str, Callable[[Backend, Array, object], object]] = {
     "load": lambda backend, x, odd: backend.asarray(odd, backend.devices[0]),
@@ -152,17 +187,23 @@ def refuse(backend: Backend, request: Callable[[Backend, Array], object]) -> Non
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(backend: Backend, what: str) -> None:
+def test_a_wrong_request_is_refused_in_one_line_and_the_backend_goes_on(
+    backend: Backend, what: str
+) -> None:
     refuse(backend, WRONG[what])
 
 
 @pytest.mark.parametrize("verb", WITH_ODD)
-def test_what_is_no_value_is_refused_in_one_line_and_the_backend_goes_on(backend: Backend, verb: str) -> None:
+def test_what_is_no_value_is_refused_in_one_line_and_the_backend_goes_on(
+    backend: Backend, verb: str
+) -> None:
     for odd in (*ODD, (number for number in (1.0, 2.0))):
         refuse(backend, partial(WITH_ODD[verb], odd=odd))
 
 
-def test_two_values_of_one_device_are_not_summed_if_arrays_know_their_device(backend: Backend) -> None:
+def test_two_values_of_one_device_are_not_summed_if_arrays_know_their_device(
+    backend: Backend,
+) -> None:
     if not arrays_know_devices(backend):
         pytest.skip("arrays in one memory know no device")
     refuse(backend, lambda backend, x: backend.allreduce([x, full(backend, 1, 2, 2)]))
@@ -177,7 +218,9 @@ def test_an_item_that_does_not_exist_is_an_error(backend: Backend) -> None:
 
 @pytest.mark.parametrize("index", ["a", None, 0.5, slice(0, 1), slice(None), ..., (0, 1), [0]])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_what_is_not_computed_yet_is_indexed_by_one_number(backend: Backend, index: object, depth: int) -> None:
+def test_what_is_not_computed_yet_is_indexed_by_one_number(
+    backend: Backend, index: object, depth: int
+) -> None:
     made = backend.launch(lambda x: (x, (x, x)), full(backend, 1, 2, 2))
     value = made[1] if depth else made
     if isinstance(value, tuple):
@@ -200,7 +243,9 @@ def ones(backend: Backend, length: int) -> list[Array]:
 @pytest.mark.parametrize("length", [SHORT, LONG])
 @pytest.mark.parametrize("broken", [0, 1, 2])
 @pytest.mark.parametrize("read", [0, 1, 2, "all"])
-def test_every_sum_of_a_failed_array_fails(load: Load, length: int, broken: int, read: int | str) -> None:
+def test_every_sum_of_a_failed_array_fails(
+    load: Load, length: int, broken: int, read: int | str
+) -> None:
     backend = load(3)
     terms = ones(backend, length)
     device = r"[cg]pu:\d.*" if arrays_know_devices(backend) else ""

@@ -1,6 +1,7 @@
 """The verbs on GPUs, where there are any; nowhere else is this code run.
 
-For all lists of devices but the last one GPU is enough: a CPU device beside it, and two streams on it.
+For all lists of devices but the last one GPU is enough: a CPU device beside it, and two streams on
+it.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from parallel_core.training.loop import train
 from parallel_core.training.step import get_params
 from tests.backends.protocol.arrays import assert_equal, full, products
 
-DEVICES = pytest.mark.parametrize("devices", ["gpu:0", "cpu:1,gpu:0", "gpu:0,cpu:1", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
+DEVICES = pytest.mark.parametrize(
+    "devices", ["gpu:0", "cpu:1,gpu:0", "gpu:0,cpu:1", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"]
+)
 FRAMEWORKS = pytest.mark.parametrize("framework", ["mxnet", "torch"])
 OnGpus = Callable[..., Backend]
 
@@ -26,13 +29,19 @@ OnGpus = Callable[..., Backend]
 def test_overlap_on_one_gpu_copies_to_the_host(on_gpus: OnGpus, framework: str) -> None:
     result = run_overlap(on_gpus(framework, "gpu:0"), size=1000, copies=1, rounds=2)
     assert result.problems == ()
-    assert set(result.metrics) == {"overlap_efficiency", "book_overlap_efficiency", "price_of_overlap"}
+    assert set(result.metrics) == {
+        "overlap_efficiency",
+        "book_overlap_efficiency",
+        "price_of_overlap",
+    }
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "torch", "torch copy-on-compute-queue"])
 @DEVICES
 @pytest.mark.parametrize("into", ["buffer", "new memory"])
-def test_a_copy_to_any_device_is_read_when_it_is_done(on_gpus: OnGpus, framework: str, devices: str, into: str) -> None:
+def test_a_copy_to_any_device_is_read_when_it_is_done(
+    on_gpus: OnGpus, framework: str, devices: str, into: str
+) -> None:
     name, *variants = framework.split()
     backend = on_gpus(name, devices, *variants)
     # Each multiplication doubles the numbers.
@@ -43,14 +52,19 @@ def test_a_copy_to_any_device_is_read_when_it_is_done(on_gpus: OnGpus, framework
             out = backend.asarray(np.zeros_like(x), there) if into == "buffer" else None
             copy = backend.copy_to(made, there, out=out)
             del made
-            twice = [backend.launch(lambda z: z + z, value) for value in (copy, backend.copy_to(copy, source))]
+            twice = [
+                backend.launch(lambda z: z + z, value)
+                for value in (copy, backend.copy_to(copy, source))
+            ]
             for found, factor in zip((*twice, copy), (2, 2, 1), strict=True):
                 np.testing.assert_allclose(backend.to_numpy(found), factor * 2**10 * x, rtol=1e-3)
 
 
 @FRAMEWORKS
 @DEVICES
-def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, framework: str, devices: str) -> None:
+def test_memory_is_not_used_again_before_its_copies_are_done(
+    on_gpus: OnGpus, framework: str, devices: str
+) -> None:
     backend = on_gpus(framework, devices)
     copies = []
     for step in range(50):
@@ -64,7 +78,9 @@ def test_memory_is_not_used_again_before_its_copies_are_done(on_gpus: OnGpus, fr
 @FRAMEWORKS
 @DEVICES
 @pytest.mark.parametrize("length", [3, 10**6])
-def test_every_device_gets_the_sum(on_gpus: OnGpus, framework: str, devices: str, length: int) -> None:
+def test_every_device_gets_the_sum(
+    on_gpus: OnGpus, framework: str, devices: str, length: int
+) -> None:
     backend = on_gpus(framework, devices)
     xs = [full(backend, k + 1, length, device=k) for k in range(len(backend.devices))]
     for _ in range(3):
@@ -82,7 +98,9 @@ def losses(backend: Backend, epochs: int) -> list[tuple[float, ...]]:
 
 @FRAMEWORKS
 @DEVICES
-def test_training_on_unlike_devices_gives_numpy_s_losses(on_gpus: OnGpus, framework: str, devices: str) -> None:
+def test_training_on_unlike_devices_gives_numpy_s_losses(
+    on_gpus: OnGpus, framework: str, devices: str
+) -> None:
     backend = on_gpus(framework, devices)
     reference = backends.load("numpy", devices=len(backend.devices), threads_per_device=1)
     np.testing.assert_allclose(losses(backend, 1), losses(reference, 1), rtol=1e-4)
@@ -90,14 +108,17 @@ def test_training_on_unlike_devices_gives_numpy_s_losses(on_gpus: OnGpus, framew
 
 @pytest.mark.parametrize("devices", ["gpu:0", "gpu:0/0,gpu:0/1", "gpu:0,gpu:1"])
 def test_a_training_that_is_replayed_gives_the_same_losses(devices: str, on_gpus: OnGpus) -> None:
-    # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch on.
+    # Every epoch ends with a batch of another size, whose kernels are replayed from the third epoch
+    # on.
     replayed = losses(on_gpus("torch", devices, "graph-replay"), 5)
     np.testing.assert_allclose(replayed, losses(on_gpus("torch", devices), 5), rtol=1e-4)
 
 
 @FRAMEWORKS
 @pytest.mark.parametrize("label", [-1, 3])
-def test_a_label_of_no_class_leaves_the_gpu_to_others(on_gpus: OnGpus, framework: str, label: int) -> None:
+def test_a_label_of_no_class_leaves_the_gpu_to_others(
+    on_gpus: OnGpus, framework: str, label: int
+) -> None:
     # On a GPU that is asked to read it, everything would fail from then on, whoever called.
     backend = on_gpus(framework, "gpu:0")
     (device,) = backend.devices

@@ -1,4 +1,6 @@
-"""Who waits for whom on one GPU, by the profiler's trace or by what has come when a verb returns."""
+"""Who waits for whom on one GPU, by the profiler's trace or by what has come when a verb
+returns.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,11 +30,15 @@ def spans_of(backend: Backend, path: Path, work: Callable[[], object]) -> list[S
         work()
         backend.waitall()
     spans = timeline_from(read_trace(path)).spans
-    return [span for span in spans if span.device.startswith("gpu") and span.queue.startswith("stream")]
+    return [
+        span for span in spans if span.device.startswith("gpu") and span.queue.startswith("stream")
+    ]
 
 
 @pytest.mark.parametrize("direction", ["to the GPU", "to the host", "both"])
-def test_copies_run_beside_products_that_they_do_not_need(on_gpu: Backend, direction: str, tmp_path: Path) -> None:
+def test_copies_run_beside_products_that_they_do_not_need(
+    on_gpu: Backend, direction: str, tmp_path: Path
+) -> None:
     if on_gpu.engine == "sync":
         pytest.skip("its host waits after every kernel")
     (device,) = on_gpu.devices
@@ -42,7 +48,8 @@ def test_copies_run_beside_products_that_they_do_not_need(on_gpu: Backend, direc
     def work() -> None:
         products(on_gpu, x, LONG)
         if direction != "to the host":
-            # What came there is used while the products before it are still to be computed, or else has waited for all.
+            # What came there is used while the products before it are still to be computed, or else
+            # has waited for all.
             on_gpu.copy_to(here, device)
         if direction != "to the GPU":
             on_gpu.copy_to(there, HOST)

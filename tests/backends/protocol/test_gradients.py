@@ -34,7 +34,9 @@ def normalised(ops: Ops, x: Array, scale: Array, shift: Array) -> Array:
     share = 1 / x.shape[0]
     centred = ops.add(x, ops.multiply(ops.total(x, 0), -share))
     variance = ops.multiply(ops.total(ops.power(centred, 2), 0), share)
-    return ops.add(ops.multiply(ops.multiply(centred, ops.power(ops.add(variance, 1e-5), -0.5)), scale), shift)
+    return ops.add(
+        ops.multiply(ops.multiply(centred, ops.power(ops.add(variance, 1e-5), -0.5)), scale), shift
+    )
 
 
 def weighted(ops: Ops, x: Array, weights: Array) -> Array:
@@ -58,13 +60,28 @@ def drawn(*shapes: tuple[int, ...], dtype: str = "float32") -> Parameters:
 
 
 SMOOTH: dict[str, tuple[Fn, Parameters]] = {
-    "matmul, twice by one": (lambda ops, p: ops.total(ops.matmul(ops.matmul(p[0], p[1]), p[1])), drawn((1, 2), (2, 2))),
-    "multiply rows": (lambda ops, p: weighted(ops, ops.multiply(p[0], p[1]), p[2]), drawn((3, 4), (4,), (3, 4))),
-    "multiply both": (lambda ops, p: weighted(ops, ops.multiply(p[0], p[1]), p[2]), drawn((1, 4), (3, 1), (3, 4))),
+    "matmul, twice by one": (
+        lambda ops, p: ops.total(ops.matmul(ops.matmul(p[0], p[1]), p[1])),
+        drawn((1, 2), (2, 2)),
+    ),
+    "multiply rows": (
+        lambda ops, p: weighted(ops, ops.multiply(p[0], p[1]), p[2]),
+        drawn((3, 4), (4,), (3, 4)),
+    ),
+    "multiply both": (
+        lambda ops, p: weighted(ops, ops.multiply(p[0], p[1]), p[2]),
+        drawn((1, 4), (3, 1), (3, 4)),
+    ),
     "power": (lambda ops, p: weighted(ops, ops.power(p[0], -0.5), p[1]), drawn((3, 4), (3, 4))),
-    "total of columns": (lambda ops, p: weighted(ops, ops.total(p[0], 0), p[1]), drawn((3, 4), (4,))),
+    "total of columns": (
+        lambda ops, p: weighted(ops, ops.total(p[0], 0), p[1]),
+        drawn((3, 4), (4,)),
+    ),
     "total of rows": (lambda ops, p: weighted(ops, ops.total(p[0], 1), p[1]), drawn((3, 4), (3,))),
-    "normalise": (lambda ops, p: weighted(ops, normalised(ops, *p[:3]), p[3]), drawn((6, 4), (4,), (1, 4), (6, 4))),
+    "normalise": (
+        lambda ops, p: weighted(ops, normalised(ops, *p[:3]), p[3]),
+        drawn((6, 4), (4,), (1, 4), (6, 4)),
+    ),
     "a parameter itself": (lambda ops, p: p[0], drawn(())),
     "a thousand operators": (chain, drawn((2, 2))),
     **{
@@ -72,18 +89,28 @@ SMOOTH: dict[str, tuple[Fn, Parameters]] = {
             lambda ops, p: ops.add(squared(ops, p[0]), ops.multiply(ops.total(p[0]), 0.5)),
             drawn(shape, dtype=dtype),
         )
-        for dtype, shape in product(("float32", "float64"), ((), (1,), (3,), (2, 1, 3), (2, 1, 2, 2)))
+        for dtype, shape in product(
+            ("float32", "float64"), ((), (1,), (3,), (2, 1, 3), (2, 1, 2, 2))
+        )
     },
 }
 CASES: dict[str, tuple[Fn, Parameters]] = {
     **SMOOTH,
     "relu at zero": (lambda ops, p: ops.total(ops.relu(p[0])), (np.float32([-1, 0, 1]),)),
-    "unused": (lambda ops, p: squared(ops, p[0]), (*drawn((2, 2)), *drawn((2, 2), dtype="float64"), np.full((), 3.0))),
-    "unused, not a number": (lambda ops, p: ops.total(p[0]), (*drawn((2,)), np.full((), np.nan, np.float32))),
+    "unused": (
+        lambda ops, p: squared(ops, p[0]),
+        (*drawn((2, 2)), *drawn((2, 2), dtype="float64"), np.full((), 3.0)),
+    ),
+    "unused, not a number": (
+        lambda ops, p: ops.total(p[0]),
+        (*drawn((2,)), np.full((), np.nan, np.float32)),
+    ),
 }
 
 
-def value_and_gradients(backend: Backend, fn: Callable[..., Array], parameters: Array, *rest: Array) -> Array:
+def value_and_gradients(
+    backend: Backend, fn: Callable[..., Array], parameters: Array, *rest: Array
+) -> Array:
     return backend.to_numpy(backend.launch(backend.ops.value_and_grad(fn), parameters, *rest))
 
 
@@ -96,7 +123,9 @@ def test_values_and_gradients_equal_numpy_s(backend: Backend, name: str) -> None
     assert_close((value, *found), (wanted, *expected), 1e-3)
 
 
-def assert_limits_of_differences(evaluate: Callable[[Parameters], Array], parameters: Parameters, places: int) -> None:
+def assert_limits_of_differences(
+    evaluate: Callable[[Parameters], Array], parameters: Parameters, places: int
+) -> None:
     parameters = tuple(x.astype(np.float64) for x in parameters)
     _, gradients = evaluate(parameters)
     generator = np.random.default_rng(2)
@@ -108,13 +137,17 @@ def assert_limits_of_differences(evaluate: Callable[[Parameters], Array], parame
             for parameter[place] in (value + step, value - step):
                 values.append(evaluate(parameters)[0])
             parameter[place] = value
-            assert gradient[place] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-7)
+            assert gradient[place] == pytest.approx(
+                (values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-7
+            )
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_numpy_s_derivatives_are_the_limits_of_differences(name: str) -> None:
     fn, parameters = SMOOTH[name]
-    assert_limits_of_differences(numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p)), parameters, 4)
+    assert_limits_of_differences(
+        numpy_ops.value_and_grad(lambda p: fn(numpy_ops, p)), parameters, 4
+    )
 
 
 def test_numpy_s_derivatives_of_a_network_are_the_limits_of_differences() -> None:
@@ -137,7 +170,9 @@ def test_a_network_s_loss_and_gradients_equal_numpy_s(backend: Backend, rows: in
 
 
 def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> None:
-    differentiate = backend.ops.value_and_grad(lambda p, x: backend.ops.total(backend.ops.matmul(x, p[0])))
+    differentiate = backend.ops.value_and_grad(
+        lambda p, x: backend.ops.total(backend.ops.matmul(x, p[0]))
+    )
     parameters, xs = (full(backend, 1, 2, 1),), [full(backend, value, 1, 2) for value in (1, 5)]
     first, second = (backend.launch(differentiate, parameters, x) for x in xs)
     assert_equal(backend, second[1][0], [[5], [5]])
@@ -147,12 +182,17 @@ def test_a_second_gradient_does_not_overwrite_the_first(backend: Backend) -> Non
 X = np.array([[1, 2], [3, 4]], dtype=np.float32)
 
 
-def test_an_array_that_is_several_parameters_and_one_of_the_rest_is_told_apart(backend: Backend) -> None:
+def test_an_array_that_is_several_parameters_and_one_of_the_rest_is_told_apart(
+    backend: Backend,
+) -> None:
     ops, x = backend.ops, backend.asarray(X, backend.devices[1])
     for factor in (1.0, 2.0, 3.0):
 
         def fn(p: Array, rest: Array, k: float = factor) -> Array:
-            return ops.add(ops.add(ops.multiply(squared(ops, p[0]), k), ops.total(p[1])), weighted(ops, p[0], rest))
+            return ops.add(
+                ops.add(ops.multiply(squared(ops, p[0]), k), ops.total(p[1])),
+                weighted(ops, p[0], rest),
+            )
 
         _, found = value_and_gradients(backend, fn, (x, x, x), x)
         assert_close(found, ((2 * factor + 1) * X, np.ones_like(X), np.zeros_like(X)))
@@ -161,7 +201,9 @@ def test_an_array_that_is_several_parameters_and_one_of_the_rest_is_told_apart(b
 
 def test_parameters_that_were_updated_are_told_apart_as_well(backend: Backend) -> None:
     ops, device = backend.ops, backend.devices[1]
-    differentiate = ops.value_and_grad(lambda p, x: ops.total(ops.multiply(ops.multiply(p[0], p[1]), x)))
+    differentiate = ops.value_and_grad(
+        lambda p, x: ops.total(ops.multiply(ops.multiply(p[0], p[1]), x))
+    )
     three, zero = (full(backend, number, device=1) for number in (3, 0))
     guard = full(backend, 1, 1, device=1)
     parameters = backend.launch(lambda x: (ops.add(x, 0),), three)
@@ -169,7 +211,9 @@ def test_parameters_that_were_updated_are_told_apart_as_well(backend: Backend) -
         gradients = (backend.copy_to(zero, device),)
         result = backend.launch(ops.sgd_while_finite, parameters, gradients, 1.0, guard)
         parameters, guard = result[0], result[1]
-        _, found = backend.to_numpy(backend.launch(differentiate, (parameters[0], parameters[0]), parameters[0]))
+        _, found = backend.to_numpy(
+            backend.launch(differentiate, (parameters[0], parameters[0]), parameters[0])
+        )
         assert [float(gradient) for gradient in found] == [9, 9]
 
 

@@ -1,4 +1,6 @@
-"""Who may share memory with whom: what is consumed changes nothing that was made, read or launched before."""
+"""Who may share memory with whom: what is consumed changes nothing that was made, read or launched
+before.
+"""
 
 from collections.abc import Callable
 
@@ -24,7 +26,9 @@ OWN: dict[str, Callable[[Ops, Array], Array]] = {
     "to_host": lambda ops, x: ops.to_host(x),
     "zeros_like": lambda ops, x: ops.zeros_like(x),
     "concatenate": lambda ops, x: ops.concatenate((ops.total(ops.flatten(x), 0),)),
-    "value and gradients": lambda ops, x: ops.value_and_grad(lambda p: ops.total(ops.add(p[0], p[0])))((x,)),
+    "value and gradients": lambda ops, x: ops.value_and_grad(
+        lambda p: ops.total(ops.add(p[0], p[0]))
+    )((x,)),
 }
 """Functions of images whose results could be their argument itself, or share its memory."""
 
@@ -35,18 +39,24 @@ def consume(backend: Backend, x: Array, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_result_keeps_its_contents_when_its_argument_is_consumed(backend: Backend, name: str) -> None:
+def test_a_result_keeps_its_contents_when_its_argument_is_consumed(
+    backend: Backend, name: str
+) -> None:
     x = full(backend, 1, *IMAGES)
     result = backend.launch(lambda x: OWN[name](backend.ops, x), x)
     expected = backend.to_numpy(result)
     consume(backend, x, IMAGES)
-    for found, before in zip(tree_leaves(backend.to_numpy(result)), tree_leaves(expected), strict=True):
+    for found, before in zip(
+        tree_leaves(backend.to_numpy(result)), tree_leaves(expected), strict=True
+    ):
         np.testing.assert_array_equal(found, before)
 
 
 # What `to_host` returns lies on no device whose arrays could be written to it.
 @pytest.mark.parametrize("name", [name for name in OWN if name != "to_host"])
-def test_an_argument_keeps_its_contents_when_a_result_is_consumed(backend: Backend, name: str) -> None:
+def test_an_argument_keeps_its_contents_when_a_result_is_consumed(
+    backend: Backend, name: str
+) -> None:
     x = full(backend, 1, *IMAGES)
     result = backend.to_numpy(made := backend.launch(lambda x: OWN[name](backend.ops, x), x))
     parts = [made] if isinstance(result, np.ndarray) else [made[0], made[1][0]]
@@ -57,7 +67,9 @@ def test_an_argument_keeps_its_contents_when_a_result_is_consumed(backend: Backe
 
 
 def losses(ops: Ops) -> dict[str, Callable[..., Array]]:
-    """Make functions of two parameters whose gradients a simple chain rule would let share memory."""
+    """Make functions of two parameters whose gradients a simple chain rule would let share
+    memory.
+    """
     return {
         "add": lambda p: ops.total(ops.add(p[0], p[1])),
         "add flattened": lambda p: ops.total(ops.add(ops.flatten(p[0]), p[1])),
@@ -86,7 +98,9 @@ def test_gradients_share_memory_with_nothing(backend: Backend, name: str, shared
     assert_equal(backend, made[0][0], value)
 
 
-def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(backend: Backend) -> None:
+def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(
+    backend: Backend,
+) -> None:
     count, size = 400, 2**20
     second = backend.devices[1]
     x, busy = full(backend, 1, size), full(backend, 1, 1500, 1500)
@@ -96,7 +110,9 @@ def test_copies_that_replace_one_value_again_and_again_take_the_memory_of_few(ba
     before = own.memory_info().rss
     # All of them wait until the device has computed.
     busy = products(backend, busy, 5)
-    x = backend.launch(lambda x, y: backend.ops.add(x, backend.ops.multiply(backend.ops.total(y), 0.0)), x, busy)
+    x = backend.launch(
+        lambda x, y: backend.ops.add(x, backend.ops.multiply(backend.ops.total(y), 0.0)), x, busy
+    )
     for _ in range(count):
         buffer = backend.copy_to(x, second, out=buffer)
     backend.waitall()

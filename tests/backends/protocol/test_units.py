@@ -1,4 +1,6 @@
-"""Functions as one unit: the same values as the function itself, in memory of their own, for arguments of any kind."""
+"""Functions as one unit: the same values as the function itself, in memory of their own, for
+arguments of any kind.
+"""
 
 from collections.abc import Callable
 
@@ -40,7 +42,12 @@ WORK: dict[str, tuple[Callable[[Ops], Fn], tuple[object, ...]]] = {
         (((4, 1, 3, 3), (4,)), (3, 1, 12, 12)),
     ),
     "nested values": (
-        lambda ops: lambda p, x: (ops.multiply(p[0], p[1]), (ops.power(ops.relu(p[1]), 2), ops.add(x, p[0]))),
+        lambda ops: (
+            lambda p, x: (
+                ops.multiply(p[0], p[1]),
+                (ops.power(ops.relu(p[1]), 2), ops.add(x, p[0])),
+            )
+        ),
         (((3, 3), (3, 3)), (3, 3)),
     ),
     "an unused argument": (lambda ops: lambda x, y: ops.total(y, 0), ((2,), (3, 4))),
@@ -63,7 +70,9 @@ def loaded(backend: Backend, shapes: object, seed: int = 0, device: int = 1) -> 
     def load(shape: object) -> Array:
         assert isinstance(shape, tuple)
         if all(isinstance(length, int) for length in shape):
-            return backend.asarray(generator.standard_normal(shape).astype(np.float32), backend.devices[device])
+            return backend.asarray(
+                generator.standard_normal(shape).astype(np.float32), backend.devices[device]
+            )
         return tuple(load(one) for one in shape)
 
     return load(shapes)
@@ -84,7 +93,12 @@ def test_a_unit_computes_what_its_function_does(backend: Backend, name: str) -> 
 
 def test_a_unit_takes_other_shapes_dtypes_and_devices(backend: Backend) -> None:
     unit = backend.ops.as_unit(lambda x, y: backend.ops.matmul(x, y))
-    for rows, dtype, place in [(2, "float32", 0), (3, "float32", 0), (2, "float64", 0), (2, "float32", 1)] * 2:
+    for rows, dtype, place in [
+        (2, "float32", 0),
+        (3, "float32", 0),
+        (2, "float64", 0),
+        (2, "float32", 1),
+    ] * 2:
         x = np.arange(rows * 2, dtype=dtype).reshape(rows, 2)
         args = [backend.asarray(values, backend.devices[place]) for values in (x, x.T)]
         found = backend.launch(unit, *args)

@@ -24,7 +24,9 @@ def test_a_copy_waits_for_the_result_that_it_copies(backend: Backend) -> None:
     # Each multiplication doubles the numbers.
     made = products(backend, full(backend, 2 / 300, 300, 300), 20)
     copy = backend.copy_to(made, backend.devices[-1])
-    np.testing.assert_allclose(backend.to_numpy(copy), np.full((300, 300), 2**20 * 2 / 300), rtol=1e-3)
+    np.testing.assert_allclose(
+        backend.to_numpy(copy), np.full((300, 300), 2**20 * 2 / 300), rtol=1e-3
+    )
 
 
 class Pair(NamedTuple):
@@ -51,14 +53,20 @@ def form(value: object) -> object:
     """Return a value with the types of its lists and tuples, and its arrays left out."""
     if isinstance(value, tuple | list):
         return type(value).__name__, [form(item) for item in value]
-    return "an array" if hasattr(value, "shape") or value.__class__.__name__.endswith(("Future", "Item")) else value
+    return (
+        "an array"
+        if hasattr(value, "shape") or value.__class__.__name__.endswith(("Future", "Item"))
+        else value
+    )
 
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("what", PASSED)
 def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: bool) -> None:
     if backend.name == "jax":
-        pytest.skip("JAX traces a function, with arrays in place of numbers, and an equal one not again")
+        pytest.skip(
+            "JAX traces a function, with arrays in place of numbers, and an equal one not again"
+        )
     x = full(backend, 1, 2)
     if late:
         x = backend.launch(lambda y: (y, y + 1), x)[1]
@@ -73,7 +81,9 @@ def test_what_is_passed_on_arrives_as_it_is(backend: Backend, what: str, late: b
 
 
 def test_tuples_are_values(backend: Backend) -> None:
-    swapped = backend.launch(lambda x: (x[1], (x[0],)), (full(backend, 0, 2), full(backend, 1, 1, 2)))
+    swapped = backend.launch(
+        lambda x: (x[1], (x[0],)), (full(backend, 0, 2), full(backend, 1, 1, 2))
+    )
     ones, (zeros,) = backend.to_numpy(backend.copy_to(swapped, backend.devices[-1]))
     np.testing.assert_array_equal(ones, [[1, 1]])
     np.testing.assert_array_equal(zeros, [0, 0])
@@ -83,8 +93,15 @@ def test_tuples_are_values(backend: Backend) -> None:
 def test_vectors_are_split_and_concatenated(backend: Backend) -> None:
     device = backend.devices[1]
     x = np.arange(10, dtype=np.int64)
-    parts = backend.launch(lambda whole: backend.ops.split(whole, (3, 0, 5, 2)), backend.asarray(x, device))
-    assert [part.tolist() for part in backend.to_numpy(parts)] == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8, 9]]
+    parts = backend.launch(
+        lambda whole: backend.ops.split(whole, (3, 0, 5, 2)), backend.asarray(x, device)
+    )
+    assert [part.tolist() for part in backend.to_numpy(parts)] == [
+        [0, 1, 2],
+        [],
+        [3, 4, 5, 6, 7],
+        [8, 9],
+    ]
     turned = backend.launch(backend.ops.concatenate, (parts[2], parts[1], parts[0]))
     np.testing.assert_array_equal(backend.to_numpy(turned), [3, 4, 5, 6, 7, 0, 1, 2])
     assert backend.to_numpy(turned).dtype == x.dtype

@@ -1,4 +1,6 @@
-"""Several workers serve a device, with the same numbers; a forked child has none of them, and its backend refuses."""
+"""Several workers serve a device, with the same numbers; a forked child has none of them, and its
+backend refuses.
+"""
 
 import threading
 from collections.abc import Callable
@@ -57,7 +59,9 @@ def test_cores_are_divided_among_all_workers(require: Callable[[str], None]) -> 
     assert backend.cores == [set(backends.host.core_numbers())]
 
 
-def test_several_workers_are_said_in_a_result_and_not_asked_of_old_ones(two_workers: Backend) -> None:
+def test_several_workers_are_said_in_a_result_and_not_asked_of_old_ones(
+    two_workers: Backend,
+) -> None:
     described = describe_backend(two_workers)
     assert described["workers_per_device"] == 2
     old = made_up.result(Cell("parallel", "torch", "async"), {"on all together": 1.0}).as_json()
@@ -81,7 +85,8 @@ def product(of):
     x = of.asarray(np.ones((2, 2), dtype=np.float32), of.devices[0])
     return of.to_numpy(of.launch(of.ops.matmul, x, x)).sum()
 
-backend, numpy = backends.load({name!r}, 2, "cpu", {engine!r}, 1), backends.load("numpy", 2, "cpu", "sync", 1)
+backend = backends.load({name!r}, 2, "cpu", {engine!r}, 1)
+numpy = backends.load("numpy", 2, "cpu", "sync", 1)
 product(backend)
 child = os.fork()
 if child == 0:
@@ -103,7 +108,8 @@ def test_in_a_forked_child_every_verb_but_numpy_s_refuses_and_it_may_load_its_ow
     require: Callable[[str], None], run_python: RunPython, framework_name: str, engine: str
 ) -> None:
     require(framework_name)
-    # JAX cannot be started anew there, and aborts at Python's exit; children of multiprocessing leave without that.
+    # JAX cannot be started anew there, and aborts at Python's exit; children of multiprocessing
+    # leave without that.
     loaded_once = framework_name == "jax"
     leave = "os._exit(0)" if loaded_once else "sys.exit()"
     code = IN_CHILD.format(name=framework_name, engine=engine, leave=leave)
@@ -112,6 +118,8 @@ def test_in_a_forked_child_every_verb_but_numpy_s_refuses_and_it_may_load_its_ow
     assert "'spawn' method" in refused
     assert (by_numpy, after) == ("8.0", "0 8.0")
     if loaded_once:
-        assert in_child.startswith(f"{framework_name} cannot be loaded in a process that was forked")
+        assert in_child.startswith(
+            f"{framework_name} cannot be loaded in a process that was forked"
+        )
     else:
         assert in_child == "8.0"

@@ -29,18 +29,30 @@ NO_VARIABLE = 'src/postoffice.cc:23: Check  notnull: Environment::Get()->find("D
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "tensorflow"}, r"unknown backend 'tensorflow' \(known: jax, mxnet, numpy, torch\)"),
+        (
+            {"name": "tensorflow"},
+            r"unknown backend 'tensorflow' \(known: jax, mxnet, numpy, torch\)",
+        ),
         ({"name": "numpy", "devices": 0}, "at least 1 device, not 0"),
-        ({"name": "numpy", "device_kind": "tpu"}, r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)"),
+        (
+            {"name": "numpy", "device_kind": "tpu"},
+            r"unknown device kind 'tpu' \(known: auto, cpu, gpu\)",
+        ),
         ({"name": "numpy", "engine": "lazy"}, r"unknown engine 'lazy' \(known: async, sync\)"),
         ({"name": "numpy", "threads_per_device": 0}, "at least 1 thread, not 0"),
         ({"name": "numpy", "workers_per_device": 0}, "at least 1 worker, not 0"),
         *(
-            ({"name": name, "engine": "sync", "workers_per_device": 2}, f"{name}'s sync engine .* use --workers 1")
+            (
+                {"name": name, "engine": "sync", "workers_per_device": 2},
+                f"{name}'s sync engine .* use --workers 1",
+            )
             for name in (*FRAMEWORKS, "numpy")
         ),
         ({"name": "jax", "device_kind": "gpu"}, "jax finds 0 GPUs"),
-        ({"name": "jax", "workers_per_device": 2}, "in the order of launching, one by one: use --workers 1"),
+        (
+            {"name": "jax", "workers_per_device": 2},
+            "in the order of launching, one by one: use --workers 1",
+        ),
     ],
 )
 def test_bad_requests_are_refused(arguments: dict[str, object], message: str) -> None:
@@ -48,21 +60,29 @@ def test_bad_requests_are_refused(arguments: dict[str, object], message: str) ->
         backends.load(**arguments)  # type: ignore[arg-type]
 
 
-def test_more_gpus_than_exist_are_refused(require: Callable[[str], None], framework_name: str) -> None:
+def test_more_gpus_than_exist_are_refused(
+    require: Callable[[str], None], framework_name: str
+) -> None:
     require(framework_name)
-    with pytest.raises(BackendError, match=f"{framework_name} finds (no|[0-9]+) GPUs?, and so no gpu:99"):
+    with pytest.raises(
+        BackendError, match=f"{framework_name} finds (no|[0-9]+) GPUs?, and so no gpu:99"
+    ):
         backends.load(framework_name, "gpu:99", "gpu", "async", 1)
 
 
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not let MXNet's library be asked for its kernels while MXNet is hidden: the answer would be kept."""
+    """Do not let MXNet's library be asked for its kernels while MXNet is hidden: the answer would
+    be kept.
+    """
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
 
 
 @pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_a_framework_that_is_not_installed_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_framework_that_is_not_installed_is_said_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BackendError) as refused:
         backends.load(name)
@@ -73,15 +93,31 @@ def test_a_framework_that_is_not_installed_is_said_with_what_to_do(monkeypatch: 
 @pytest.mark.parametrize(
     ("environment", "code", "message"),
     [
-        ({}, "import numpy\nnumpy.gone", r"mxnet cannot be imported \(AttributeError: .*Python < 3.12 and numpy < 1"),
+        (
+            {},
+            "import numpy\nnumpy.gone",
+            r"mxnet cannot be imported \(AttributeError: .*Python < 3.12 and numpy < 1",
+        ),
         # As MXNet 1.9.1 says it of a role without its other variables.
-        ({"DMLC_ROLE": "servant"}, f"raise OSError({NO_VARIABLE!r})", f"left in the environment: {UNSET_ROLE}$"),
+        (
+            {"DMLC_ROLE": "servant"},
+            f"raise OSError({NO_VARIABLE!r})",
+            f"left in the environment: {UNSET_ROLE}$",
+        ),
         # Its import would not return.
-        ({"DMLC_ROLE": "server"}, "raise OSError('imported')", f"serve other processes for good: {UNSET_ROLE}$"),
+        (
+            {"DMLC_ROLE": "server"},
+            "raise OSError('imported')",
+            f"serve other processes for good: {UNSET_ROLE}$",
+        ),
     ],
 )
 def test_a_framework_that_breaks_at_import_is_said_with_its_reason_and_leaves_no_variables(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environment: dict[str, str], code: str, message: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    environment: dict[str, str],
+    code: str,
+    message: str,
 ) -> None:
     (tmp_path / "mxnet.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
@@ -95,18 +131,25 @@ def test_a_framework_that_breaks_at_import_is_said_with_its_reason_and_leaves_no
 
 
 @pytest.mark.usefixtures("unasked")
-def test_a_framework_imported_with_other_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_framework_imported_with_other_settings_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "mxnet", ModuleType("mxnet"))
     monkeypatch.delitem(frameworks._imported_with, "mxnet", raising=False)
     monkeypatch.delenv("MXNET_ENGINE_TYPE", raising=False)
-    with pytest.raises(BackendError, match="imported with MXNET_ENGINE_TYPE=unset, and this backend needs NaiveEngine"):
+    with pytest.raises(
+        BackendError,
+        match="imported with MXNET_ENGINE_TYPE=unset, and this backend needs NaiveEngine",
+    ):
         backends.load("mxnet", engine="sync")
 
 
 def plug_in(folder: Path, distribution: str, entry: str) -> None:
     metadata = folder / f"{distribution}-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
+    )
     (metadata / "entry_points.txt").write_text(f"[parallel_core.backends]\n{entry}\n")
 
 
@@ -141,24 +184,44 @@ def test_a_plug_in_is_found_by_its_entry_point_and_given_what_it_takes(install: 
     ("name", "attribute", "message"),
     [
         ("numpy", "load", "two backends are called 'numpy'"),
-        ("mine", "OFFERED", "plug_in:OFFERED, the entry point of 'mine', cannot be imported: AttributeError: "),
-        ("mine", "offer", "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in capitals"),
+        (
+            "mine",
+            "OFFERED",
+            "plug_in:OFFERED, the entry point of 'mine', cannot be imported: AttributeError: ",
+        ),
+        (
+            "mine",
+            "offer",
+            (
+                "plug_in:offer, the entry point of 'mine', cannot be called: an Offer's name is in "
+                "capitals"
+            ),
+        ),
     ],
 )
-def test_an_entry_point_that_is_wrong_is_said(install: Install, name: str, attribute: str, message: str) -> None:
-    install(f"{name} = plug_in:{attribute}", "from backends.registry import Offer\noffer = Offer('plug_in:load')")
+def test_an_entry_point_that_is_wrong_is_said(
+    install: Install, name: str, attribute: str, message: str
+) -> None:
+    install(
+        f"{name} = plug_in:{attribute}",
+        "from backends.registry import Offer\noffer = Offer('plug_in:load')",
+    )
     with pytest.raises(BackendError, match=message):
         backends.load(name)
 
 
-def test_a_plug_in_that_cannot_be_imported_does_not_concern_other_backends(install: Install) -> None:
+def test_a_plug_in_that_cannot_be_imported_does_not_concern_other_backends(
+    install: Install,
+) -> None:
     install("mine = plug_in:OFFER", "import no_such_module")
     assert "mine" not in offered("profiler")
     assert title("mine") == "mine"
     assert "mine" in backends.names()
 
 
-def test_a_path_that_a_variable_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_a_variable_cannot_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a:b.py"
     path.touch()
     with pytest.raises(BackendError, match="':' in its path"):
@@ -173,7 +236,9 @@ def test_a_file_may_import_what_lies_beside_it_and_may_not_exit(
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(FILES, "")
-    (tmp_path / "beside_the_backend.py").write_text("from backends.numpy.backend import NumPyBackend\n")
+    (tmp_path / "beside_the_backend.py").write_text(
+        "from backends.numpy.backend import NumPyBackend\n"
+    )
     path = tmp_path / "mine.py"
     path.write_text("from beside_the_backend import NumPyBackend as Mine\n")
     assert backends.load(named(f"{path}:Mine"), 2).name == "numpy"
@@ -183,10 +248,14 @@ def test_a_file_may_import_what_lies_beside_it_and_may_not_exit(
         backends.load(named(f"{path}:Exits"), 2)
 
 
-def test_a_plug_in_written_against_the_protocol_runs_an_experiment(install: Install, program: RunProgram) -> None:
+def test_a_plug_in_written_against_the_protocol_runs_an_experiment(
+    install: Install, program: RunProgram
+) -> None:
     install("mine = plug_in:MineBackend", PLUG_IN.read_text())
     assert len(backends.load("mine", 3).devices) == 3
-    done = program("run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-")
+    done = program(
+        "run", "parallel", "--backend", "mine", "--size", "100", "--rounds", "2", "--json", "-"
+    )
     result = json.loads(done.stdout)
     assert (result["backend"]["name"], result["backend"]["devices"]) == ("mine", ["cpu:1", "cpu:2"])
     assert result["metrics"]["parallel_speedup"] > 0
@@ -198,7 +267,7 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, COPY_ON_OWN_QUEUE,
 OFFER = Offer("plug_in:MineBackend", variants="plug_in:VARIANTS")
 VARIANTS = (
     Variant("lazy-off", "laziness", "It computes at once.", default=True),
-    Variant("lazy-on", "laziness", "It computes in the end: look for nothing.", elsewhere="only mine is lazy"),
+    Variant("lazy-on", "laziness", "It computes at last.", elsewhere="only mine is lazy"),
     COPY_ON_OWN_QUEUE,
     COPY_ON_COMPUTE_QUEUE,
 )
@@ -214,12 +283,17 @@ def test_a_plug_in_brings_variants_of_its_own(
     assert choose_variants("mine", "async", ["lazy-on", "copy-on-own-queue"]) == ("lazy-on",)
     for framework, message in (
         ("mine", "^the variants 'lazy-on' and 'lazy-off' exclude each other: choose one of them$"),
-        ("torch", "^torch has no variant 'lazy-on', for only mine is lazy .known for torch: copy-on-own-q"),
+        (
+            "torch",
+            "^torch has no variant 'lazy-on', for only mine is lazy .known for torch: copy-on-o",
+        ),
     ):
         with pytest.raises(BackendError, match=message):
             choose_variants(framework, "async", ["lazy-on", "lazy-off"])
     assert in_words("copy-on-compute-queue") == ("mine", "mxnet on CPUs", "torch")
-    explained = program("run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu")
+    explained = program(
+        "run", "data-parallel", "--explain", "--backend", "mine", "--device-kind", "cpu"
+    )
     assert "lazy-on (mine)" in [line.strip() for line in explained.stdout.splitlines()]
 
 
@@ -232,7 +306,9 @@ def threads_of(name: str) -> set[int]:
     return {library.num_threads for library in blas_libraries(name)}
 
 
-@pytest.mark.parametrize(("name", "engine"), [("numpy", "sync"), ("torch", "sync"), ("torch", "async")])
+@pytest.mark.parametrize(
+    ("name", "engine"), [("numpy", "sync"), ("torch", "sync"), ("torch", "async")]
+)
 def test_a_synchronous_backend_says_how_many_threads_a_later_load_has_left_it(
     require: Callable[[str], None], name: str, engine: str
 ) -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 import backends
 from backends import Backend, BackendError
 from backends.devices import Device
-from backends.registry.variants import all_variants, check_device_kinds, choose_variants, frameworks, variants_of
+from backends.registry.variants import (
+    all_variants,
+    check_device_kinds,
+    choose_variants,
+    frameworks,
+    variants_of,
+)
 from tests.backends.protocol.arrays import full
 
 ON_COMPUTE_QUEUE = "copy-on-compute-queue"
@@ -20,13 +26,20 @@ ON_COMPUTE_QUEUE = "copy-on-compute-queue"
 @pytest.mark.parametrize(
     ("framework", "name", "on", "message"),
     [
-        ("mxnet", ON_COMPUTE_QUEUE, "cpu", "on GPUs, for MXNet's engine has .* workers .*: use --device-kind cpu"),
+        (
+            "mxnet",
+            ON_COMPUTE_QUEUE,
+            "cpu",
+            "on GPUs, for MXNet's engine has .* workers .*: use --device-kind cpu",
+        ),
         ("mxnet", "temporary-space-high", "cpu", "on GPUs, .* use --device-kind cpu"),
         ("torch", "tf32", "gpu", "on CPUs, for .*: use --device-kind gpu"),
         ("torch", "graph-replay", "gpu", "on CPUs, for .*: use --device-kind gpu"),
     ],
 )
-def test_a_variant_of_one_kind_of_device_is_refused_elsewhere(framework: str, name: str, on: str, message: str) -> None:
+def test_a_variant_of_one_kind_of_device_is_refused_elsewhere(
+    framework: str, name: str, on: str, message: str
+) -> None:
     devices = {"cpu": Device("cpu", 1), "gpu": Device("gpu", 0)}
     check_device_kinds(framework, [devices.pop(on)], [name])
     with pytest.raises(BackendError, match=f"{framework} has no variant '{name}' {message}"):
@@ -51,7 +64,9 @@ def test_kernels_can_be_chosen_on_both_engines_and_how_to_queue_on_one() -> None
         choose_variants("mxnet", "sync", ["blas-as-shipped", "bulk-on"])
 
 
-def test_every_setting_has_a_default_that_comes_first_and_a_reason_why_others_lack_the_rest() -> None:
+def test_every_setting_has_a_default_that_comes_first_and_a_reason_why_others_lack_the_rest() -> (
+    None
+):
     assert set(frameworks()) <= set(backends.names())
     for variants in (all_variants(), *map(variants_of, frameworks())):
         settings = [variant.setting for variant in variants]
@@ -62,7 +77,9 @@ def test_every_setting_has_a_default_that_comes_first_and_a_reason_why_others_la
 
 @pytest.fixture(params=[1, 2])
 def on_compute_queue(request: pytest.FixtureRequest, require: Callable[[str], None]) -> Backend:
-    """PyTorch with its copies on the compute queue of their source, which one worker or two serve."""
+    """PyTorch with its copies on the compute queue of their source, which one worker or two
+    serve.
+    """
     require("torch")
     return backends.load("torch", 2, "cpu", "async", 1, request.param, [ON_COMPUTE_QUEUE])
 
@@ -101,5 +118,10 @@ def test_what_is_launched_with_the_copy_is_the_destination_s_work(
         copied = copied[0]
     on_compute_queue.wait(copied)
     occupy(on_compute_queue, 0, gate)
-    assert on_compute_queue.to_numpy(on_compute_queue.launch(on_compute_queue.ops.add, copied, 1.0)).sum() == 4
+    assert (
+        on_compute_queue.to_numpy(
+            on_compute_queue.launch(on_compute_queue.ops.add, copied, 1.0)
+        ).sum()
+        == 4
+    )
     assert not gate.is_set()

@@ -1,4 +1,6 @@
-"""Which class schedules the work follows from the engine and the kinds of devices; when CUDA reads its settings."""
+"""Which class schedules the work follows from the engine and the kinds of devices; when CUDA reads
+its settings.
+"""
 
 import os
 from collections.abc import Callable
@@ -32,7 +34,9 @@ def test_the_class_is_chosen_by_engine_and_devices(
 
 
 @pytest.mark.parametrize(("own", "value"), [("sync", "1"), ("async", "0")])
-def test_cuda_finds_its_settings_when_gpus_are_counted(made_up_torch: MadeUp, own: str, value: str) -> None:
+def test_cuda_finds_its_settings_when_gpus_are_counted(
+    made_up_torch: MadeUp, own: str, value: str
+) -> None:
     torch = made_up_torch(1)
     backend = backends.load("torch", "gpu:0", "auto", own, 1)
     assert torch.cuda.counted_with == backend.settings["CUDA_LAUNCH_BLOCKING"] == value
@@ -42,14 +46,17 @@ def test_cuda_finds_its_settings_when_gpus_are_counted(made_up_torch: MadeUp, ow
 def test_a_later_load_does_not_change_the_settings_of_an_earlier_one(made_up_torch: MadeUp) -> None:
     made_up_torch(1)
     backends.load("torch", "gpu:0", "auto", "sync", 1)
-    with pytest.raises(BackendError, match="CUDA was started with CUDA_LAUNCH_BLOCKING=1, and this engine needs 0"):
+    with pytest.raises(
+        BackendError, match="CUDA was started with CUDA_LAUNCH_BLOCKING=1, and this engine needs 0"
+    ):
         backends.load("torch", "gpu:0", "auto", "async", 1)
     assert os.environ["CUDA_LAUNCH_BLOCKING"] == "1"
     backends.load("torch", "gpu:0", "auto", "sync", 1)
 
 
 @pytest.mark.parametrize(
-    ("gpus", "devices", "kind"), [(1, 1, "cpu"), (1, "cpu:1", "auto"), (1, "cpu:1", "cpu"), (0, 1, "auto")]
+    ("gpus", "devices", "kind"),
+    [(1, 1, "cpu"), (1, "cpu:1", "auto"), (1, "cpu:1", "cpu"), (0, 1, "auto")],
 )
 def test_cuda_is_left_alone_for_cpus(
     made_up_torch: MadeUp, engine: str, gpus: int, devices: int | str, kind: str
@@ -65,8 +72,12 @@ def test_a_cuda_that_does_not_start_is_said_in_a_line(
     made_up_torch: MadeUp, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
-        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nand how to debug that")
+        raise RuntimeError(
+            "CUDA error: all CUDA-capable devices are busy or unavailable\nand how to debug that"
+        )
 
     monkeypatch.setattr(made_up_torch(1).cuda, "init", fail)
-    with pytest.raises(BackendError, match=r"^torch cannot start CUDA \(.* unavailable\): use --device-kind cpu$"):
+    with pytest.raises(
+        BackendError, match=r"^torch cannot start CUDA \(.* unavailable\): use --device-kind cpu$"
+    ):
         backends.load("torch", "gpu:0", "auto", engine, 1)

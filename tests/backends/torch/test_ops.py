@@ -1,4 +1,6 @@
-"""PyTorch's functions: gradients share memory with nothing, and may be overwritten when they are announced."""
+"""PyTorch's functions: gradients share memory with nothing, and may be overwritten when they are
+announced.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +31,9 @@ SHARING_LOSSES: dict[str, Loss] = {
     "views of a sum": lambda p: ops.total(both(p)),
     "views of a weighed sum": lambda p: weigh(both(p)),
     "an array and a view": lambda p: weigh(ops.add(ops.flatten(p[0]), ops.flatten(shifted(p[1])))),
-    "a view and its own use": lambda p: weigh(ops.multiply(ops.flatten(p[0]), ops.flatten(ops.multiply(p[0], p[1])))),
+    "a view and its own use": lambda p: weigh(
+        ops.multiply(ops.flatten(p[0]), ops.flatten(ops.multiply(p[0], p[1])))
+    ),
     "one of two used": lambda p: weigh(ops.flatten(p[1])),
     "sums alone": lambda p: ops.add(ops.total(p[0]), ops.total(p[1])),
     "products": lambda p: weigh(ops.matmul(ops.flatten(p[0]), ops.flatten(p[1]))),
@@ -38,7 +42,9 @@ SHARING_LOSSES: dict[str, Loss] = {
 
 
 @pytest.mark.parametrize("loss", SHARING_LOSSES)
-def test_gradients_share_memory_with_nothing_and_may_be_overwritten_when_announced(loss: str) -> None:
+def test_gradients_share_memory_with_nothing_and_may_be_overwritten_when_announced(
+    loss: str,
+) -> None:
     generator = torch.Generator().manual_seed(0)
     parameters = tuple(torch.rand(3, 3, 1, generator=generator) for _ in range(2))
     plain = [x.clone().requires_grad_() for x in parameters]

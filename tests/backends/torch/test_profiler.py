@@ -1,4 +1,6 @@
-"""PyTorch's traces: threads, workers and GPUs, calls and waits of the host, and exchanges over gloo."""
+"""PyTorch's traces: threads, workers and GPUs, calls and waits of the host, and exchanges over
+gloo.
+"""
 
 import json
 import threading
@@ -30,7 +32,9 @@ def mark(name: str, start: int, end: int, thread: int = GLOO) -> Slice:
     return Slice(name, "user_annotation", THREAD[0], thread, start, end)
 
 
-def test_several_workers_of_a_device_have_queues_of_their_own(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_several_workers_of_a_device_have_queues_of_their_own(
+    require: Callable[[str], None], tmp_path: Path
+) -> None:
     require("torch")
     backend = backends.load("torch", 1, "cpu", "async", 1, workers_per_device=2)
     x = matrix(backend, backend.devices[0])
@@ -40,13 +44,21 @@ def test_several_workers_of_a_device_have_queues_of_their_own(require: Callable[
         both_at_work.wait(timeout=60)
         return backend.ops.matmul(matrix, matrix)
 
-    found = see(backend, tmp_path / "trace.json", products=lambda: [backend.launch(product, x) for _ in range(2)])
+    found = see(
+        backend,
+        tmp_path / "trace.json",
+        products=lambda: [backend.launch(product, x) for _ in range(2)],
+    )
     assert {span.queue for span in named(found, "matmul")} == {"compute", "compute 2"}
     assert overlapping(found) == []
 
 
-@pytest.mark.parametrize(("initialized", "capturing", "waits"), [(False, False, 0), (True, False, 1), (True, True, 0)])
-def test_steps_are_timed_when_the_gpu_is_done(initialized: bool, capturing: bool, waits: int) -> None:
+@pytest.mark.parametrize(
+    ("initialized", "capturing", "waits"), [(False, False, 0), (True, False, 1), (True, True, 0)]
+)
+def test_steps_are_timed_when_the_gpu_is_done(
+    initialized: bool, capturing: bool, waits: int
+) -> None:
     waited: list[bool] = []
     cuda = SimpleNamespace(
         is_initialized=lambda: initialized,
@@ -57,7 +69,11 @@ def test_steps_are_timed_when_the_gpu_is_done(initialized: bool, capturing: bool
     assert len(waited) == waits
 
 
-WORK = operator("aten::mm", 1, 2, 1), operator("aten::copy_", 2, 3, 2), operator("aten::to", 3, 4, 3)
+WORK = (
+    operator("aten::mm", 1, 2, 1),
+    operator("aten::copy_", 2, 3, 2),
+    operator("aten::to", 3, 4, 3),
+)
 NAMES = {(1, 1): "thread 1 (python3) ", (1, 2): "thread 2 (pt_autograd_0)"}
 NAMED = ["thread 1 (python3)", "thread 2 (pt_autograd_0)"]
 
@@ -67,15 +83,26 @@ NAMED = ["thread 1 (python3)", "thread 2 (pt_autograd_0)"]
     [
         ({}, (), "cpu", ["thread", "thread 2", "thread 3"]),
         (NAMES, (), "cpu", [*NAMED, "thread"]),
-        (NAMES, (Slice("gemm", "kernel", 0, 7, 4, 5, b'{"device": 0, "stream": 7}'),), "host", [*NAMED, "Python"]),
+        (
+            NAMES,
+            (Slice("gemm", "kernel", 0, 7, 4, 5, b'{"device": 0, "stream": 7}'),),
+            "host",
+            [*NAMED, "Python"],
+        ),
     ],
 )
 def test_threads_of_a_program_without_marks_have_the_names_that_the_trace_gives_them(
     names: dict[TraceThread, str], more: tuple[Slice, ...], device: str, queues: list[str]
 ) -> None:
-    found = [span for span in timeline_of(Trace((*WORK, *more), threads=names)).spans if span.device == device]
+    found = [
+        span
+        for span in timeline_of(Trace((*WORK, *more), threads=names)).spans
+        if span.device == device
+    ]
     assert [span.queue for span in found] == queues
-    assert [span.kind for span in found] == (["compute", "copy", "compute"] if device == "cpu" else ["host"] * 3)
+    assert [span.kind for span in found] == (
+        ["compute", "copy", "compute"] if device == "cpu" else ["host"] * 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,22 +144,45 @@ assert torch._inductor
 
 
 def role_of(name: str, category: str = "cuda_runtime") -> str:
-    calls = host_calls(Slices.of([Slice(name, category, *THREAD, 0, 1)]), {}, ["cuda_runtime", "cuda_driver"])
+    calls = host_calls(
+        Slices.of([Slice(name, category, *THREAD, 0, 1)]), {}, ["cuda_runtime", "cuda_driver"]
+    )
     return ROLES[calls.roles[0]]
 
 
 @pytest.mark.parametrize(
     ("role", "names"),
     [
-        ("wait for a device", "cudaDeviceSynchronize hipDeviceSynchronize cuCtxSynchronize cudaFree hipFree"),
+        (
+            "wait for a device",
+            "cudaDeviceSynchronize hipDeviceSynchronize cuCtxSynchronize cudaFree hipFree",
+        ),
         (
             "wait for a queue",
-            "cudaStreamSynchronize hipStreamSynchronize cuStreamSynchronize zeCommandQueueSynchronize urQueueFinish",
+            (
+                "cudaStreamSynchronize hipStreamSynchronize cuStreamSynchronize "
+                "zeCommandQueueSynchronize urQueueFinish"
+            ),
         ),
-        ("wait for an event", "cudaEventSynchronize hipEventSynchronize zeEventHostSynchronize urEventWait"),
-        ("copy", "cudaMemcpy cudaMemcpyAsync hipMemcpyWithStream hipMemcpyDtoH cuMemcpyHtoDAsync_v2 cudaMemsetAsync"),
+        (
+            "wait for an event",
+            "cudaEventSynchronize hipEventSynchronize zeEventHostSynchronize urEventWait",
+        ),
+        (
+            "copy",
+            (
+                "cudaMemcpy cudaMemcpyAsync hipMemcpyWithStream hipMemcpyDtoH cuMemcpyHtoDAsync_v2 "
+                "cudaMemsetAsync"
+            ),
+        ),
         ("let a queue wait", "cudaStreamWaitEvent hipStreamWaitEvent"),
-        ("call", "cudaLaunchKernel cudaEventQuery cudaEventRecord cudaMalloc hipModuleLaunchKernel cudaFreeHost"),
+        (
+            "call",
+            (
+                "cudaLaunchKernel cudaEventQuery cudaEventRecord cudaMalloc hipModuleLaunchKernel "
+                "cudaFreeHost"
+            ),
+        ),
     ],
 )
 def test_calls_are_told_apart_by_name(role: str, names: str) -> None:
@@ -148,9 +198,22 @@ def test_an_operator_that_reads_a_value_is_the_wait_where_the_runtime_s_calls_ar
 
 
 def test_recorded_waits_are_tied_to_their_calls() -> None:
-    calls = "EventRecord", "StreamWaitEvent", "StreamSynchronize", "EventSynchronize", "DeviceSynchronize"
+    calls = (
+        "EventRecord",
+        "StreamWaitEvent",
+        "StreamSynchronize",
+        "EventSynchronize",
+        "DeviceSynchronize",
+    )
     slices = [
-        Slice(f"cuda{name}", "cuda_runtime", *THREAD, number, number + 1, b'{"correlation": %d}' % number)
+        Slice(
+            f"cuda{name}",
+            "cuda_runtime",
+            *THREAD,
+            number,
+            number + 1,
+            b'{"correlation": %d}' % number,
+        )
         for number, name in enumerate(calls, 1)
     ]
     of_event = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
@@ -162,7 +225,9 @@ def test_recorded_waits_are_tied_to_their_calls() -> None:
         ("Stream Sync", 99, 7),
     ):
         more = of_event if "Event" in kind else {}
-        args = json.dumps({"correlation": correlation, "device": 0, "stream": stream, **more}).encode()
+        args = json.dumps(
+            {"correlation": correlation, "device": 0, "stream": stream, **more}
+        ).encode()
         slices.append(Slice(kind, "cuda_sync", *THREAD, 8, 9, args))
     found = host_calls(Slices.of(slices), {THREAD: "main"}, ["cuda_runtime"])
     assert found.queues == ("main",)
@@ -191,10 +256,12 @@ def test_exchanges_that_overlap_on_a_thread_have_queues_of_their_own() -> None:
         ("_c10d_functional::wait_tensor", 20, 30, []),
         ("aten::mm", 0, 10, [(0, 10)]),
         ("aten::add", 14, 20, [(14, 20)]),
-        # A custom autograd function that sums over the processes while it runs has waited for the sum.
+        # A custom autograd function that sums over the processes while it runs has waited for the
+        # sum.
         ("SumOverProcesses", 0, 50, [(0, 12), (30, 50)]),
         ("LaunchAndMultiply", 0, 20, [(0, 20)]),
-        # The thread that keeps a gradient may be put off the core when it launches the exchange, by the very exchange.
+        # The thread that keeps a gradient may be put off the core when it launches the exchange, by
+        # the very exchange.
         ("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 0, 25, [(0, 10)]),
     ],
 )

@@ -1,4 +1,6 @@
-"""PyTorch on CPUs: worker threads make a queue of an eager framework, and failures name a device and stay short."""
+"""PyTorch on CPUs: worker threads make a queue of an eager framework, and failures name a device
+and stay short.
+"""
 
 import threading
 import traceback
@@ -85,7 +87,11 @@ def test_thousands_of_dependents_make_no_long_traceback() -> None:
     backend = backends.load("torch", 2, "cpu", "async", 1)
     x = backend.launch(fail, ones(backend))
     for number in range(5000):
-        x = backend.copy_to(x, backend.devices[1]) if number % 500 == 0 else backend.launch(backend.ops.add, x, 1.0)
+        x = (
+            backend.copy_to(x, backend.devices[1])
+            if number % 500 == 0
+            else backend.launch(backend.ops.add, x, 1.0)
+        )
     with pytest.raises(ComputationError) as caught:
         backend.waitall()
     assert len("".join(traceback.format_exception(caught.value)).splitlines()) < 60

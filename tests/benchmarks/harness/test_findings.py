@@ -1,4 +1,6 @@
-"""A benchmark's findings become a table and a file, and its targets are met, missed, or undecided."""
+"""A benchmark's findings become a table and a file, and its targets are met, missed, or
+undecided.
+"""
 
 import importlib
 import json
@@ -37,19 +39,28 @@ FINDINGS = [
         ("at least", float("-inf"), float("inf"), "undecided"),
     ],
 )
-def test_a_target_is_met_or_missed_by_the_whole_interval(kind: str, low: float, high: float, verdict: str) -> None:
+def test_a_target_is_met_or_missed_by_the_whole_interval(
+    kind: str, low: float, high: float, verdict: str
+) -> None:
     assert Target(kind, 2.0).verdict(Interval((low + high) / 2, low, high)) == verdict  # type: ignore[arg-type]
 
 
 @given(st.sampled_from(FINDINGS), st.floats(0.1, 10), st.floats(0, 1))
-def test_a_finding_is_read_as_it_was_written(finding: Finding, estimate: float, half: float) -> None:
+def test_a_finding_is_read_as_it_was_written(
+    finding: Finding, estimate: float, half: float
+) -> None:
     moved = replace(finding, interval=Interval(estimate, estimate - half, estimate + half))
     for one in (finding, moved):
         assert Finding.from_json(json.loads(json.dumps(one.as_json()))) == one
 
 
-def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(tmp_path: Path) -> None:
-    kernels = [[f"OpenBLAS, {core_type} kernels", "oneDNN"] for core_type in ("Haswell", "Prescott", "Haswell")]
+def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(
+    tmp_path: Path,
+) -> None:
+    kernels = [
+        [f"OpenBLAS, {core_type} kernels", "oneDNN"]
+        for core_type in ("Haswell", "Prescott", "Haswell")
+    ]
     processes = {
         "A": [Measured({"a": (1.0,)}, {}, {"torch": "2"}, {"torch": ["MKL 2024.2", "oneDNN"]})],
         "B": [Measured({}, {}, {}, {"mxnet": some}) for some in kernels],
@@ -62,7 +73,11 @@ def test_a_benchmark_writes_its_file_and_page_and_a_missed_target_is_no_failure(
     written = json.loads((tmp_path / "new" / "made-up.json").read_text())
     assert [one["verdict"] for one in written["findings"]] == ["met", "missed", None]
     assert written["findings"][2]["low"] is None
-    assert written["processes"]["A"][0] == {"seconds": {"a": [1.0]}, "figures": {}, "versions": {"torch": "2"}}
+    assert written["processes"]["A"][0] == {
+        "seconds": {"a": [1.0]},
+        "figures": {},
+        "versions": {"torch": "2"},
+    }
     assert {"machine", "command", "versions", "rounds"} <= set(written)
     assert {"commit", "processor", "cores"} <= set(written["machine"])
     of_mxnet = ["OpenBLAS, Haswell kernels", "oneDNN", "OpenBLAS, Prescott kernels"]
@@ -88,7 +103,11 @@ def test_every_module_can_be_imported_and_benchmarks_take_the_options_that_run_a
     """What a process of its own imports, no other test does."""
     pytest.importorskip("torch")
     names = [module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")]
-    modules = {name: importlib.import_module(name) for name in names if not name.startswith("benchmarks.plain.mxnet")}
+    modules = {
+        name: importlib.import_module(name)
+        for name in names
+        if not name.startswith("benchmarks.plain.mxnet")
+    }
     for name in run_all.NAMES:
         command = modules[f"benchmarks.{name.replace('/', '.')}"].main
         assert {option.name for option in command.params} == {"out", "rounds", "quick"}, name

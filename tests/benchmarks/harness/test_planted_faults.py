@@ -18,21 +18,29 @@ NAMED = (["operations"], ["operations", "rest"], ["rest", "operations"], [])
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_backend_with_a_fault_computes_what_numpy_does(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_with_a_fault_computes_what_numpy_does(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(OVER, "numpy")
     backend = Planted(fault, 2, "cpu", "sync", 1)
     assert backend.name == fault
     a = np.arange(4, dtype=np.float32).reshape(2, 2)
     for device in backend.devices:
         x = backend.asarray(a, device)
-        made = backend.launch(backend.ops.matmul, x, x) if fault != "one-queue" else backend.ops.matmul(x, x)
+        made = (
+            backend.launch(backend.ops.matmul, x, x)
+            if fault != "one-queue"
+            else backend.ops.matmul(x, x)
+        )
         np.testing.assert_array_equal(backend.to_numpy(made), a @ a)
         np.testing.assert_array_equal(backend.to_numpy(backend.copy_to(x, backend.devices[0])), a)
 
 
 def test_processes_find_the_backends_by_name() -> None:
     with plugged_in("numpy"):
-        result = measure_elsewhere("parallel", {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1})
+        result = measure_elsewhere(
+            "parallel", {"backend": "twice", "engine": "sync", "size": 8, "rounds": 1}
+        )
     assert (result.backend["name"], result.problems) == ("twice", ())
 
 

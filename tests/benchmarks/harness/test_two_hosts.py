@@ -1,4 +1,6 @@
-"""Two hosts on one machine: each has an address and cores of its own, and nothing of them is left behind."""
+"""Two hosts on one machine: each has an address and cores of its own, and nothing of them is left
+behind.
+"""
 
 import signal
 import subprocess
@@ -10,7 +12,15 @@ import pytest
 
 from backends.host import core_numbers
 from benchmarks.harness import two_hosts as hosting
-from benchmarks.harness.two_hosts import ADDRESSES, INTERFACE, NoHostsError, TwoHosts, processes_in, set_link, two_hosts
+from benchmarks.harness.two_hosts import (
+    ADDRESSES,
+    INTERFACE,
+    NoHostsError,
+    TwoHosts,
+    processes_in,
+    set_link,
+    two_hosts,
+)
 
 
 def said_on(hosts: TwoHosts, host: int, command: str) -> str:
@@ -19,14 +29,18 @@ def said_on(hosts: TwoHosts, host: int, command: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_each_host_has_its_own_name_address_loopback_and_cores_and_reaches_the_other(hosts: TwoHosts) -> None:
+def test_each_host_has_its_own_name_address_loopback_and_cores_and_reaches_the_other(
+    hosts: TwoHosts,
+) -> None:
     for host, name in enumerate(ADDRESSES):
         assert said_on(hosts, host, "uname --nodename") == f"{name}\n"
         shown = said_on(hosts, host, "ip -4 -oneline address")
         found = {line.split()[1]: line.split()[3] for line in shown.splitlines()}
         # And no other: what runs there cannot leave the two.
         assert found == {"lo": "127.0.0.1/8", INTERFACE: f"{name}/24"}
-    first, second = (said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in (0, 1))
+    first, second = (
+        said_on(hosts, host, "taskset --pid --cpu-list $$").split(": ")[-1] for host in (0, 1)
+    )
     assert first != second or len(core_numbers()) == 1
     connect = f"import socket; socket.create_connection(('{ADDRESSES[1]}', 4321), 10)"
     # Nothing listens there, and the other host says so.

@@ -1,4 +1,6 @@
-"""No number that is given is too large for what it counts: every option that takes one has a bound, and tells it."""
+"""No number that is given is too large for what it counts: every option that takes one has a bound,
+and tells it.
+"""
 
 from collections.abc import Iterator
 
@@ -14,8 +16,12 @@ LARGE = ("--lr",)
 """What may be larger than others: a training that diverges does so in one line."""
 
 
-def commands(command: click.Command = cli, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Iterate over all commands and groups of commands, each with the words by which it is called."""
+def commands(
+    command: click.Command = cli, *names: str
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Iterate over all commands and groups of commands, each with the words by which it is
+    called.
+    """
     yield names, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -26,7 +32,11 @@ def commands(command: click.Command = cli, *names: str) -> Iterator[tuple[tuple[
 
 
 def numeric(option: click.Parameter) -> bool:
-    own = isinstance(option.type, Parsed) and option.type.name.startswith("n") and option.type.name != "names"
+    own = (
+        isinstance(option.type, Parsed)
+        and option.type.name.startswith("n")
+        and option.type.name != "names"
+    )
     return own or isinstance(option.type, click.types.IntParamType)
 
 

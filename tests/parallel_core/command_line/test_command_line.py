@@ -1,4 +1,6 @@
-"""The program as a user meets it: results where they belong, one line for what is wrong, and Ctrl-C."""
+"""The program as a user meets it: results where they belong, one line for what is wrong, and
+Ctrl-C.
+"""
 
 import json
 import os
@@ -22,7 +24,9 @@ SMALL = ["run", "parallel", "--backend", "numpy", "--size", "64", "--rounds", "5
 
 def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     own = {**os.environ, **environment}
-    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False)
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False
+    )
 
 
 def test_a_table_or_json_and_a_guess_that_is_told_last(program: RunProgram, tmp_path: Path) -> None:
@@ -46,7 +50,9 @@ def test_a_table_or_json_and_a_guess_that_is_told_last(program: RunProgram, tmp_
     assert "guessed" not in done.stderr
 
 
-def test_times_that_leave_all_open_end_with_status_3(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_that_leave_all_open_end_with_status_3(
+    program: RunProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = MachineWatch(10.0, 2.0, 0.9, 0.0, None, None, None)
     monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: taken)
     done = program(*SMALL, "--json", "-")
@@ -56,11 +62,18 @@ def test_times_that_leave_all_open_end_with_status_3(program: RunProgram, monkey
     assert written["answer"]["sentences"] == written["disturbances"]
 
 
-def test_impossible_times_have_status_3(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_times_have_status_3(
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "result.json"
-    monkeypatch.setattr(conclusions, "why_impossible", lambda *_: "the whole was faster than its part")
+    monkeypatch.setattr(
+        conclusions, "why_impossible", lambda *_: "the whole was faster than its part"
+    )
     done = program(*SMALL, "--json", str(path))
-    told = "parallel-core: parallel on numpy gave an invalid result: the whole was faster than its part\n"
+    told = (
+        "parallel-core: parallel on numpy gave an invalid result: the whole was faster than its "
+        "part\n"
+    )
     assert (done.returncode, done.stderr) == (3, told)
     assert "No verdict: times were measured that cannot be true" in done.stdout
     assert "INVALID: the whole was faster than its part" in done.stdout
@@ -68,8 +81,18 @@ def test_impossible_times_have_status_3(program: RunProgram, tmp_path: Path, mon
     assert written["problems"] == written["disturbances"] == ["the whole was faster than its part"]
 
 
-def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm(program: RunProgram) -> None:
-    done = program(*ALLREDUCE, "--sizes", "1KiB,4KiB..16KiB", "--algorithm", "ring,star", "--algorithm", "native")
+def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm(
+    program: RunProgram,
+) -> None:
+    done = program(
+        *ALLREDUCE,
+        "--sizes",
+        "1KiB,4KiB..16KiB",
+        "--algorithm",
+        "ring,star",
+        "--algorithm",
+        "native",
+    )
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["size", "plain", "copy", "ring", "star", "native"] in lines
@@ -78,7 +101,9 @@ def test_allreduce_shows_a_row_for_each_size_and_a_column_for_each_algorithm(pro
     assert all(len([cell for cell in row if cell.endswith("%")]) == 3 for row in rows)
 
 
-@pytest.mark.parametrize(("engine", "variants"), [("sync", []), ("async", ["copy-on-compute-queue"])])
+@pytest.mark.parametrize(
+    ("engine", "variants"), [("sync", []), ("async", ["copy-on-compute-queue"])]
+)
 def test_an_engine_and_a_variant_from_the_command_line(
     require: Callable[[str], None],
     program: RunProgram,
@@ -92,18 +117,37 @@ def test_an_engine_and_a_variant_from_the_command_line(
     done = program(*SMALL[:3], "torch", *SMALL[4:], *given, "--json", "-")
     assert done.returncode in MEASURED, done.stderr
     described = json.loads(done.stdout)["backend"]
-    assert (described["name"], described["engine"], described["variants"]) == ("torch", engine, variants)
-    assert f", {engine} engine{' with ' if variants else ''}{''.join(variants)}, cpu:1" in done.stderr
+    assert (described["name"], described["engine"], described["variants"]) == (
+        "torch",
+        engine,
+        variants,
+    )
+    assert (
+        f", {engine} engine{' with ' if variants else ''}{''.join(variants)}, cpu:1" in done.stderr
+    )
 
 
-def test_synthetic_data_is_told_of(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synthetic_data_is_told_of(
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture = tmp_path / "curve.svg"
     monkeypatch.setattr("parallel_core.training.dataset.DEBIAN", Path("/nowhere"))
     monkeypatch.setattr("parallel_core.training.dataset.ORIGIN", "http://127.0.0.1:9/")
     monkeypatch.setattr("parallel_core.training.dataset.synthetic.__defaults__", (300, 50))
     monkeypatch.delenv("PARALLEL_CORE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    training = ["run", "data-parallel", "--backend", "numpy", "--epochs", "1", "--json", "-", "--plot", str(picture)]
+    training = [
+        "run",
+        "data-parallel",
+        "--backend",
+        "numpy",
+        "--epochs",
+        "1",
+        "--json",
+        "-",
+        "--plot",
+        str(picture),
+    ]
     done = program(*training)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["data"].startswith("synthetic images")
@@ -111,9 +155,22 @@ def test_synthetic_data_is_told_of(program: RunProgram, tmp_path: Path, monkeypa
     assert b">loss per image</text>" in picture.read_bytes()
 
 
-def test_training_that_diverges_is_one_line_and_status_1(program: RunProgram, tmp_path: Path) -> None:
+def test_training_that_diverges_is_one_line_and_status_1(
+    program: RunProgram, tmp_path: Path
+) -> None:
     path = tmp_path / "result.json"
-    training = ["run", "data-parallel", "--backend", "numpy", "--limit", "9", "--batch-size", "16", "--lr", "1e30"]
+    training = [
+        "run",
+        "data-parallel",
+        "--backend",
+        "numpy",
+        "--limit",
+        "9",
+        "--batch-size",
+        "16",
+        "--lr",
+        "1e30",
+    ]
     done = program(*training, "--json", str(path))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("parallel-core: the loss is ")
@@ -159,7 +216,9 @@ main()
         ("numpy", ["async"]),
     ],
 )
-def test_ctrl_c_ends_the_run_and_leaves_nothing(require: Callable[[str], None], backend: str, work: list[str]) -> None:
+def test_ctrl_c_ends_the_run_and_leaves_nothing(
+    require: Callable[[str], None], backend: str, work: list[str]
+) -> None:
     if backend != "numpy":
         require(backend)
     run = subprocess.Popen(

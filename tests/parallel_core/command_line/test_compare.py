@@ -1,4 +1,5 @@
-"""`parallel-core compare` as a user meets it: real processes, failures that do not end it, signals that do.
+"""`parallel-core compare` as a user meets it: real processes, failures that do not end it, signals
+that do.
 
 It runs in the tests' process unless a fixture shares its results, or a signal or a pipe takes part.
 """
@@ -34,27 +35,46 @@ main()
 
 def compare(*arguments: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
     """Compare in a process of its own, with a folder as the current one."""
-    return subprocess.run([*COMPARE, *arguments], capture_output=True, text=True, timeout=300, cwd=folder, check=False)
+    return subprocess.run(
+        [*COMPARE, *arguments], capture_output=True, text=True, timeout=300, cwd=folder, check=False
+    )
 
 
 def cells(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
     read = json.loads((folder / "comparison.json").read_text())
-    return {f"{cell['experiment']} {cell['backend']} {cell['engine']}": cell for cell in read["cells"]}
+    return {
+        f"{cell['experiment']} {cell['backend']} {cell['engine']}": cell for cell in read["cells"]
+    }
 
 
 def interpreter(path: Path, behaviour: str, asked_whether_it_can_run: str = "exit 0") -> str:
-    """Write a program that stands in for a Python: it can run parallel-core, and behaves as told when it runs it."""
-    path.write_text(f'#!/bin/sh\nif [ "$2" = -c ]; then {asked_whether_it_can_run}; fi\n{behaviour}\n')
+    """Write a program that stands in for a Python: it can run parallel-core, and behaves as told
+    when it runs it.
+    """
+    path.write_text(
+        f'#!/bin/sh\nif [ "$2" = -c ]; then {asked_whether_it_can_run}; fi\n{behaviour}\n'
+    )
     path.chmod(0o755)
     return str(path)
 
 
 @pytest.mark.long
-def test_a_framework_compared_for_real(require: Callable[[str], None], program: RunProgram, tmp_path: Path) -> None:
+def test_a_framework_compared_for_real(
+    require: Callable[[str], None], program: RunProgram, tmp_path: Path
+) -> None:
     require("torch")
     folder = tmp_path / "out"
     done = program(
-        *("compare", "parallel", "building-blocks", "--backends", "numpy,torch", "--engines", "sync", "--quick"),
+        *(
+            "compare",
+            "parallel",
+            "building-blocks",
+            "--backends",
+            "numpy,torch",
+            "--engines",
+            "sync",
+            "--quick",
+        ),
         *("--rounds", "1", "--minutes", "0.2", "--out", str(folder)),
     )
     assert done.returncode == 0, done.stderr
@@ -65,10 +85,15 @@ def test_a_framework_compared_for_real(require: Callable[[str], None], program: 
     assert "round 1 of 1: 2 of 4 runs done, about" in done.stderr
     read = cells(folder)
     names = ("parallel", "building-blocks")
-    assert list(read) == [f"{name} {backend} sync" for name in names for backend in ("numpy", "torch")]
+    assert list(read) == [
+        f"{name} {backend} sync" for name in names for backend in ("numpy", "torch")
+    ]
     assert all(cell["results"] for cell in read.values())
     # Those of a disturbed machine are repeated.
-    one, other = (read[f"parallel {backend} sync"]["results"][0]["parameters"] for backend in ("numpy", "torch"))
+    one, other = (
+        read[f"parallel {backend} sync"]["results"][0]["parameters"]
+        for backend in ("numpy", "torch")
+    )
     assert one == other
     assert 256 <= one["size"] <= 504
     page = (folder / "report.html").read_text()
@@ -78,7 +103,8 @@ def test_a_framework_compared_for_real(require: Callable[[str], None], program: 
 
 @pytest.fixture(scope="module")
 def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compare two experiments, one with a size to choose, in two rounds, and keep a log of their processes.
+    """Compare two experiments, one with a size to choose, in two rounds, and keep a log of their
+    processes.
 
     A second framework fails: its experiment of copies once and again, the other one by a refusal.
     """
@@ -88,8 +114,20 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = f'echo "$*" >> {folder / "log"}'
     smaller = f'{log}\nexec {sys.executable} -P {folder / "credulous.py"} measure "$5 --size 100"'
     numpy = interpreter(folder / "python", smaller, f'exec {sys.executable} "$@"')
-    torch = interpreter(folder / "failing", "case $* in *overlap*) kill -SEGV $$;; esac; echo no luck >&2; exit 2")
-    options = ["--backends", "numpy,torch", "--engines", "sync", "--no-traces", "--rounds", "2", "--deadline", "500"]
+    torch = interpreter(
+        folder / "failing", "case $* in *overlap*) kill -SEGV $$;; esac; echo no luck >&2; exit 2"
+    )
+    options = [
+        "--backends",
+        "numpy,torch",
+        "--engines",
+        "sync",
+        "--no-traces",
+        "--rounds",
+        "2",
+        "--deadline",
+        "500",
+    ]
     pythons = (f"--python=numpy={numpy}", f"--python=torch={torch}")
     done = compare("overlap", "parallel", *options, *pythons, "--out", str(folder / "out"))
     assert done.returncode == 0, done.stderr
@@ -97,21 +135,31 @@ def interleaved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(interleaved: Path) -> None:
+def test_rounds_are_interleaved_sizes_chosen_once_and_failed_runs_made_up_for(
+    interleaved: Path,
+) -> None:
     commands = (interleaved / "log").read_text().splitlines()[:4]
     assert [command.split()[4] for command in commands] == ["overlap", "parallel"] * 2
-    assert ["--copies" in command for command in commands if "measure overlap" in command] == [False, True]
+    assert ["--copies" in command for command in commands if "measure overlap" in command] == [
+        False,
+        True,
+    ]
     read = cells(interleaved / "out")
     results = read["overlap numpy sync"]["results"]
     assert [result["parameters"] for result in results] == [results[0]["parameters"]] * 2
     # A run that fails is made up for, and what is refused once would be refused again.
-    failed = [[one["round"] for one in read[f"{name} torch sync"]["failures"]] for name in ("overlap", "parallel")]
+    failed = [
+        [one["round"] for one in read[f"{name} torch sync"]["failures"]]
+        for name in ("overlap", "parallel")
+    ]
     assert failed == [[1, 2], [1]]
     options = json.loads((interleaved / "out" / "comparison.json").read_text())["options"]
     assert options["deadline_seconds"] == 500
 
 
-def test_saved_sizes_are_taken_over_and_json_stands_alone(interleaved: Path, tmp_path: Path) -> None:
+def test_saved_sizes_are_taken_over_and_json_stands_alone(
+    interleaved: Path, tmp_path: Path
+) -> None:
     read = json.loads((interleaved / "out" / "comparison.json").read_text())
     for cell in read["cells"]:
         for result in cell["results"]:
@@ -119,7 +167,16 @@ def test_saved_sizes_are_taken_over_and_json_stands_alone(interleaved: Path, tmp
                 result["parameters"]["copies"] = 7
     saved = tmp_path / "saved.json"
     saved.write_text(json.dumps(read))
-    options = ["--rounds", "1", "--like", str(saved), "--json", "-", "--python", f"numpy={interleaved / 'python'}"]
+    options = [
+        "--rounds",
+        "1",
+        "--like",
+        str(saved),
+        "--json",
+        "-",
+        "--python",
+        f"numpy={interleaved / 'python'}",
+    ]
     # No folder is named.
     done = compare("overlap", *ON_NUMPY, *options, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -151,21 +208,39 @@ def test_nothing_measured_is_one_line_and_status_1(program: RunProgram, tmp_path
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "parallel-core: nothing could be measured: no luck"
     # The folder is no markup, and the command can be pasted.
-    assert f"Report:  {folder}/report.html\nTables:  parallel-core report '{folder}'\n" in done.stdout
+    assert (
+        f"Report:  {folder}/report.html\nTables:  parallel-core report '{folder}'\n" in done.stdout
+    )
 
 
-def test_a_signal_kills_what_runs_and_keeps_what_was_measured(program: RunProgram, tmp_path: Path) -> None:
+def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
+    program: RunProgram, tmp_path: Path
+) -> None:
     note, folder = tmp_path / "pid", tmp_path / "out [a]"
     python = interpreter(tmp_path / "python", f"sleep 1000 & echo $! > {note}; wait")
-    arguments = ["building-blocks", *ON_NUMPY, "--backends", "numpy,torch", "--python", f"torch={python}"]
+    arguments = [
+        "building-blocks",
+        *ON_NUMPY,
+        "--backends",
+        "numpy,torch",
+        "--python",
+        f"torch={python}",
+    ]
     command, pipe = [*COMPARE, *arguments, "--out", str(folder)], subprocess.PIPE
     run = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     (pid,) = wait_for_lines(1, note)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=30)
-    kept = f"parallel-core: interrupted; see what was measured until then: parallel-core report '{folder}'"
+    kept = (
+        "parallel-core: interrupted; see what was measured until then: parallel-core report "
+        f"'{folder}'"
+    )
     assert (run.returncode, errors.splitlines()[-1]) == (130, kept)
-    assert program("report", str(folder)).stdout.rstrip().endswith(f"Report:  {folder / 'report.html'}")
+    assert (
+        program("report", str(folder))
+        .stdout.rstrip()
+        .endswith(f"Report:  {folder / 'report.html'}")
+    )
     assert (folder / "report.html").exists()
     read = cells(folder)
     assert len(read["building-blocks numpy sync"]["results"]) == 1
@@ -174,7 +249,9 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(program: RunProgra
 
 
 @pytest.mark.parametrize("name", ["comparison.json", "report.html"])
-def test_a_folder_with_results_is_left_alone(program: RunProgram, tmp_path: Path, name: str) -> None:
+def test_a_folder_with_results_is_left_alone(
+    program: RunProgram, tmp_path: Path, name: str
+) -> None:
     (tmp_path / name).write_text("kept")
     done = program("compare", *BRIEF, "--out", str(tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -72,7 +72,11 @@ def test_all_that_was_examined_follows_on_request() -> None:
 def test_programs_read_the_documented_keys() -> None:
     report = json.loads(json.dumps(BROKEN.as_json()))
     assert list(report) == ["schema", "parallel_core", "utc", "works", "sections", "problems"]
-    assert (report["schema"], report["works"], Examination((), FINE).as_json()["works"]) == (1, False, True)
+    assert (report["schema"], report["works"], Examination((), FINE).as_json()["works"]) == (
+        1,
+        False,
+        True,
+    )
     said = {"cause": "Four is cut", "command": LONG}
     expected = {"name": "four", "state": "broken", "text": "cut", **said, "figures": {"cut": 3}}
     assert report["sections"][1]["findings"][1] == expected
@@ -90,7 +94,9 @@ def test_the_status_tells_whether_there_is_a_framework(
     for name in FRAMEWORKS:
         monkeypatch.setitem(sys.modules, name, None)
     # No environment beside has them either.
-    monkeypatch.setattr(frameworks, "try_backend", partial(frameworks.try_backend, checkout=tmp_path))
+    monkeypatch.setattr(
+        frameworks, "try_backend", partial(frameworks.try_backend, checkout=tmp_path)
+    )
     done = program("doctor", "--json", "-")
     assert done.returncode == 1
     report = json.loads(done.stdout)
@@ -103,7 +109,10 @@ def test_the_status_tells_whether_there_is_a_framework(
     ]
     problems = {problem["name"]: problem for problem in report["problems"]}
     assert problems["frameworks"]["state"] == "broken"
-    assert all(problems[name]["command"].endswith(install_command("torch")) for name in ("frameworks", "torch"))
+    assert all(
+        problems[name]["command"].endswith(install_command("torch"))
+        for name in ("frameworks", "torch")
+    )
     assert done.stderr.startswith("NumPy works.")
     make_plug_in(make_stub)
     path = tmp_path / "doctor.json"

@@ -1,4 +1,6 @@
-"""What foreign files and engines say is printed as text: no terminal obeys it, and none of it is markup."""
+"""What foreign files and engines say is printed as text: no terminal obeys it, and none of it is
+markup.
+"""
 
 import json
 import subprocess
@@ -20,14 +22,29 @@ SHOWN = f"␛]0;title␇␛[2J\N{REPLACEMENT CHARACTER}31m␡{MARKUP}end"
 
 
 def event(category: str, name: str, start: int, length: int, **more: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": length, **more}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": start,
+        "dur": length,
+        **more,
+    }
 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """A trace of PyTorch's form, every name in which is foreign."""
     events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": f"thread {FOREIGN}"}},
+        {
+            "ph": "M",
+            "name": "thread_name",
+            "pid": 1,
+            "tid": 1,
+            "args": {"name": f"thread {FOREIGN}"},
+        },
         {"ph": "B", "name": f"begun {FOREIGN}", "pid": 1, "tid": 2, "ts": 0},
         event(f"category {FOREIGN}", "left out", 0, 1),
     ]
@@ -63,7 +80,9 @@ def test_a_trace_s_names(program: RunProgram, trace: Path) -> None:
 
 
 def test_a_comparison_s_names_and_reasons(program: RunProgram, tmp_path: Path) -> None:
-    found = comparison(measured(parallel("torch"), (1.0, 1.1)), failed(parallel("mxnet"), reason=FOREIGN))
+    found = comparison(
+        measured(parallel("torch"), (1.0, 1.1)), failed(parallel("mxnet"), reason=FOREIGN)
+    )
     of_result = (("backend", "version"), ("data",), ("explanation",), ("cases", 0, "name"))
     places = [("command",), *(("cells", 0, "results", 0, *place) for place in of_result)]
     text = json.dumps(written(found, *((place, FOREIGN) for place in places)))

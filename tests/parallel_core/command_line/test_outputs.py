@@ -24,9 +24,17 @@ INPUTS: tuple[tuple[Words, Words, Words], ...] = (
     (("trace", "trace.json"), ("--json",), ("trace.json",)),
     (("trace", "traces"), ("--json",), ("traces/rank1.json",)),
     (("diff", "old", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
-    (("diff", "old/comparison.json", "new"), ("--json",), ("old/comparison.json", "new/comparison.json")),
+    (
+        ("diff", "old/comparison.json", "new"),
+        ("--json",),
+        ("old/comparison.json", "new/comparison.json"),
+    ),
     ((*COMPARE, "--like", "old"), ("--json",), ("old/comparison.json",)),
-    ((*COMPARE, "--out", "new-folder"), ("--json",), ("new-folder/comparison.json", "new-folder/report.html")),
+    (
+        (*COMPARE, "--out", "new-folder"),
+        ("--json",),
+        ("new-folder/comparison.json", "new-folder/report.html"),
+    ),
     (("profile",), ("--json",), ("program.py",)),
     ((*TRAIN, "--data-dir", "data"), ("--json", "--trace"), ("data/labels.gz",)),
     ((*TRAIN, "--checkpoint", "data"), ("--json", "--trace"), ("data/checkpoint.npz",)),
@@ -71,28 +79,41 @@ def test_what_is_read_is_not_written_over(
     program: RunProgram, folder: Path, command: Words, options: Words, inputs: Words
 ) -> None:
     rest = ("--", "python", "program.py") if command[0] == "profile" else ()
-    for option, read, way in product(options, inputs, ("{}", "{here}/{}", "./old/../{}", "link/{}")):
+    for option, read, way in product(
+        options, inputs, ("{}", "{here}/{}", "./old/../{}", "link/{}")
+    ):
         given = (option, way.format(read, here=folder)) if option else ()
         refused(program, folder, *command, *given, *rest)
 
 
 @pytest.mark.parametrize(("command", "options"), OUTPUTS)
-def test_two_outputs_are_two_files(program: RunProgram, folder: Path, command: Words, options: Words) -> None:
+def test_two_outputs_are_two_files(
+    program: RunProgram, folder: Path, command: Words, options: Words
+) -> None:
     for (first, second), path in product(permutations(options, 2), ("out.svg", "-")):
-        refused(program, folder, *command, first, path, second, path if path == "-" else f"link/{path}")
+        refused(
+            program, folder, *command, first, path, second, path if path == "-" else f"link/{path}"
+        )
 
 
 @pytest.mark.parametrize(
     ("command", "picture"),
     [
-        (("run", "parallel", "--backend", "numpy", "--size", "64", "--rounds", "5"), ("--plot", "a.svg")),
+        (
+            ("run", "parallel", "--backend", "numpy", "--size", "64", "--rounds", "5"),
+            ("--plot", "a.svg"),
+        ),
         (("trace", "trace.json"), ("--timeline", "a.svg")),
         (("diff", "old", "new"), ()),
         (("doctor",), ()),
     ],
 )
 def test_a_pipe_that_closes_early_costs_no_file(
-    program: RunProgram, folder: Path, monkeypatch: pytest.MonkeyPatch, command: Words, picture: Words
+    program: RunProgram,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Words,
+    picture: Words,
 ) -> None:
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError
@@ -104,7 +125,9 @@ def test_a_pipe_that_closes_early_costs_no_file(
     assert (folder / "a.svg").exists() == bool(picture)
 
 
-def test_standard_output_and_devices_are_no_files_that_are_lost(program: RunProgram, folder: Path) -> None:
+def test_standard_output_and_devices_are_no_files_that_are_lost(
+    program: RunProgram, folder: Path
+) -> None:
     before = content(folder)
     assert program("trace", "trace.json", "--json", "/dev/null").returncode == 0
     assert json.loads(program("trace", "trace.json", "--json", "-").stdout)["cases"]

@@ -1,4 +1,6 @@
-"""`parallel-core profile`: real programs of PyTorch and MXNet, which know nothing of it, and what it says of them."""
+"""`parallel-core profile`: real programs of PyTorch and MXNet, which know nothing of it, and what
+it says of them.
+"""
 
 import json
 import os
@@ -21,11 +23,22 @@ Require = Callable[[str], None]
 
 
 def profile(folder: Path, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "parallel_core", "profile", "--output", folder, "--json", folder / "all.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "parallel_core",
+        "profile",
+        "--output",
+        folder,
+        "--json",
+        folder / "all.json",
+    ]
     port = str(free_port("127.0.0.1"))
     # The second is torchrun's.
     own = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_PORT": port, "PET_MASTER_PORT": port}
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False)
+    return subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=300, env=own, check=False
+    )
 
 
 def document(folder: Path) -> dict[str, Any]:
@@ -46,7 +59,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("framework", ["torch", pytest.param("mxnet", marks=pytest.mark.long)])
-def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Path, require: Require) -> None:
+def test_a_plain_program_is_recorded_without_a_change(
+    framework: str, folder: Path, require: Require
+) -> None:
     require(framework)
     script = EXAMPLES / f"plain_{framework}.py"
     done = profile(folder, "--", script)
@@ -56,10 +71,16 @@ def test_a_plain_program_is_recorded_without_a_change(framework: str, folder: Pa
     assert "bounds a step" in done.stderr
     found = document(folder)
     assert found["answer"]["overlap"] == "no-exchange"
-    assert found["answer"]["step"]["steps"] in (1, 5), "one if the engine ran far behind the program"
+    assert found["answer"]["step"]["steps"] in (1, 5), (
+        "one if the engine ran far behind the program"
+    )
     assert found["load"]["cores"] > 0
     (process,) = found["processes"]
-    assert (process["framework"], process["marker"], process["steps_recorded"]) == (framework, "optimizer", 5)
+    assert (process["framework"], process["marker"], process["steps_recorded"]) == (
+        framework,
+        "optimizer",
+        5,
+    )
     (recording,) = recordings(folder)
     assert read_timeline(recording / "trace.json.gz").spans
     assert "<svg" in (recording / "timeline.svg").read_text()
@@ -114,7 +135,8 @@ def test_each_recording_holds_only_its_own_ranks_and_the_user_s_files_stay(
         done = profile(folder, "--warm-up", "1", "--steps", "2", "--", script, *traces)
         assert done.returncode == 0, done.stderr
     named = [
-        {path.name for path in recording.iterdir() if path.name != "timeline.svg"} for recording in recordings(folder)
+        {path.name for path in recording.iterdir() if path.name != "timeline.svg"}
+        for recording in recordings(folder)
     ]
     assert named == [{"rank0.json.gz", "rank1.json.gz"}, {"rank0.json.gz"}]
     assert {path: path.read_text() for path in users} == users
@@ -143,7 +165,9 @@ sys.exit(4)
 
 
 @pytest.mark.long
-def test_marked_steps_of_a_program_that_ends_are_kept(folder: Path, tmp_path: Path, require: Require) -> None:
+def test_marked_steps_of_a_program_that_ends_are_kept(
+    folder: Path, tmp_path: Path, require: Require
+) -> None:
     require("torch")
     script = tmp_path / "unmarked.py"
     script.write_text(UNMARKED)
@@ -151,10 +175,16 @@ def test_marked_steps_of_a_program_that_ends_are_kept(folder: Path, tmp_path: Pa
     assert (done.returncode, done.stdout) == (4, "done\n")
     assert "parallel-core: 4 steps of 5 recorded, then the program ended" in done.stderr
     (process,) = document(folder)["processes"]
-    assert (process["marker"], process["steps_seen"], process["steps_recorded"]) == ("profiled_step", 6, 4)
+    assert (process["marker"], process["steps_seen"], process["steps_recorded"]) == (
+        "profiled_step",
+        6,
+        4,
+    )
     (recording,) = recordings(folder)
     timeline = read_timeline(recording / "trace.json.gz")
-    assert sum("ProfilerStep#" in one.name for one in timeline.annotations) == 4, "the last one has not ended"
+    assert sum("ProfilerStep#" in one.name for one in timeline.annotations) == 4, (
+        "the last one has not ended"
+    )
 
 
 WITH_OWN_PROFILER = """
@@ -166,7 +196,8 @@ model = nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 def ready(profiler):
-    print("steps of its own", sum(event.key.startswith("ProfilerStep") for event in profiler.events()))
+    steps = [event for event in profiler.events() if event.key.startswith("ProfilerStep")]
+    print("steps of its own", len(steps))
 
 own = schedule(wait=1, warmup=1, active=2, repeat=1)
 with profile(activities=[ProfilerActivity.CPU], schedule=own, on_trace_ready=ready) as profiler:
@@ -178,7 +209,9 @@ with profile(activities=[ProfilerActivity.CPU], schedule=own, on_trace_ready=rea
 
 
 @pytest.mark.long
-def test_a_program_that_profiles_itself_has_both_traces(folder: Path, tmp_path: Path, require: Require) -> None:
+def test_a_program_that_profiles_itself_has_both_traces(
+    folder: Path, tmp_path: Path, require: Require
+) -> None:
     require("torch")
     script = tmp_path / "own.py"
     script.write_text(WITH_OWN_PROFILER)
@@ -233,7 +266,13 @@ ANY = {"none", "some", "overlap", "inconclusive"}
     ids=["buckets", "one-bucket", "no-sync", "torchrun"],
 )
 def test_whether_gradients_are_exchanged_under_the_backward_pass(
-    launcher: Words, arguments: Words, verdicts: set[str], buckets: int, early: int, folder: Path, require: Require
+    launcher: Words,
+    arguments: Words,
+    verdicts: set[str],
+    buckets: int,
+    early: int,
+    folder: Path,
+    require: Require,
 ) -> None:
     require("torch")
     done = profile(folder, "--", *launcher, EXAMPLES / "ddp_torch.py", *arguments)
@@ -247,4 +286,8 @@ def test_whether_gradients_are_exchanged_under_the_backward_pass(
         figures = process["figures"]
         assert (figures["exchanges"], figures["early_exchanges"]) == (5 * buckets, 5 * early)
     (recording,) = recordings(folder)
-    assert {path.name for path in recording.iterdir()} == {"rank0.json.gz", "rank1.json.gz", "timeline.svg"}
+    assert {path.name for path in recording.iterdir()} == {
+        "rank0.json.gz",
+        "rank1.json.gz",
+        "timeline.svg",
+    }

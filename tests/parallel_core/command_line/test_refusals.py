@@ -24,26 +24,47 @@ HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
 REFUSED = (
     ("run nonsense --backend numpy", "unknown experiment 'nonsense' (known: async, barriers, "),
-    ("run parallel --backend nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
+    (
+        "run parallel --backend nonsense",
+        "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)",
+    ),
     (f"{PARALLEL} --engine async", "numpy is the synchronous reference and has no async engine"),
-    (f"{PARALLEL} --variant bulk-on", "numpy queues nothing, and so has no variants: leave out --variant bulk-on"),
+    (
+        f"{PARALLEL} --variant bulk-on",
+        "numpy queues nothing, and so has no variants: leave out --variant bulk-on",
+    ),
     (
         "run parallel --backend torch --variant fast",
         "unknown variant 'fast' (known for torch: copy-on-own-queue",
     ),
-    ("run parallel --backend jax --variant bulk-on", "the backend 'jax' has no variants: leave out 'bulk-on'"),
-    ("run parallel --backend torch --variant bulk-on", "torch has no variant 'bulk-on', for PyTorch runs operators"),
+    (
+        "run parallel --backend jax --variant bulk-on",
+        "the backend 'jax' has no variants: leave out 'bulk-on'",
+    ),
+    (
+        "run parallel --backend torch --variant bulk-on",
+        "torch has no variant 'bulk-on', for PyTorch runs operators",
+    ),
     (
         "run parallel --backend mxnet --engine sync --variant bulk-on",
-        "mxnet's sync engine queues nothing, and so has no variants of queueing: use --engine async",
+        "mxnet's sync engine queues nothing, and so has no variants of queueing: use --engine",
     ),
-    ("run parallel --backend torch --engine sync --variant tf32", "so always computes in float32: use --engine async"),
-    (f"{PARALLEL} --workers 2", "numpy's sync engine has no queue for 2 workers to serve: use --workers 1"),
+    (
+        "run parallel --backend torch --engine sync --variant tf32",
+        "so always computes in float32: use --engine async",
+    ),
+    (
+        f"{PARALLEL} --workers 2",
+        "numpy's sync engine has no queue for 2 workers to serve: use --workers 1",
+    ),
     (f"{PARALLEL} --devices 0", "Invalid value for '--devices': 0 is not in the range 1<=x<=256"),
     (f"{PARALLEL} --devices 1", "the experiment 'parallel' compares devices: it needs at least 2"),
     (f"{PARALLEL} --devices two", "Invalid value for '--devices'"),
     (f"{PARALLEL} --device-kind gpu", "numpy finds 0 GPUs"),
-    (f"{PARALLEL} --json /nowhere/result.json", "cannot write to /nowhere/result.json: No such file or directory"),
+    (
+        f"{PARALLEL} --json /nowhere/result.json",
+        "cannot write to /nowhere/result.json: No such file or directory",
+    ),
     (f"{PARALLEL} --json .", "cannot write to .: is a directory"),
     (f"{PARALLEL} --json /dev/null/x", "cannot write to /dev/null/x: Not a directory"),
     (f"{TRAIN} --batch-size 0", "Invalid value for '--batch-size'"),
@@ -57,7 +78,10 @@ REFUSED = (
     (f"{SUM} --sizes 4XB", "'4XB' is not a size in bytes (4096, 4KiB, "),
     (f"{SUM} --sizes 1MiB..4KiB", "the range '1MiB..4KiB' ends below its beginning"),
     (f"{SUM} --sizes 999999GiB", "vectors of 999999 GiB on 2 devices take about "),
-    (f"{SUM} --algorithm butterfly", "unknown algorithm 'butterfly' (known: star, ring, tree, sharded, "),
+    (
+        f"{SUM} --algorithm butterfly",
+        "unknown algorithm 'butterfly' (known: star, ring, tree, sharded, ",
+    ),
     (f"{SUM} --devices 1", "the experiment 'allreduce' sums over devices: it needs at least 2"),
     # Guesses.
     (f"{PARALLEL} --guess much", "'much' is not a valid float"),
@@ -83,18 +107,33 @@ REFUSED = (
     (f"{SIDE_BY_SIDE} --guess 1", "--guess is for one backend at a time"),
     (f"{SIDE_BY_SIDE} --engine lazy", "unknown engine 'lazy' (known: async, sync)"),
     (f"{SIDE_BY_SIDE} --device-kind tpu", "unknown device kind 'tpu' (known: auto, cpu, gpu)"),
-    ("run data-parallel --backend mxnet,torch --checkpoint D", "--checkpoint is for one backend at a time"),
-    ("run data-parallel --backend mxnet,torch --checkpoint-steps 3", "--checkpoint-steps is for one backend"),
+    (
+        "run data-parallel --backend mxnet,torch --checkpoint D",
+        "--checkpoint is for one backend at a time",
+    ),
+    (
+        "run data-parallel --backend mxnet,torch --checkpoint-steps 3",
+        "--checkpoint-steps is for one backend",
+    ),
     (f"{SIDE_BY_SIDE} --devices cpu:1,cpu:2", "--devices needs a number"),
-    (f"run parallel --backend mxnet --python mxnet={sys.executable}", "--python is for several backends"),
+    (
+        f"run parallel --backend mxnet --python mxnet={sys.executable}",
+        "--python is for several backends",
+    ),
     ("conformance", "either --backend NAME or --all"),
     (f"{CONFORMANCE} --all", "either --backend NAME or --all"),
     ("conformance --backend nmupy", "unknown backend 'nmupy'"),
     (f"{CONFORMANCE} --engine async", "numpy is the synchronous reference"),
     (f"{CONFORMANCE} --variant tf32", "numpy queues nothing, and so has no variants"),
     (f"{CONFORMANCE} --programs 0", "0 is not in the range"),
-    ("doctor --json /nowhere/doctor.json", "cannot write to /nowhere/doctor.json: No such file or directory"),
-    ("profile --output x --json - -- true", "--json needs a file: standard output is the program's"),
+    (
+        "doctor --json /nowhere/doctor.json",
+        "cannot write to /nowhere/doctor.json: No such file or directory",
+    ),
+    (
+        "profile --output x --json - -- true",
+        "--json needs a file: standard output is the program's",
+    ),
     # What stands behind -- is the program's.
     ("profile --output x --json - -- true --backend none.py:Net", "--json needs a file"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
@@ -105,13 +144,22 @@ REFUSED = (
     ("compare --minutes 0", "'0' is not a positive number"),
     ("compare --device-kind tpu", "unknown device kind 'tpu' (known: auto, cpu, gpu)"),
     ("compare --python torch", "'torch' is not of the form NAME=PATH"),
-    ("compare --python torch=/nowhere/python", "'/nowhere/python' is not a program that can be run"),
+    (
+        "compare --python torch=/nowhere/python",
+        "'/nowhere/python' is not a program that can be run",
+    ),
     ("compare --python numpy=python3", "--python names 'numpy', which is not compared"),
-    ("compare --python torch=/bin/false", "/bin/false cannot run parallel-core (ended with status 1 and no message)"),
+    (
+        "compare --python torch=/bin/false",
+        "/bin/false cannot run parallel-core (ended with status 1 and no message)",
+    ),
     ("compare --out /dev/null/x", "cannot make the folder /dev/null/x"),
     ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
     ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),
-    (f"compare --quick --like {SAVED}", f"--like {SAVED} was made with mode full, not quick: see --quick"),
+    (
+        f"compare --quick --like {SAVED}",
+        f"--like {SAVED} was made with mode full, not quick: see --quick",
+    ),
     ("compare --json /nowhere/x.json", "cannot write to /nowhere/x.json"),
     ("diff old new --fail-if-slower=-1", "'-1' is not zero or a positive number"),
     ("diff old new --fail-if-slower inf", "'inf' is not zero or a positive number"),
@@ -122,10 +170,16 @@ REFUSED = (
     (f"{LAUNCH} --backend torch -- run", "'run' does not run on several processes"),
     (f"{LAUNCH} --backend torch -- run async", "'run async' does not run on several processes"),
     (f"{LAUNCH} --backend torch -- run data-parallel --backend mxnet", "name it once"),
-    (f"{LAUNCH} --backend keras -- run data-parallel", "unknown backend 'keras' (known: jax, mxnet, numpy,"),
+    (
+        f"{LAUNCH} --backend keras -- run data-parallel",
+        "unknown backend 'keras' (known: jax, mxnet, numpy,",
+    ),
     *(
         (line, "jax runs in one process here: on several, use mxnet or torch")
-        for line in (f"{LAUNCH} --backend jax -- run data-parallel", f"{LAUNCH} -- run allreduce --backend jax")
+        for line in (
+            f"{LAUNCH} --backend jax -- run data-parallel",
+            f"{LAUNCH} -- run allreduce --backend jax",
+        )
     ),
     (f"{LAUNCH} --servers 2 --backend torch -- run data-parallel", "--servers are MXNet's"),
     (f"{LAUNCH} --timeout nan -- run data-parallel", "--timeout"),
@@ -166,7 +220,9 @@ def test_a_bad_request_is_refused_in_one_line(
         ("launch -- run data-paralel", "data-parallel"),
     ],
 )
-def test_a_misspelt_name_gets_the_nearest_one_and_no_list(program: RunProgram, words: str, meant: str) -> None:
+def test_a_misspelt_name_gets_the_nearest_one_and_no_list(
+    program: RunProgram, words: str, meant: str
+) -> None:
     done = program(*words.split())
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.split()[-1] == f"{meant}?"
@@ -176,7 +232,11 @@ def test_a_misspelt_name_gets_the_nearest_one_and_no_list(program: RunProgram, w
 def test_a_name_that_is_like_none_gets_all_that_a_user_can_call(program: RunProgram) -> None:
     done = program("nonsense")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    known = done.stderr.partition("unknown command 'nonsense' (known: ")[2].removesuffix(")\n").split(", ")
+    known = (
+        done.stderr.partition("unknown command 'nonsense' (known: ")[2]
+        .removesuffix(")\n")
+        .split(", ")
+    )
     assert {"run", "compare", "list"} < {*known}
     assert "measure" not in known
 

@@ -1,4 +1,6 @@
-"""`run` with a trace, on several backends in turns and with checkpoints, and `launch`, which runs it in processes."""
+"""`run` with a trace, on several backends in turns and with checkpoints, and `launch`, which runs
+it in processes.
+"""
 
 import gzip
 import json
@@ -36,26 +38,44 @@ def test_a_run_leaves_a_trace_and_a_picture_and_tells_both_ways_of_measuring(
     trace, picture = tmp_path / "trace.json.gz", tmp_path / "timeline.svg"
     # MXNet and JAX take their settings when a process imports them.
     started = program if framework_name == "torch" else run
-    done = started(*SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture))
+    done = started(
+        *SMALL, "--backend", framework_name, "--trace", str(trace), "--timeline", str(picture)
+    )
     assert done.returncode in MEASURED, done.stderr
-    for text in ("parallel_speedup", "Recorded by the profiler", "longest gap", "Under the profiler it took"):
+    for text in (
+        "parallel_speedup",
+        "Recorded by the profiler",
+        "longest gap",
+        "Under the profiler it took",
+    ):
         assert text in done.stdout, text
     assert re.search("trace +clock +noise", done.stdout)
     # The answer comes last, and has a sentence of the trace if there is a verdict.
     answer = " ".join(done.stdout.rpartition("\nAnswer\n")[2].split())
     assert "What would change it: " in answer
     # Of so little work the profiler may take most of the time.
-    told = "By the trace of “on all together” " in answer or "The trace of “on all together” says nothing" in answer
+    told = (
+        "By the trace of “on all together” " in answer
+        or "The trace of “on all together” says nothing" in answer
+    )
     assert told == ("No verdict" not in answer and "By the clock nothing is known" not in answer)
     found = read_timeline(trace)
-    assert [case.name for case in found.cases] == ["on cpu:1 alone", "on cpu:2 alone", "on all together"]
+    assert [case.name for case in found.cases] == [
+        "on cpu:1 alone",
+        "on cpu:2 alone",
+        "on all together",
+    ]
     assert found.source.startswith(f"{framework_name} ")
     assert "cpu:2 compute" in picture.read_text()
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
-    assert {"cpu:1", "cpu:2", "host"} <= {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert {"cpu:1", "cpu:2", "host"} <= {
+        e["args"]["name"] for e in events if e["name"] == "process_name"
+    }
 
 
-def test_a_run_that_chose_its_size_ends_with_the_command_that_repeats_it(program: RunProgram, tmp_path: Path) -> None:
+def test_a_run_that_chose_its_size_ends_with_the_command_that_repeats_it(
+    program: RunProgram, tmp_path: Path
+) -> None:
     path = tmp_path / "result.json"
     given = ("--backend", "numpy", "--threads", "1", "--budget", "0.5", "--rounds", "2")
     done = program("run", "parallel", *given, "--json", str(path), "--guess", "1")
@@ -71,7 +91,9 @@ def test_a_run_that_chose_its_size_ends_with_the_command_that_repeats_it(program
     assert "Again:" not in repeated.stdout
 
 
-def test_all_is_written_before_profiling(program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_written_before_profiling(
+    program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "result.json"
     written: list[object] = []
 
@@ -81,14 +103,20 @@ def test_all_is_written_before_profiling(program: RunProgram, tmp_path: Path, mo
         assert all(len(case.seconds) == 2 and case.again for case in result.cases)
         return ""
 
-    monkeypatch.setattr("parallel_core.command_line.run.one_backend.profile_and_show", profile_instead)
+    monkeypatch.setattr(
+        "parallel_core.command_line.run.one_backend.profile_and_show", profile_instead
+    )
     monkeypatch.setattr("parallel_core.command_line.run.one_backend.check_profiler", lambda _: None)
-    done = program(*SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json"))
+    done = program(
+        *SMALL, "--backend", "numpy", "--json", str(path), "--trace", str(tmp_path / "trace.json")
+    )
     assert len(written) == 1, done.stderr
     assert json.loads(path.read_text()) == written[0]
 
 
-def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(program: RunProgram, tmp_path: Path) -> None:
+def test_a_comparison_s_process_is_measured_even_if_it_cannot_be_profiled(
+    program: RunProgram, tmp_path: Path
+) -> None:
     path = tmp_path / "trace.json.gz"
     done = program(*SMALL, "--backend", "numpy", "--json", "-", "--trace-if-possible", str(path))
     assert done.returncode in MEASURED, done.stderr
@@ -103,15 +131,23 @@ def test_several_backends_do_the_same_work_each_on_its_own_python(tmp_path: Path
     path, other = tmp_path / "both.json", tmp_path / "python"
     other.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    done = run(*PARALLEL, "--backend", "numpy,torch", "--python", f"torch={other}", "--json", str(path))
+    done = run(
+        *PARALLEL, "--backend", "numpy,torch", "--python", f"torch={other}", "--json", str(path)
+    )
     assert done.returncode in MEASURED, done.stderr
     tables, answer = " ".join(done.stdout.split()).split(" Answer ")
     assert tables.startswith("numpy on its sync engine and torch on its async engine: ")
     assert "one after the other" not in tables
     assert answer.count("What would change it: ") == 1
-    assert all(told in answer for told in ("torch async against numpy sync: ", "numpy sync: ", "torch async: "))
+    assert all(
+        told in answer
+        for told in ("torch async against numpy sync: ", "numpy sync: ", "torch async: ")
+    )
     cells = json.loads(path.read_text())["cells"]
-    assert [(cell["backend"], cell["engine"]) for cell in cells] == [("numpy", "sync"), ("torch", "async")]
+    assert [(cell["backend"], cell["engine"]) for cell in cells] == [
+        ("numpy", "sync"),
+        ("torch", "async"),
+    ]
     assert {one["parameters"]["size"] for cell in cells for one in cell["results"]} == {64}
     asked = (tmp_path / "asked").read_text()
     assert "--backend torch" in asked
@@ -123,7 +159,9 @@ Train = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def train(program: RunProgram, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Train on a few images; a file may be no longer than `most`, as if the disk became full in a write."""
+    """Train on a few images; a file may be no longer than `most`, as if the disk became full in a
+    write.
+    """
     data = synthetic("a test needs no more", train=40, test=5)
     monkeypatch.setattr(resources, "load_fashion_mnist", lambda _: data)
     training = ("run", "data-parallel", "--backend", "numpy", "--batch-size", "16", "--json", "-")
@@ -144,7 +182,9 @@ def said(done: "subprocess.CompletedProcess[str]") -> str:
     return line.removeprefix("parallel-core: ")
 
 
-def test_a_job_that_is_started_again_and_again_with_the_same_options_gets_there(train: Train, tmp_path: Path) -> None:
+def test_a_job_that_is_started_again_and_again_with_the_same_options_gets_there(
+    train: Train, tmp_path: Path
+) -> None:
     folder = tmp_path / "made" / "with those above"
     options = ("--checkpoint", str(folder), "--checkpoint-steps", "2", "--resume")
     first = train("--epochs", "1", *options)
@@ -152,13 +192,17 @@ def test_a_job_that_is_started_again_and_again_with_the_same_options_gets_there(
     assert said(first) == f"no checkpoint in {folder} yet: training starts from the beginning"
     second = train("--epochs", "2", *options)
     assert second.returncode == 0, second.stderr
-    found, expected = (json.loads(done.stdout)["series"] for done in (second, train("--epochs", "2")))
+    found, expected = (
+        json.loads(done.stdout)["series"] for done in (second, train("--epochs", "2"))
+    )
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
     assert found["test_accuracy"] == expected["test_accuracy"]
     assert [entry.name for entry in folder.iterdir()] == [FILE]
 
 
-def test_bad_requests_full_disks_and_damaged_files_are_one_line_each(train: Train, tmp_path: Path) -> None:
+def test_bad_requests_full_disks_and_damaged_files_are_one_line_each(
+    train: Train, tmp_path: Path
+) -> None:
     path, options = tmp_path / FILE, ("--epochs", "2", "--checkpoint", str(tmp_path))
     full = train(*options, most=100_000)
     assert (full.returncode, [*tmp_path.iterdir()]) == (1, [])
@@ -171,7 +215,10 @@ def test_bad_requests_full_disks_and_damaged_files_are_one_line_each(train: Trai
     assert "the older one is whole" in said(full)
     for arguments, told in (
         (options, f"{path} exists: add --resume to go on from it, or remove it"),
-        ((*options, "--resume", "--lr", "0.1"), "the checkpoint was trained with --lr 0.2, and not 0.1"),
+        (
+            (*options, "--resume", "--lr", "0.1"),
+            "the checkpoint was trained with --lr 0.2, and not 0.1",
+        ),
     ):
         done = train(*arguments)
         assert (done.returncode, said(done)) == (2, told)
@@ -206,7 +253,10 @@ def test_the_command_of_each_rank_is_our_own_program_with_its_backend(asked: Ask
     assert job.command == (*program, "--backend", "torch")
     assert (job.processes, job.backend, job.servers, job.timeout) == (3, "torch", 0, 30.0)
     assert job.port > 0
-    assert asked(f"--processes 3 {LAUNCHED} --backend=torch").command == (*program, "--backend=torch")
+    assert asked(f"--processes 3 {LAUNCHED} --backend=torch").command == (
+        *program,
+        "--backend=torch",
+    )
     # Only MXNet has servers.
     assert asked(f"--processes 2 --backend mxnet {LAUNCHED}").servers == 1
     assert asked(f"--processes 2 --servers 3 {LAUNCHED} --backend mxnet").servers == 3

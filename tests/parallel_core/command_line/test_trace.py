@@ -1,4 +1,6 @@
-"""`parallel-core trace`: any profiler's file as figures and as a picture; one line for any other file."""
+"""`parallel-core trace`: any profiler's file as figures and as a picture; one line for any other
+file.
+"""
 
 import gzip
 import json
@@ -50,7 +52,13 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
     write_trace_file(OURS, path)
     done = shown(path, "--timeline", picture)
     assert (done.exit_code, done.stderr) == (0, "")
-    for text in ("torch 2.13.0, async engine: 3 spans", "compute", "copy", *OURS.notes, str(picture)):
+    for text in (
+        "torch 2.13.0, async engine: 3 spans",
+        "compute",
+        "copy",
+        *OURS.notes,
+        str(picture),
+    ):
         assert text in done.stdout
     assert "<svg" in picture.read_text()
     # 1 μs by the trace, of a case that takes half as long.
@@ -63,8 +71,12 @@ def test_a_trace_of_ours_becomes_figures_and_a_picture(tmp_path: Path, name: str
     assert warning in picture.read_text()
 
 
-@pytest.mark.parametrize("whole", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"])
-def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(tmp_path: Path, whole: int) -> None:
+@pytest.mark.parametrize(
+    "whole", [RECORDED_STEPS, RECORDED_STEPS - 1], ids=["at its end", "in a step"]
+)
+def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(
+    tmp_path: Path, whole: int
+) -> None:
     path, plain = tmp_path / "trace.json.gz", tmp_path / "plain"
     plain.write_bytes(b"\n" + gzip.decompress((TRACES / "ddp-buckets.json.gz").read_bytes()))
     pack_trace(plain, path, whole)
@@ -72,16 +84,20 @@ def test_trace_and_profile_give_one_figure_wherever_the_recording_ended(tmp_path
     (case,) = document["cases"]
     by_profile = step_figures(recorded("ddp-buckets"), whole)
     assert case["steps"]["account"] == asdict(answer([by_profile]))["step"]
-    hidden, exchanged = (case["parts"][name] for name in ("hidden_exchange_seconds", "exchange_seconds"))
+    hidden, exchanged = (
+        case["parts"][name] for name in ("hidden_exchange_seconds", "exchange_seconds")
+    )
     assert exchanged == pytest.approx(by_profile.exchange_seconds * whole)
     assert hidden / exchanged == pytest.approx(by_profile.hidden_exchange_share)
-    assert [(one["queue"], one["busy_share"]) for one in case["queues"] if one["device"] != HOST_DEVICE] == [
-        (one.queue, one.busy_share) for one in by_profile.queues
-    ]
+    assert [
+        (one["queue"], one["busy_share"]) for one in case["queues"] if one["device"] != HOST_DEVICE
+    ] == [(one.queue, one.busy_share) for one in by_profile.queues]
     assert document["interference"] == []
 
 
-def test_a_file_that_was_cut_off_is_shown_with_a_note_and_one_that_is_no_trace_refused(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_off_is_shown_with_a_note_and_one_that_is_no_trace_refused(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "trace.json"
     write_trace_file(OURS, path)
     path.write_bytes(path.read_bytes()[: path.read_bytes().index(b'"copy","cat"')])
@@ -95,7 +111,9 @@ def test_a_file_that_was_cut_off_is_shown_with_a_note_and_one_that_is_no_trace_r
     assert str(refused.exception).startswith(f"{path} cannot be used")
 
 
-def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(tmp_path: Path) -> None:
+def test_several_files_are_ranks_with_one_table_and_each_as_if_alone_in_json(
+    tmp_path: Path,
+) -> None:
     path, picture = tmp_path / "figures.json", tmp_path / "picture.svg"
     files = sorted(PROCESSES.iterdir())
     done = shown(*files, "--json", path, "--timeline", picture)
@@ -117,7 +135,8 @@ def test_a_folder_stands_for_the_traces_in_it() -> None:
 def test_kernels_that_a_regular_expression_names_communicate_too() -> None:
     file = GPUS / "rank-0.json.gz"
     (before,), (after,) = (
-        figures(file, *more)["cases"] for more in ((), ("--communication", "embedding|elementwise_kernel"))
+        figures(file, *more)["cases"]
+        for more in ((), ("--communication", "embedding|elementwise_kernel"))
     )
     assert after["communication_seconds"] > before["communication_seconds"]
     assert after["compute_seconds"] < before["compute_seconds"]
@@ -125,21 +144,31 @@ def test_kernels_that_a_regular_expression_names_communicate_too() -> None:
 
 def test_operations_that_no_launch_is_linked_to_are_counted_and_said() -> None:
     done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", "-")
-    assert "60 of 120 operations on devices are linked to no launch" in " ".join(done.stderr.split())
+    assert "60 of 120 operations on devices are linked to no launch" in " ".join(
+        done.stderr.split()
+    )
     assert json.loads(done.stdout)["unlinked_operations"] == 60
 
 
 def test_one_step_of_all_ranks_is_shown_or_the_file_without_it_named() -> None:
     every, one = (figures(GPUS, *more)["summary"] for more in ((), ("--step", "551")))
     assert 0 < one["matched_collectives"] < every["matched_collectives"]
-    assert all(a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True))
+    assert all(
+        a["seconds"] < b["seconds"] for a, b in zip(one["by_rank"], every["by_rank"], strict=True)
+    )
     refused = shown(GPUS, "--step", "3")
     assert isinstance(refused.exception, RequestError)
-    assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(refused.exception)
+    assert "rank-0.json.gz cannot be cut: it has no step 3, but 551 to 552" in str(
+        refused.exception
+    )
 
 
 # As Holistic Trace Analysis has it, of whole microseconds; and with 30 nanoseconds.
-@pytest.mark.parametrize(("more", "waits"), [((), (104e-6, 0)), (("--kernel-delay", "30"), (0, 104e-6))])
-def test_what_counts_as_the_device_s_own_delay_can_be_told(more: tuple[str, ...], waits: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    ("more", "waits"), [((), (104e-6, 0)), (("--kernel-delay", "30"), (0, 104e-6))]
+)
+def test_what_counts_as_the_device_s_own_delay_can_be_told(
+    more: tuple[str, ...], waits: tuple[float, float]
+) -> None:
     first = figures(FOLDER / "two_streams.json.gz", *more)["cases"][0]["idleness"][0]
     assert (first["kernel_wait_seconds"], first["other_wait_seconds"]) == waits

@@ -46,7 +46,13 @@ def result(cell: Cell, seconds: Mapping[str, float], **changes: Any) -> Result:
         },
         parameters={"size": 100, "rounds": 3},
         cases=tuple(
-            Case(name, (taken, taken * 1.001, taken * 0.999), (taken / 10,) * 3, (taken * 2,), parts.get(name, ()))
+            Case(
+                name,
+                (taken, taken * 1.001, taken * 0.999),
+                (taken / 10,) * 3,
+                (taken * 2,),
+                parts.get(name, ()),
+            )
             for name, taken in seconds.items()
         ),
         metrics={EXPERIMENTS[cell.experiment].main.name: 1 / next(iter(seconds.values()))},
@@ -64,10 +70,15 @@ def measured(cell: Cell, times: Sequence[float], case: str | None = None) -> Cel
 
 
 def with_parts(one: CellResults, shares: Mapping[str, float]) -> CellResults:
-    """Give all cases of a cell parts of their times, which are shares of them: bare, operations, overhead, transfer."""
+    """Give all cases of a cell parts of their times, which are shares of them: bare, operations,
+    overhead, transfer.
+    """
 
     def divided(case: Case) -> Case:
-        parts = {f"{part}_seconds": tuple(share * taken for taken in case.seconds) for part, share in shares.items()}
+        parts = {
+            f"{part}_seconds": tuple(share * taken for taken in case.seconds)
+            for part, share in shares.items()
+        }
         return replace(case, **parts)
 
     results = (replace(result, cases=tuple(map(divided, result.cases))) for result in one.results)
@@ -76,7 +87,10 @@ def with_parts(one: CellResults, shares: Mapping[str, float]) -> CellResults:
 
 def with_figures(one: CellResults, figures: Iterable[float]) -> CellResults:
     name = EXPERIMENTS[one.cell.experiment].main.name
-    results = (replace(result, metrics={name: value}) for result, value in zip(one.results, figures, strict=False))
+    results = (
+        replace(result, metrics={name: value})
+        for result, value in zip(one.results, figures, strict=False)
+    )
     return replace(one, results=tuple(results))
 
 
@@ -117,7 +131,10 @@ def parallel(backend: str, engine: str = "async") -> Cell:
 DETAILS: Mapping[str, Mapping[str, Any]] = {
     "parallel": {},
     "data-parallel": {
-        "series": {"loss": tuple(2.3 - step / 100 for step in range(60)), "test_accuracy": (0.1, 0.5)},
+        "series": {
+            "loss": tuple(2.3 - step / 100 for step in range(60)),
+            "test_accuracy": (0.1, 0.5),
+        },
         "data": NASTY,
     },
     "async": {
@@ -130,7 +147,9 @@ DETAILS: Mapping[str, Mapping[str, Any]] = {
             "measured_each_seconds": 0.5,
             "predicted_each_seconds": 0.4,
         },
-        "cases": result(Cell("async", "torch", "async"), {"increments, waiting once": 0.1, "10 products": 0.2}).cases,
+        "cases": result(
+            Cell("async", "torch", "async"), {"increments, waiting once": 0.1, "10 products": 0.2}
+        ).cases,
     },
     "allreduce": {
         "series": {
@@ -147,9 +166,16 @@ DETAILS: Mapping[str, Mapping[str, Any]] = {
 
 
 def every_chart() -> Comparison:
-    """Return a comparison with every kind of chart, on both frameworks and engines, and a missing framework."""
+    """Return a comparison with every kind of chart, on both frameworks and engines, and a missing
+    framework.
+    """
     cells = [
-        changed(measured(Cell(experiment, *side.split()), [seconds * drift for drift in (1, 1.01, 0.99)]), **details)
+        changed(
+            measured(
+                Cell(experiment, *side.split()), [seconds * drift for drift in (1, 1.01, 0.99)]
+            ),
+            **details,
+        )
         for experiment, details in DETAILS.items()
         for side, seconds in TIMES.items()
     ]

@@ -1,4 +1,6 @@
-"""Why times differ: what they are made of, between cells and between saved comparisons, and when that fails a check."""
+"""Why times differ: what they are made of, between cells and between saved comparisons, and when
+that fails a check.
+"""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +37,9 @@ HINT = "(compare --like OLD does the work of OLD)"
 USUAL = comparison(measured(MXNET, ONE), measured(TORCH, ONE))
 
 
-def made_of(cell: Cell, whole: float, parts: Mapping[str, float], noise: tuple[float, ...] = ONE) -> CellResults:
+def made_of(
+    cell: Cell, whole: float, parts: Mapping[str, float], noise: tuple[float, ...] = ONE
+) -> CellResults:
     """Return a cell's results with a time and its parts, in seconds, in each process."""
     results = measured(cell, [whole * one for one in noise])
     return with_parts(results, {part: taken / whole for part, taken in parts.items()})
@@ -46,8 +50,13 @@ def scaled(cell: Cell, whole: float, bare: float) -> CellResults:
     return made_of(cell, whole, {"bare": bare})
 
 
-@given(st.lists(st.floats(0.5, 2), min_size=1, max_size=6), st.lists(st.floats(-0.5, 1), min_size=3, max_size=3))
-def test_in_every_process_the_parts_add_up_to_the_time(noise: list[float], shares: list[float]) -> None:
+@given(
+    st.lists(st.floats(0.5, 2), min_size=1, max_size=6),
+    st.lists(st.floats(-0.5, 1), min_size=3, max_size=3),
+)
+def test_in_every_process_the_parts_add_up_to_the_time(
+    noise: list[float], shares: list[float]
+) -> None:
     results = made_of(MXNET, 1.0, dict(zip(PARTS, shares, strict=True)), tuple(noise))
     account = account_of(results, TOGETHER)
     assert list(account) == [*PARTS, "rest"]
@@ -87,7 +96,7 @@ def test_the_engines_of_a_framework_tell_the_systematic_error_of_its_operations(
     assert errors == {"torch": pytest.approx(0.03)}
 
 
-def test_what_only_one_side_has_is_compared_with_nothing_and_impossible_operations_withhold_reasons() -> None:
+def test_what_one_side_has_is_compared_with_nothing_and_impossible_parts_withhold_reasons() -> None:
     assert time_difference(scaled(MXNET, 1, 0.8), made_of(TORCH, 2, PARTS)).parts == {}
     assert list(account_of(scaled(MXNET, 1, 0.8), TOGETHER)) == ["operations", "rest"]
     assert account_of(measured(MXNET, ONE), TOGETHER) == {}
@@ -98,7 +107,10 @@ def test_what_only_one_side_has_is_compared_with_nothing_and_impossible_operatio
 
 
 def test_a_change_between_comparisons_has_reasons_too() -> None:
-    old, new = (comparison(made_of(MXNET, 1 + more, PARTS | {"overhead": 0.2 + more})) for more in (0.0, 0.1))
+    old, new = (
+        comparison(made_of(MXNET, 1 + more, PARTS | {"overhead": 0.2 + more}))
+        for more in (0.0, 0.1)
+    )
     found = compare_with_old(old, new)
     (change,) = found.as_json()["changes"]
     assert (change["verdict"], change["reasons"]) == ("slower", ("overhead",))
@@ -136,16 +148,27 @@ def test_variants_and_images_are_other_work_and_how_often_something_was_timed_is
     assert held(one, on_other_backend(one, variants=[])).changes
     found = held(one, on_other_backend(one, variants=["bulk-on", "temporary-space-low"]))
     assert found.changes == ()
-    told = f"{TORCH}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}"
+    told = (
+        f"{TORCH}: not the same work: variants was none and is bulk-on, temporary-space-low {HINT}"
+    )
     assert found.left_out == (told,)
-    (reason,) = held(*(changed(one, data=data) for data in ("Fashion-MNIST from /data", "synthetic images"))).left_out
+    (reason,) = held(
+        *(changed(one, data=data) for data in ("Fashion-MNIST from /data", "synthetic images"))
+    ).left_out
     assert "data was real and is synthetic" in reason
 
 
 def test_other_versions_machines_and_kernels_are_named_where_both_comparisons_know_theirs() -> None:
     def on(processor: str, version: str, core_type: str) -> Comparison:
-        library = {"library": "OpenBLAS", "version": "0.3.13", "instruction_set": core_type, "threads": 1}
-        found = comparison(on_other_backend(measured(TORCH, ONE), version=version, kernels=[library]))
+        library = {
+            "library": "OpenBLAS",
+            "version": "0.3.13",
+            "instruction_set": core_type,
+            "threads": 1,
+        }
+        found = comparison(
+            on_other_backend(measured(TORCH, ONE), version=version, kernels=[library])
+        )
         return replace(found, machine={**found.machine, "processor": processor})
 
     old, new = on("one", "1.0", "Prescott"), on("another", "2.0", "Haswell")
@@ -162,7 +185,9 @@ def test_other_versions_machines_and_kernels_are_named_where_both_comparisons_kn
     ("factor", "percent", "status"),
     [(1.1, "5", 1), (1.1, "0", 1), (1.1, "15", 0), (1.0005, "0", 0), (0.5, "0", 0)],
 )
-def test_a_slow_down_fails(program: RunProgram, tmp_path: Path, factor: float, percent: str, status: int) -> None:
+def test_a_slow_down_fails(
+    program: RunProgram, tmp_path: Path, factor: float, percent: str, status: int
+) -> None:
     old = save(tmp_path / "old", *USUAL.cells)
     new = save(tmp_path / "new", measured(MXNET, ONE), measured(TORCH, times(factor)))
     done = program("diff", old, new, "--fail-if-slower", percent)
@@ -176,38 +201,72 @@ def test_a_slow_down_fails(program: RunProgram, tmp_path: Path, factor: float, p
     assert program("diff", old, new).returncode == 0
 
 
-def test_what_can_no_longer_be_measured_fails_the_check(program: RunProgram, tmp_path: Path) -> None:
-    old, new = save(tmp_path / "old", *USUAL.cells), save(tmp_path / "new", measured(MXNET, ONE), failed(TORCH))
+def test_what_can_no_longer_be_measured_fails_the_check(
+    program: RunProgram, tmp_path: Path
+) -> None:
+    old, new = (
+        save(tmp_path / "old", *USUAL.cells),
+        save(tmp_path / "new", measured(MXNET, ONE), failed(TORCH)),
+    )
     assert program("diff", old, new).returncode == 0
     done = program("diff", old, new, "--fail-if-slower", "5")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"parallel-core: what was measured in {old} no longer is: parallel on torch async: ")
+    assert done.stderr.startswith(
+        f"parallel-core: what was measured in {old} no longer is: parallel on torch async: "
+    )
 
 
-def test_json_stands_alone_and_nothing_in_common_is_status_2(program: RunProgram, tmp_path: Path) -> None:
-    old, slow = save(tmp_path / "old", measured(MXNET, ONE)), save(tmp_path / "slow", measured(MXNET, times(2)))
+def test_json_stands_alone_and_nothing_in_common_is_status_2(
+    program: RunProgram, tmp_path: Path
+) -> None:
+    old, slow = (
+        save(tmp_path / "old", measured(MXNET, ONE)),
+        save(tmp_path / "slow", measured(MXNET, times(2))),
+    )
     (change,) = json.loads(program("diff", old, slow, "--json", "-").stdout)["changes"]
-    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == ("slower", "mxnet", 2)
+    assert (change["verdict"], change["backend"], round(change["ratio"], 3)) == (
+        "slower",
+        "mxnet",
+        2,
+    )
     new = save(tmp_path / "new", measured(TORCH, ONE))
     done = program("diff", old, new)
     assert done.returncode == 2
     assert done.stderr == (
-        f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in the new comparison\n"
+        f"parallel-core: {old} and {new} have nothing in common: parallel on torch async: only in "
+        "the new comparison\n"
     )
 
 
 LATER = json.dumps(USUAL.as_json()).replace('"parallel"', '"later"')
-NONE = (None, "", "[]", "{}", "null", '{"schema": 99}', '{"schema": 1, "rounds": 3}', "\x00", "\ufeff{}", '"\\ud800"')
+NONE = (
+    None,
+    "",
+    "[]",
+    "{}",
+    "null",
+    '{"schema": 99}',
+    '{"schema": 1, "rounds": 3}',
+    "\x00",
+    "\ufeff{}",
+    '"\\ud800"',
+)
 
 
 @pytest.mark.parametrize(
-    "content", [*NONE, '{"x": NaN}', "[" * 10**5, '{"x":' * 10**5, LATER], ids=lambda content: repr(content)[:20]
+    "content",
+    [*NONE, '{"x": NaN}', "[" * 10**5, '{"x":' * 10**5, LATER],
+    ids=lambda content: repr(content)[:20],
 )
-def test_what_is_no_comparison_is_one_line(program: RunProgram, tmp_path: Path, content: str | None) -> None:
+def test_what_is_no_comparison_is_one_line(
+    program: RunProgram, tmp_path: Path, content: str | None
+) -> None:
     bad = tmp_path / "bad.json"
     if content is not None:
         bad.write_text(content)
     done = program("diff", save(tmp_path / "good", measured(MXNET, ONE)), str(bad))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert str(bad) in done.stderr
-    assert ("holds the experiment 'later', which is not known here" in done.stderr) == (content == LATER)
+    assert ("holds the experiment 'later', which is not known here" in done.stderr) == (
+        content == LATER
+    )

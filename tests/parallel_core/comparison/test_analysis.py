@@ -1,6 +1,7 @@
 """What is concluded of each cell, drawn once for all that show it, and what a comparison answers.
 
-Bands come first, with their cells, then differences. No more is said than intervals show; unstable times are named.
+Bands come first, with their cells, then differences. No more is said than intervals show; unstable
+times are named.
 """
 
 import math
@@ -14,7 +15,13 @@ import pyperf
 import pytest
 from pyperf._cli import format_checks
 
-from parallel_core.comparison.analysis import NO_PAIR, NOTHING_MEASURED, ONE_FRAMEWORK, CellAnalysis, analyse
+from parallel_core.comparison.analysis import (
+    NO_PAIR,
+    NOTHING_MEASURED,
+    ONE_FRAMEWORK,
+    CellAnalysis,
+    analyse,
+)
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.difference import compare_with_old
 from parallel_core.comparison.validity import assess, instabilities
@@ -41,7 +48,9 @@ from tests.parallel_core.comparison.made_up import (
 )
 from tests.parallel_core.comparison.test_account import scaled
 
-NO_BARRIER, FEWER_BARRIERS = (EXPERIMENTS["barriers"].case.replace("64", count) for count in ("0", "32"))
+NO_BARRIER, FEWER_BARRIERS = (
+    EXPERIMENTS["barriers"].case.replace("64", count) for count in ("0", "32")
+)
 SAYS = {band.code: band.says for band in EXPERIMENTS["parallel"].metrics[0].bands}
 
 
@@ -58,11 +67,15 @@ def conclusions(*cells: CellResults) -> tuple[str, ...]:
     return analyse(comparison(*cells)).conclusions
 
 
-def test_cells_are_held_against_the_first_one_and_a_missing_framework_is_a_row_with_its_reason() -> None:
+def test_cells_are_compared_with_the_first_one_and_a_missing_framework_has_its_reason() -> None:
     factors = {"torch": 1.0, "numpy": 1.2, "jax": 0.8, "later": 1.0005}
     several = (measured(parallel(name), times(factor)) for name, factor in factors.items())
     missing, first, *others = cells_of(failed(parallel("mxnet")), *several)
-    assert (missing.state, missing.reason, missing.time) == ("failed", "torch is not installed", None)
+    assert (missing.state, missing.reason, missing.time) == (
+        "failed",
+        "torch is not installed",
+        None,
+    )
     assert (first.difference, first.state, len(first.results.valid)) == (None, "measured", 5)
     differences = [cell.difference for cell in others if cell.difference]
     assert [one.verdict for one in differences] == ["slower", "faster", "no difference shown"]
@@ -79,9 +92,13 @@ def test_cells_are_held_against_the_first_one_and_a_missing_framework_is_a_row_w
         (5, 5, "invalid", "5 of 10 runs are valid: too fast"),
     ],
 )
-def test_too_many_invalid_results_make_a_cell_invalid(wrong: int, valid: int, state: str, reason: str) -> None:
+def test_too_many_invalid_results_make_a_cell_invalid(
+    wrong: int, valid: int, state: str, reason: str
+) -> None:
     first = changed(measured(parallel("torch"), (0.001,) * wrong), problems=("too fast",))
-    (cell,) = cells_of(replace(first, results=first.results + measured(first.cell, ONE[:valid]).results))
+    (cell,) = cells_of(
+        replace(first, results=first.results + measured(first.cell, ONE[:valid]).results)
+    )
     assert (cell.state, cell.reason, len(cell.results.valid)) == (state, reason, valid)
     assert (cell.time and cell.time.estimate) == (1.0 if state == "measured" else None)
 
@@ -99,9 +116,17 @@ def test_too_many_invalid_results_make_a_cell_invalid(wrong: int, valid: int, st
         ("barriers", [(NO_BARRIER, FEWER_BARRIERS, "other")] * 2, FEWER_BARRIERS),
         ("allreduce", [("native, 64 KiB", "native, 1 MiB", "star, 1 MiB")] * 2, "native, 1 MiB"),
         ("allreduce", [("star, 1 MiB", "sharded, 1 MiB")] * 2, "sharded, 1 MiB"),
-        ("independent-ops", [("independent, 2 workers", "chain, 2 workers")] * 2, "independent, 2 workers"),
+        (
+            "independent-ops",
+            [("independent, 2 workers", "chain, 2 workers")] * 2,
+            "independent, 2 workers",
+        ),
         # The declared one, wherever it stands.
-        ("small-ops", [("all devices, size 128", "all devices, size 256")] * 2, "all devices, size 128"),
+        (
+            "small-ops",
+            [("all devices, size 128", "all devices, size 256")] * 2,
+            "all devices, size 128",
+        ),
         ("parallel", [(TOGETHER,), (TOGETHER,), ("other",)], TOGETHER),
         ("parallel", [("other",), (TOGETHER,)], TOGETHER),
         ("parallel", [("one",), ("other",)], "none that both have"),
@@ -112,13 +137,16 @@ def test_cells_that_have_it_are_compared_by_the_usual_case_or_the_largest_of_its
 ) -> None:
     cells = [Cell(experiment, backend, "async") for backend in ("mxnet", "torch", "jax")]
     results = (
-        CellResults(cell, (result(cell, dict.fromkeys(own, 1.0)),) * 3) for cell, own in zip(cells, names, strict=False)
+        CellResults(cell, (result(cell, dict.fromkeys(own, 1.0)),) * 3)
+        for cell, own in zip(cells, names, strict=False)
     )
     analysed = analyse(comparison(*results))
     (found,) = analysed.experiments
     expected = [("measured", 1.0) if case in own else ("failed", None) for own in names]
     assert [(cell.state, cell.time and cell.time.estimate) for cell in found.cells] == expected
-    assert [one.case for one in found.between_frameworks] == [case] * (expected.count(("measured", 1.0)) - 1)
+    assert [one.case for one in found.between_frameworks] == [case] * (
+        expected.count(("measured", 1.0)) - 1
+    )
     show_comparison(analysed, terminal_console(file=StringIO()))
 
 
@@ -136,7 +164,10 @@ def test_cells_that_have_it_are_compared_by_the_usual_case_or_the_largest_of_its
 )
 def test_the_warnings_are_those_of_pyperf(values: tuple[float, ...]) -> None:
     run = pyperf.Run(values, metadata={"name": "a case"}, collect_metadata=False)
-    found, told = " ".join(instabilities(values, values)), " ".join(format_checks(pyperf.Benchmark([run])))
+    found, told = (
+        " ".join(instabilities(values, values)),
+        " ".join(format_checks(pyperf.Benchmark([run]))),
+    )
     for sign in ("standard deviation", "the minimum", "the maximum", "the shortest"):
         assert (sign in found) == (sign in told), told
 
@@ -147,20 +178,28 @@ def test_short_times_that_were_timed_together_are_long_enough() -> None:
     assert not [*instabilities(short, [200 * seconds for seconds in short])]
 
 
-@pytest.mark.parametrize(("seconds", "state"), [(1.02, "measured"), (0.97, "measured"), (0.8, "invalid")])
-def test_a_whole_that_is_faster_than_its_slowest_part_is_invalid(seconds: float, state: str) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "state"), [(1.02, "measured"), (0.97, "measured"), (0.8, "invalid")]
+)
+def test_a_whole_that_is_faster_than_its_slowest_part_is_invalid(
+    seconds: float, state: str
+) -> None:
     torch, took = parallel("torch"), {"alone": 1.0, "other": 0.5, TOGETHER: seconds}
     runs = (result(torch, {name: taken * drift for name, taken in took.items()}) for drift in ONE)
     assert assess(CellResults(torch, tuple(runs)))[0] == state
 
 
-def test_nothing_is_drawn_again_when_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_drawn_again_when_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compared = every_chart()
     doubtful = with_parts(compared.cells[0], {"bare": 1.3})
     analysed = analyse(replace(compared, cells=(doubtful, *compared.cells[1:])))
     # All intervals come from these two.
     for name in ("stretched", "_interval_of_median"):
-        monkeypatch.setattr(confidence_intervals, name, Mock(side_effect=AssertionError("drawn after the analysis")))
+        monkeypatch.setattr(
+            confidence_intervals, name, Mock(side_effect=AssertionError("drawn after the analysis"))
+        )
     with pytest.raises(AssertionError, match="drawn after the analysis"):
         analyse(every_chart())
     show_comparison(analysed, terminal_console(file=StringIO()))
@@ -173,15 +212,20 @@ def test_no_interval_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     sides = [(backend, engine) for backend in ("mxnet", "torch") for engine in ("async", "sync")]
     cells = (measured(parallel(*side), times(factor)) for factor, side in enumerate(sides, start=1))
     (experiment,) = analyse(comparison(*cells)).experiments
-    # Three cells against the first one; of the pairs of frameworks and of engines two are among them.
+    # Three cells against the first one; of the pairs of frameworks and of engines two are among
+    # them.
     assert len(experiment.between_frameworks) == len(experiment.between_engines) == 2
     assert drawn.call_count == len({call.args for call in drawn.call_args_list}) == 5
 
 
 @pytest.mark.parametrize("points", [(math.nan, 2.0, 3.0, 4.0), (2.0, math.nan, 3.0, 4.0)])
-def test_a_point_of_a_curve_is_of_the_processes_that_have_it_as_a_number(points: tuple[float, ...]) -> None:
+def test_a_point_of_a_curve_is_of_the_processes_that_have_it_as_a_number(
+    points: tuple[float, ...],
+) -> None:
     one = measured(Cell("allreduce", "torch", "async"), (1.0,) * len(points))
-    series = [{"bytes": (4096.0, 8192.0), "algbw_gb_per_s star": (value, math.nan)} for value in points]
+    series = [
+        {"bytes": (4096.0, 8192.0), "algbw_gb_per_s star": (value, math.nan)} for value in points
+    ]
     results = (replace(result, series=own) for result, own in zip(one.results, series, strict=True))
     (cell,) = cells_of(replace(one, results=tuple(results)))
     known, unknown = cell.curves["star"]
@@ -194,13 +238,18 @@ def test_side_by_side_each_side_answers_and_once_it_is_said_what_would_change_it
     def answered(results: CellResults, change: str) -> CellResults:
         return changed(results, answer=Answer((f"It ran on {results.cell.backend}.",), change))
 
-    mxnet, torch = (measured(Cell("parallel", name, "async"), [1.0, 1.1, 1.2]) for name in ("mxnet", "torch"))
+    mxnet, torch = (
+        measured(Cell("parallel", name, "async"), [1.0, 1.1, 1.2]) for name in ("mxnet", "torch")
+    )
     assert analyse(comparison(mxnet, torch)).side_by_side is None
     alike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More cores.")))
     assert alike.side_by_side == Answer(
-        (*alike.conclusions, "mxnet async: It ran on mxnet.", "torch async: It ran on torch."), "More cores."
+        (*alike.conclusions, "mxnet async: It ran on mxnet.", "torch async: It ran on torch."),
+        "More cores.",
     )
-    unlike = analyse(comparison(answered(mxnet, "More cores."), answered(torch, "More rounds."))).side_by_side
+    unlike = analyse(
+        comparison(answered(mxnet, "More cores."), answered(torch, "More rounds."))
+    ).side_by_side
     assert unlike is not None
     assert unlike.would_change == "mxnet async: More cores. torch async: More rounds."
 
@@ -211,7 +260,10 @@ def with_metric(one: CellResults, metric: float, noise: float = 0.01) -> CellRes
 
 
 def sides(speedups: dict[str, float], **kept: Any) -> list[CellResults]:
-    return [with_metric(measured(parallel(*side.split()), ONE), value, **kept) for side, value in speedups.items()]
+    return [
+        with_metric(measured(parallel(*side.split()), ONE), value, **kept)
+        for side, value in speedups.items()
+    ]
 
 
 def test_each_band_has_one_sentence_with_its_cells() -> None:
@@ -265,7 +317,7 @@ def test_frameworks_are_compared_with_the_first_that_was_measured() -> None:
     assert second.startswith("overlap: torch async against numpy async: 2.00 s (")
 
 
-def test_no_difference_and_too_few_runs_are_verdicts_and_the_reason_stands_behind_a_difference() -> None:
+def test_no_difference_and_too_few_runs_are_verdicts_and_a_difference_has_its_reason() -> None:
     mxnet, torch = parallel("mxnet"), parallel("torch")
     for cells, told in (
         ((measured(mxnet, ONE), measured(torch, times(1.0005))), ": no significant difference."),
@@ -276,12 +328,17 @@ def test_no_difference_and_too_few_runs_are_verdicts_and_the_reason_stands_behin
 
 
 @pytest.mark.parametrize("names", [("torch", "mxnet", "numpy"), ("numpy", "torch", "mxnet")])
-def test_a_framework_with_another_engine_than_all_others_is_compared_with_them(names: tuple[str, ...]) -> None:
+def test_a_framework_with_another_engine_than_all_others_is_compared_with_them(
+    names: tuple[str, ...],
+) -> None:
     seconds = {"torch": 1.0, "mxnet": 2.0, "numpy": 4.0}
     cells = [parallel(name, "sync" if name == "numpy" else "async") for name in names]
     measured_cells = (measured(cell, times(seconds[cell.backend])) for cell in cells)
     (experiment,) = analyse(comparison(*measured_cells)).experiments
-    found = {(one.cell.backend, one.against.backend): one.seconds.estimate for one in experiment.between_frameworks}
+    found = {
+        (one.cell.backend, one.against.backend): one.seconds.estimate
+        for one in experiment.between_frameworks
+    }
     across = {"torch": ("numpy", "torch"), "numpy": ("torch", "numpy")}
     assert found == {
         ("mxnet", "torch"): pytest.approx(1.0),
@@ -293,7 +350,12 @@ def test_where_nothing_can_be_compared_that_is_said() -> None:
     missing, torch = failed(parallel("mxnet")), measured(parallel("torch"), ONE)
     assert conclusions(missing) == (NOTHING_MEASURED,)
     assert conclusions(missing, torch)[-1] == ONE_FRAMEWORK
-    apart = (missing, measured(parallel("mxnet", "sync"), ONE), torch, failed(parallel("torch", "sync")))
+    apart = (
+        missing,
+        measured(parallel("mxnet", "sync"), ONE),
+        torch,
+        failed(parallel("torch", "sync")),
+    )
     assert conclusions(*apart)[-1] == NO_PAIR
 
 
@@ -305,5 +367,7 @@ def test_a_difference_names_the_cells_whose_figure_means_something_else() -> Non
     cell = {"experiment": "parallel", "backend": "torch", "engine": "async"}
     assert change == {**cell, "metric": "parallel_speedup", "old": "parallel", "new": "partly"}
     assert compare_with_old(with_speedup(1.97), with_speedup(1.95)).meanings == ()
-    (unclear,) = compare_with_old(with_speedup(1.97), with_speedup(1.6, noise=0.4)).as_json()["bands"]
+    (unclear,) = compare_with_old(with_speedup(1.97), with_speedup(1.6, noise=0.4)).as_json()[
+        "bands"
+    ]
     assert (unclear["old"], unclear["new"]) == ("parallel", None)

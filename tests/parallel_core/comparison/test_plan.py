@@ -1,4 +1,6 @@
-"""What is compared, on which Python and by which commands; the order of processes, and sizes that fit into a time."""
+"""What is compared, on which Python and by which commands; the order of processes, and sizes that
+fit into a time.
+"""
 
 import shlex
 import sys
@@ -49,7 +51,9 @@ def environment(folder: Path, *frameworks: str) -> str:
     return str(python)
 
 
-def test_an_environment_of_its_own_goes_before_the_common_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_of_its_own_goes_before_the_common_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environments, "is_installed", lambda _: False)
     assert python_with("torch", tmp_path) == sys.executable
     common = environment(tmp_path / ".venv", "torch")
@@ -67,7 +71,9 @@ def test_an_environment_of_its_own_goes_before_the_common_one(tmp_path: Path, mo
 def test_what_is_installed_here_or_nowhere_runs_here(tmp_path: Path) -> None:
     here = [name for name in FRAMEWORKS if find_spec(name) is not None]
     environment(tmp_path / ".venv", *here, "numpy")
-    assert {python_with(name, tmp_path) for name in (*here, "numpy", "a-plug-in")} == {sys.executable}
+    assert {python_with(name, tmp_path) for name in (*here, "numpy", "a-plug-in")} == {
+        sys.executable
+    }
 
 
 def words(plan: Plan = PLAN, turn: int = 2, **chosen: dict[str, int]) -> list[str]:
@@ -75,14 +81,18 @@ def words(plan: Plan = PLAN, turn: int = 2, **chosen: dict[str, int]) -> list[st
     return shlex.split(plan.command(plan.cells[:1], chosen, turn)[-1])
 
 
-def test_cells_are_neighbours_in_time_if_they_are_of_an_experiment_and_share_a_process_if_of_a_side() -> None:
+def test_cells_of_an_experiment_are_neighbours_in_time_and_those_of_a_side_share_a_process() -> (
+    None
+):
     sides = ["mxnet async", "torch async"]
-    assert list(map(str, PLAN.cells)) == [f"{one} on {side}" for one in ("parallel", "overlap") for side in sides]
+    assert list(map(str, PLAN.cells)) == [
+        f"{one} on {side}" for one in ("parallel", "overlap") for side in sides
+    ]
     assert PLAN.groups == ((A,), (B,), (C,), (D,))
     assert replace(PLAN, shared=True).groups == PLAN.sides == ((A, C), (B, D))
 
 
-def test_a_command_fixes_all_that_is_to_be_the_same_and_what_is_chosen_takes_the_place_of_what_is_usual() -> None:
+def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what_is_usual() -> None:
     command = PLAN.command([B, D], {"overlap": {"size": 800, "copies": 7}}, turn=2)
     assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "measure"]
     same = "--backend torch --engine async --devices 2 --device-kind cpu --rounds 5"
@@ -115,9 +125,15 @@ def outcome(cell: Cell, invalid: bool = False) -> Result:
 
 
 def after(schedule: Schedule, seconds: float = 1.0, **gave: Outcome) -> Schedule:
-    """Return the schedule after its next process, which gives some cells, by their names here, their outcomes."""
+    """Return the schedule after its next process, which gives some cells, by their names here,
+    their outcomes.
+    """
     by_name = {"a": A, "b": B, "c": C, "d": D}
-    measured = {by_name[one]: Measured(what, 0.0, seconds) for one, what in gave.items() if isinstance(what, Result)}
+    measured = {
+        by_name[one]: Measured(what, 0.0, seconds)
+        for one, what in gave.items()
+        if isinstance(what, Result)
+    }
     failures = {by_name[one]: what for one, what in gave.items() if isinstance(what, FailedRun)}
     return replace(schedule, done=(*schedule.done, (first(schedule), Ran(measured, failures))))
 
@@ -148,12 +164,21 @@ def test_all_are_run_in_rounds_and_the_time_that_is_left_is_that_of_the_same_cel
     assert [run.seconds_left for run in others] == [3.0 * run.left for run in others]
 
 
-def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others_unless_it_was_given() -> None:
+def test_what_the_first_process_of_an_experiment_chose_is_given_to_the_others() -> None:
     assert START.chosen(1) == {"parallel": {}, "overlap": {}}
     assert after(START, a=CRASH).chosen(1)["parallel"] == {}
-    assert after(after(START, a=CRASH), b=outcome(B)).chosen(1) == {"parallel": {"size": 592}, "overlap": {}}
-    given = replace(START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "products": 20, "copies": 1}}))
-    assert after(given, c=outcome(C)).chosen(1)["overlap"] == {"size": 8, "products": 20, "copies": 1}
+    assert after(after(START, a=CRASH), b=outcome(B)).chosen(1) == {
+        "parallel": {"size": 592},
+        "overlap": {},
+    }
+    given = replace(
+        START, plan=replace(PLAN, sizes={"overlap": {"size": 8, "products": 20, "copies": 1}})
+    )
+    assert after(given, c=outcome(C)).chosen(1)["overlap"] == {
+        "size": 8,
+        "products": 20,
+        "copies": 1,
+    }
 
 
 def test_refused_cells_are_left_alone_and_failed_and_invalid_ones_tried_once_more() -> None:
@@ -161,7 +186,9 @@ def test_refused_cells_are_left_alone_and_failed_and_invalid_ones_tried_once_mor
     # A round makes up for the runs that failed or gave invalid results.
     for turn, cells in ((2, [B, C, D]), (3, [B, C]), (4, [])):
         assert [cell for run in runs if run.round == turn for cell in run.cells] == cells
-    others = after(Schedule(replace(PLAN, rounds=1, shared=True)), b=outcome(B), c=outcome(C), d=outcome(D))
+    others = after(
+        Schedule(replace(PLAN, rounds=1, shared=True)), b=outcome(B), c=outcome(C), d=outcome(D)
+    )
     once = after(others, a=CRASH)
     assert (first(once).cells, first(once).round) == ((A,), 2)
     assert after(once, a=CRASH).next_run(0) is None
@@ -180,11 +207,14 @@ def test_what_a_process_did_not_reach_is_run_in_another_one_of_the_round() -> No
 
 def test_a_cell_that_was_not_run_yet_is_expected_to_take_as_long_as_the_others() -> None:
     schedule = after(after(START, 3.0, a=outcome(A)), 5.0, b=outcome(B))
-    # Of overlap nothing is known: two rounds of two processes of the mean of all, and one more round of 3 and 5.
+    # Of overlap nothing is known: two rounds of two processes of the mean of all, and one more
+    # round of 3 and 5.
     assert first(schedule).seconds_left == pytest.approx(2 * 2 * 4.0 + 3.0 + 5.0)
 
 
-QUICK = replace(PLAN, shared=True, mode="quick", seconds=240.0, rounds=None, traces_in=Path("nowhere"))
+QUICK = replace(
+    PLAN, shared=True, mode="quick", seconds=240.0, rounds=None, traces_in=Path("nowhere")
+)
 CELLS = QUICK.cells
 WORKS = {experiment.name: work_of(experiment, "quick") for experiment in QUICK.experiments}
 SECONDS = st.floats(0.001, 100)
@@ -192,7 +222,9 @@ SOUNDINGS = st.builds(Sounding, start=SECONDS, fixed=SECONDS, repetition=SECONDS
 MINUTE = 60.0
 
 
-def fitted(soundings: Mapping[Cell, Sounding], left: float, rounds: int | None = None, **changes: Any) -> Fit:
+def fitted(
+    soundings: Mapping[Cell, Sounding], left: float, rounds: int | None = None, **changes: Any
+) -> Fit:
     return fit(replace(QUICK, rounds=rounds, **changes), soundings, left)
 
 
@@ -200,8 +232,14 @@ def every(sounding: Sounding) -> dict[Cell, Sounding]:
     return dict.fromkeys(CELLS, sounding)
 
 
-@given(st.dictionaries(st.sampled_from(CELLS), SOUNDINGS), st.floats(-10, 2000), st.none() | st.integers(1, 12))
-def test_rounds_fit_or_sizes_are_smallest(soundings: dict[Cell, Sounding], left: float, wanted: int | None) -> None:
+@given(
+    st.dictionaries(st.sampled_from(CELLS), SOUNDINGS),
+    st.floats(-10, 2000),
+    st.none() | st.integers(1, 12),
+)
+def test_rounds_fit_or_sizes_are_smallest(
+    soundings: dict[Cell, Sounding], left: float, wanted: int | None
+) -> None:
     one = fitted(soundings, left, wanted)
     if one.round_seconds(traced=True) + ((wanted or USUAL_ROUNDS) - 1) * one.round_seconds() > left:
         assert one.sizes == {name: dict(work.least) for name, work in WORKS.items()}
@@ -216,11 +254,15 @@ def test_sizes_lie_between_the_smallest_and_the_usual_ones_and_more_time_gives_l
         for parameter, usual in work.most.items():
             # One step of the search may be lost.
             slack = 8 if more.sizes[name][parameter] < less.sizes[name][parameter] else 0
-            assert work.least[parameter] <= less.sizes[name][parameter] <= more.sizes[name][parameter] + slack
+            assert (
+                work.least[parameter]
+                <= less.sizes[name][parameter]
+                <= more.sizes[name][parameter] + slack
+            )
             assert usual is None or more.sizes[name][parameter] <= usual
 
 
-def test_where_time_is_ample_sizes_are_as_usual_and_a_run_accepts_its_budget_however_little_it_measures() -> None:
+def test_where_time_is_ample_sizes_are_as_usual_and_a_run_accepts_its_budget() -> None:
     one = fitted(every(Sounding(start=1.0, fixed=0.0, repetition=1e-4)), left=4 * MINUTE)
     assert one.sizes == {name: dict(work.most) for name, work in WORKS.items()}
     assert all(own["budget"] >= 1.0 for own in one.options.values())
@@ -242,7 +284,10 @@ def test_matrices_are_larger_on_gpus() -> None:
 
 def test_the_slowest_cell_decides_on_the_sizes() -> None:
     quick, slow = Sounding(1.0, 0.1, 0.1), Sounding(1.0, 0.1, 1.0)
-    alike, one_slow = (fitted(soundings, MINUTE, 3) for soundings in (every(quick), {**every(quick), CELLS[0]: slow}))
+    alike, one_slow = (
+        fitted(soundings, MINUTE, 3)
+        for soundings in (every(quick), {**every(quick), CELLS[0]: slow})
+    )
     assert one_slow.sizes["parallel"]["size"] < alike.sizes["parallel"]["size"]
     # The other experiment keeps its share.
     assert one_slow.sizes["overlap"]["size"] >= alike.sizes["overlap"]["size"]
@@ -264,12 +309,17 @@ def test_no_experiment_s_smallest_work_exceeds_its_usual_one() -> None:
     for experiment in EXPERIMENTS.values():
         for mode, usual in experiment.options.items():
             least = smallest(experiment, mode)
-            assert all(int(least[name]) <= int(usual[name]) for name in least.keys() & usual.keys()), experiment.name
+            assert all(
+                int(least[name]) <= int(usual[name]) for name in least.keys() & usual.keys()
+            ), experiment.name
             assert set(work_of(experiment, mode).least) <= set(LEAST)
 
 
 def test_copies_stay_large_enough_for_issuing_to_be_a_small_part_of_them() -> None:
-    least = {name: work_of(EXPERIMENTS[name], "full").least["size"] for name in ("parallel", "overlap", "three-way")}
+    least = {
+        name: work_of(EXPERIMENTS[name], "full").least["size"]
+        for name in ("parallel", "overlap", "three-way")
+    }
     assert least == {"parallel": 256, "overlap": 1000, "three-way": 1000}
     assert work_of(EXPERIMENTS["overlap"], "quick").least["size"] == 600
 

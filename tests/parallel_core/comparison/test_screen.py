@@ -1,4 +1,6 @@
-"""The table that a comparison ends with: counts first, and a headline that they decide on a busy machine too."""
+"""The table that a comparison ends with: counts first, and a headline that they decide on a busy
+machine too.
+"""
 
 from dataclasses import replace
 
@@ -15,13 +17,17 @@ BESIDE = EXPERIMENTS["parallel"].counts[0]
 def counted(backend: str, engine: str, seen: int, problems: tuple[str, ...] = ()) -> CellResults:
     """Return a cell of which the first process counted, and each process has some problems."""
     cell = measured(parallel(backend, engine), times(1.0))
-    first, *others = (replace(result, problems=problems, disturbances=problems) for result in cell.results)
+    first, *others = (
+        replace(result, problems=problems, disturbances=problems) for result in cell.results
+    )
     first = replace(first, counts={BESIDE.name: Counted(seen, 25, "a profiler", (seen,))})
     return replace(cell, results=(first, *others))
 
 
 def test_counts_stand_above_the_figures_of_the_clock() -> None:
-    screen = screen_of(analyse(comparison(counted("torch", "async", 24), counted("torch", "sync", 0))))
+    screen = screen_of(
+        analyse(comparison(counted("torch", "async", 24), counted("torch", "sync", 0)))
+    )
     (question, figures), *by_clock = screen.rows
     assert (question, figures) == (BESIDE.title, ("24 of 25", "0 of 25"))
     assert by_clock[0][0] == EXPERIMENTS["parallel"].main.title

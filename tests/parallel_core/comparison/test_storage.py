@@ -1,4 +1,6 @@
-"""A saved comparison survives its file, is read whole or refused in one line, and says of no file where it is."""
+"""A saved comparison survives its file, is read whole or refused in one line, and says of no file
+where it is.
+"""
 
 import io
 import json
@@ -25,7 +27,14 @@ from parallel_core.system.errors import RequestError
 from parallel_core.terminal.comparison import show_comparison, show_difference
 from parallel_core.terminal.console import terminal_console
 from tests.conftest import RunProgram
-from tests.parallel_core.comparison.made_up import changed, comparison, every_chart, failed, measured, parallel
+from tests.parallel_core.comparison.made_up import (
+    changed,
+    comparison,
+    every_chart,
+    failed,
+    measured,
+    parallel,
+)
 from tests.parallel_core.comparison.test_account import PARTS, made_of
 from tests.parallel_core.terminal.printed import controls
 from tests.tree import ROOT
@@ -86,13 +95,18 @@ def test_a_comparison_survives_its_file() -> None:
 )
 def test_a_result_that_cannot_be_is_refused(place: Place, value: Any) -> None:
     with pytest.raises(ValueError, match=r"\w+"):
-        Comparison.from_json(written(comparison(measured(TORCH, (1.0, 1.1))), ((*RESULT, *place), value)))
+        Comparison.from_json(
+            written(comparison(measured(TORCH, (1.0, 1.1))), ((*RESULT, *place), value))
+        )
 
 
 def saved(folder: Path, name: str, *places: Place) -> Path:
     """Save a comparison in a folder, with another name at some places."""
     folder.mkdir()
-    read = written(comparison(measured(TORCH, (1.0,))), *((place, name.format(folder.parent)) for place in places))
+    read = written(
+        comparison(measured(TORCH, (1.0,))),
+        *((place, name.format(folder.parent)) for place in places),
+    )
     (folder / "comparison.json").write_text(json.dumps(read))
     return folder
 
@@ -102,7 +116,9 @@ def files_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
-def test_a_name_that_no_cell_or_device_can_have_is_refused(program: RunProgram, tmp_path: Path, name: str) -> None:
+def test_a_name_that_no_cell_or_device_can_have_is_refused(
+    program: RunProgram, tmp_path: Path, name: str
+) -> None:
     cell: Place = ("cells", 0)
     # Both agree, so that nothing but the name is wrong.
     both: list[tuple[Place, ...]] = [
@@ -121,10 +137,19 @@ def test_a_name_that_no_cell_or_device_can_have_is_refused(program: RunProgram, 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_no_other_name_in_it_becomes_a_path(program: RunProgram, tmp_path: Path, name: str) -> None:
-    places = (("command",), (*RESULT, "backend", "version"), (*RESULT, "cases", 0, "name"), (*RESULT, "data"))
+    places = (
+        ("command",),
+        (*RESULT, "backend", "version"),
+        (*RESULT, "cases", 0, "name"),
+        (*RESULT, "data"),
+    )
     folder = saved(tmp_path / "saved", name, *places)
     assert program("report", str(folder)).returncode == 0
-    assert files_in(tmp_path) == {"saved/comparison.json", "saved/report.html", "saved/pyperf/torch-async.json"}
+    assert files_in(tmp_path) == {
+        "saved/comparison.json",
+        "saved/report.html",
+        "saved/pyperf/torch-async.json",
+    }
 
 
 @cache
@@ -143,7 +168,20 @@ ODD = st.one_of(
     st.booleans(),
     st.integers(),
     st.sampled_from(
-        [10**30, 10**400, 2**63, 1e300, -1e300, 1e-300, 0.0, "", "\0", "[bold]", "[/]\x1b[2J", "2026-13-41T99:99:99"]
+        [
+            10**30,
+            10**400,
+            2**63,
+            1e300,
+            -1e300,
+            1e-300,
+            0.0,
+            "",
+            "\0",
+            "[bold]",
+            "[/]\x1b[2J",
+            "2026-13-41T99:99:99",
+        ]
     ),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=3),
@@ -153,17 +191,27 @@ ODD = st.one_of(
 
 def places(value: Any, *above: str | int) -> Iterator[Place]:
     """Iterate over all places in a document, by their keys."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, one in inside:
         yield (*above, key)
         yield from places(one, *above, key)
 
 
 def drawn_place() -> st.SearchStrategy[Place]:
-    """Draw a kind of place, and then one of it, so that what stands there once is drawn as often."""
+    """Draw a kind of place, and then one of it, so that what stands there once is drawn as
+    often.
+    """
     kinds: dict[Place, list[Place]] = {}
     for place in places(written(whole())):
-        kinds.setdefault(tuple("" if isinstance(key, int) else key for key in place), []).append(place)
+        kinds.setdefault(tuple("" if isinstance(key, int) else key for key in place), []).append(
+            place
+        )
     return st.sampled_from([*kinds]).flatmap(lambda kind: st.sampled_from(kinds[kind]))
 
 
@@ -171,8 +219,12 @@ def drawn_place() -> st.SearchStrategy[Place]:
 @example((*RESULT, "backend", "version"), 10**400)
 @example(("utc",), "2026-13-41T99:99:99")
 @example((*RESULT, "backend", "kernels"), REMOVED)
-def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path, place: Place, value: Any) -> None:
-    """What is read can be analysed, shown, exported and compared: only reading looks at its form."""
+def test_what_was_changed_is_a_comparison_or_refused_in_one_line(
+    tmp_path: Path, place: Place, value: Any
+) -> None:
+    """What is read can be analysed, shown, exported and compared: only reading looks at its
+    form.
+    """
     path = tmp_path / "comparison.json"
     path.write_text(json.dumps(written(whole(), (place, value))))
     try:
@@ -192,7 +244,12 @@ def test_what_was_changed_is_a_comparison_or_refused_in_one_line(tmp_path: Path,
 def test_a_report_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "report.html").symlink_to("/nowhere/report.html")
     claim = claimed_folder(tmp_path, with_traces=True)
-    with pytest.raises(RequestError, match=r"cannot write to .*/report\.html: No such file or directory"), claim:
+    with (
+        pytest.raises(
+            RequestError, match=r"cannot write to .*/report\.html: No such file or directory"
+        ),
+        claim,
+    ):
         pass
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 

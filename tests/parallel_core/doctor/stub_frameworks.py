@@ -1,4 +1,6 @@
-"""Frameworks that fail in a chosen way: folders of stubs that come before the real ones on PYTHONPATH."""
+"""Frameworks that fail in a chosen way: folders of stubs that come before the real ones on
+PYTHONPATH.
+"""
 
 import os
 import sys
@@ -32,7 +34,8 @@ INSTALLATION = Installation(
 def make_plug_in(make_stub: MakeStub, module: str = "", code: str = "") -> None:
     """Install a backend called `own`, which computes with NumPy.
 
-    With `module`, the framework that it imports, it declares its installation. `code` is run before it is made.
+    With `module`, the framework that it imports, it declares its installation. `code` is run before
+    it is made.
     """
     make_stub("own", f"{code}\nfrom backends.numpy.backend import NumPyBackend as Own")
     make_stub("own-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
@@ -45,10 +48,14 @@ def make_plug_in(make_stub: MakeStub, module: str = "", code: str = "") -> None:
 
 @pytest.fixture
 def make_stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeStub:
-    """Return a function (name, code) that puts a module before all others, here and in processes that are started."""
+    """Return a function (name, code) that puts a module before all others, here and in processes
+    that are started.
+    """
     folder = tmp_path / "stubs"
     folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    )
     monkeypatch.syspath_prepend(str(folder))
 
     def make(name: str, code: str) -> None:

@@ -46,8 +46,18 @@ NO_PZERO = "AttributeError: `np.PZERO` was removed in the NumPy 2.0 release.\n"
     [
         # What is not known comes with a command that shows it.
         ("mxnet", UNKNOWN, ("MXNet cannot", "it went wrong in two lines"), "backends.load('mxnet'"),
-        ("mxnet", DIES.format(said=NO_PZERO), ("MXNet cannot", "np.PZERO"), "pip install 'numpy<1.24'"),
-        ("torch", DIES.format(said="MKL FATAL ERROR\n"), (signal.SIGABRT.name, "MKL FATAL ERROR"), "backends.load("),
+        (
+            "mxnet",
+            DIES.format(said=NO_PZERO),
+            ("MXNet cannot", "np.PZERO"),
+            "pip install 'numpy<1.24'",
+        ),
+        (
+            "torch",
+            DIES.format(said="MKL FATAL ERROR\n"),
+            (signal.SIGABRT.name, "MKL FATAL ERROR"),
+            "backends.load(",
+        ),
     ],
 )
 def test_a_framework_that_fails_is_explained(
@@ -74,7 +84,9 @@ def test_an_import_that_blocks_is_ended_at_the_deadline(make_stub: MakeStub) -> 
     assert str(command(finding)).startswith("timeout ")
 
 
-def test_a_role_that_would_block_the_import_is_named(make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_that_would_block_the_import_is_named(
+    make_stub: MakeStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_stub("mxnet", BLOCKS)
     monkeypatch.setenv("DMLC_ROLE", "server")
     finding, _ = examine_frameworks([try_backend("mxnet", DEADLINE)])
@@ -82,7 +94,9 @@ def test_a_role_that_would_block_the_import_is_named(make_stub: MakeStub, monkey
     assert str(command(finding)).startswith("unset DMLC_ROLE ")
 
 
-def test_what_is_not_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
+def test_what_is_not_installed_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, checkout: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     expected = for_shell(Diagnosis("PyTorch is not installed", install_command("torch")))
     finding = examine("torch", checkout)
@@ -103,18 +117,32 @@ def test_a_plug_in_is_tried_as_it_declares_or_with_its_own_first_engine(
     [
         ("nowhere", "", "absent", "own is nowhere", "make own"),
         ("nowhere.inside", "", "absent", "own is nowhere", "make own"),
-        ("own", "raise RuntimeError('it is rusty')", "broken", "own cannot be used: own is rusty", "mend own"),
+        (
+            "own",
+            "raise RuntimeError('it is rusty')",
+            "broken",
+            "own cannot be used: own is rusty",
+            "mend own",
+        ),
     ],
 )
 def test_a_plug_in_s_failure_is_explained_as_it_declares(
-    make_stub: MakeStub, checkout: Path, module: str, code: str, state: str, causes: str, repair: str
+    make_stub: MakeStub,
+    checkout: Path,
+    module: str,
+    code: str,
+    state: str,
+    causes: str,
+    repair: str,
 ) -> None:
     make_plug_in(make_stub, module, code)
     finding = examine("own", checkout)
     assert (finding.state, cause(finding), command(finding)) == (state, causes, repair)
 
 
-@pytest.mark.parametrize(("code", "state"), [("", "fine"), ("raise RuntimeError('it is rusty')", "broken")])
+@pytest.mark.parametrize(
+    ("code", "state"), [("", "fine"), ("raise RuntimeError('it is rusty')", "broken")]
+)
 def test_a_framework_is_tried_in_the_environment_that_make_made_for_it(
     make_stub: MakeStub, checkout: Path, code: str, state: str
 ) -> None:
@@ -124,7 +152,9 @@ def test_a_framework_is_tried_in_the_environment_that_make_made_for_it(
     (packages / "beside").mkdir(parents=True)
     (packages / "beside/__init__.py").write_text(code)
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec {sys.executable} "$@"\n'
+    )
     python.chmod(0o755)
     attempt = try_backend("own", DEADLINE, checkout)
     finding = next(examine_frameworks([attempt]))
@@ -133,7 +163,10 @@ def test_a_framework_is_tried_in_the_environment_that_make_made_for_it(
 
 
 def test_what_works_is_named_with_what_is_unusual() -> None:
-    half = Attempt("torch", (Probe("torch", "async", failure=Diagnosis("a cause")), Probe("torch", "sync", "2.0")))
+    half = Attempt(
+        "torch",
+        (Probe("torch", "async", failure=Diagnosis("a cause")), Probe("torch", "sync", "2.0")),
+    )
     assert working_in_words([NUMPY, MXNET, half, Attempt("jax")]) == (
         "MXNet",
         "PyTorch (only the sync engine)",
@@ -160,7 +193,9 @@ def test_commands_are_for_this_python_if_the_shell_s_pip_is_another_s(
     assert for_shell(bare_pip, python) == bare_pip
 
 
-def test_make_needs_no_folder_in_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_needs_no_folder_in_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     diagnosis = Diagnosis("a cause", f"make -C {ROOT} .venv-jax/ready")
     monkeypatch.chdir(tmp_path)
     assert for_shell(diagnosis) == diagnosis
@@ -172,17 +207,24 @@ MODERN = {"avx2", "fma"}
 
 
 def attempt_at(name: str, rate: float, *libraries: Kernels) -> Attempt:
-    return Attempt(name, (Probe(name, "sync", "1.0", kernels=libraries, product=Product(512, rate)),))
+    return Attempt(
+        name, (Probe(name, "sync", "1.0", kernels=libraries, product=Product(512, rate)),)
+    )
 
 
-MKL = attempt_at("torch", 100.0, Kernels("MKL", "2024.2", None, 1), Kernels("oneDNN", None, "AVX-512", 1))
+MKL = attempt_at(
+    "torch", 100.0, Kernels("MKL", "2024.2", None, 1), Kernels("oneDNN", None, "AVX-512", 1)
+)
 
 
 def test_libraries_are_named_with_their_rate_if_that_was_measured() -> None:
     attempts = [MKL, attempt_at("own", 60.0), MXNET, Attempt("jax")]
     torch, own = examine_kernels(attempts, {}, MODERN)
     assert (torch.state, own.state, torch.figures["gflop_per_s"]) == ("fine", "fine", 100)
-    assert torch.text == "MKL 2024.2; oneDNN, AVX-512 kernels: matrix multiplication at 100 GFLOP/s on one core"
+    assert (
+        torch.text
+        == "MKL 2024.2; oneDNN, AVX-512 kernels: matrix multiplication at 100 GFLOP/s on one core"
+    )
     assert own.text == "matrix multiplication at 60 GFLOP/s on one core"
 
 
@@ -208,6 +250,8 @@ def test_less_than_half_of_another_s_rate_is_doubtful(
 
 
 def test_a_framework_multiplies_as_fast_as_its_fastest_engine() -> None:
-    probes = tuple(Probe("mxnet", "async", "1.9.1", product=Product(512, rate)) for rate in (10.0, 90.0))
+    probes = tuple(
+        Probe("mxnet", "async", "1.9.1", product=Product(512, rate)) for rate in (10.0, 90.0)
+    )
     finding, _ = examine_kernels([Attempt("mxnet", probes), MKL], {}, MODERN)
     assert (finding.state, finding.figures["gflop_per_s"]) == ("fine", 90)

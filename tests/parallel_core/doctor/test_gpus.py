@@ -25,7 +25,9 @@ def on_gpus(framework: str, gpus: Gpus) -> Attempt:
     return Attempt(framework, (Probe(framework, "async", "1", gpus),))
 
 
-def examined(cards: Sequence[Gpu], framework: str, gpus: Gpus, environment: dict[str, str]) -> list[Finding]:
+def examined(
+    cards: Sequence[Gpu], framework: str, gpus: Gpus, environment: dict[str, str]
+) -> list[Finding]:
     return list(examine_gpus(cards, [on_gpus(framework, gpus)], environment))
 
 
@@ -36,8 +38,12 @@ def examined(cards: Sequence[Gpu], framework: str, gpus: Gpus, environment: dict
         ("the process died of SIGSEGV", "the process died of SIGSEGV"),
     ],
 )
-def test_a_gpu_that_cannot_compute_says_why(monkeypatch: pytest.MonkeyPatch, reason: str, said: str) -> None:
-    monkeypatch.setattr(doctor_gpus, "reason_against", lambda *gpu: reason if gpu[:2] == ("torch", 1) else "")
+def test_a_gpu_that_cannot_compute_says_why(
+    monkeypatch: pytest.MonkeyPatch, reason: str, said: str
+) -> None:
+    monkeypatch.setattr(
+        doctor_gpus, "reason_against", lambda *gpu: reason if gpu[:2] == ("torch", 1) else ""
+    )
     gpus = Gpus("CUDA 12.6", tuple(Gpu(n, "a GPU", 1, "9.0") for n in range(2)))
     first, second = examined((), "torch", gpus, {})
     assert (first.state, second.state) == ("fine", "broken")
@@ -46,7 +52,9 @@ def test_a_gpu_that_cannot_compute_says_why(monkeypatch: pytest.MonkeyPatch, rea
 
 def test_a_card_is_told_with_memory_driver_and_capability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_gpus, "reason_against", lambda *_: "")
-    card, usable = examined((CARD,), "torch", Gpus("CUDA 12.6", (Gpu(0, CARD.name, 2**30, "8.0"),)), {})
+    card, usable = examined(
+        (CARD,), "torch", Gpus("CUDA 12.6", (Gpu(0, CARD.name, 2**30, "8.0"),)), {}
+    )
     assert card.text == "NVIDIA A100, 40.0 GiB, driver 550.54, compute capability 8.0"
     assert card.figures.keys() == {"name", "memory_bytes", "driver", "compute_capability"}
     assert usable.text == "an addition on it works; NVIDIA A100, 1.0 GiB, compute capability 8.0"
@@ -60,7 +68,8 @@ TORCH_FOR_CUDA, MXNET_FOR_CUDA = (
     for repair in (CUDA_12_TORCH, f"pip uninstall --yes mxnet && {install_command('mxnet-cu112')}")
 )
 CUDA, NEW, KNOWN = (
-    Gpus("CUDA 12.6", failure=failure) for failure in (None, Diagnosis("something new"), Diagnosis("known", "mend it"))
+    Gpus("CUDA 12.6", failure=failure)
+    for failure in (None, Diagnosis("something new"), Diagnosis("known", "mend it"))
 )
 
 
@@ -82,14 +91,22 @@ CUDA, NEW, KNOWN = (
     ],
 )
 def test_what_a_framework_makes_of_the_gpus(
-    cards: list[Gpu], framework: str, gpus: Gpus, environment: dict[str, str], state: str, command: str | None
+    cards: list[Gpu],
+    framework: str,
+    gpus: Gpus,
+    environment: dict[str, str],
+    state: str,
+    command: str | None,
 ) -> None:
     findings = examined(cards, framework, gpus, environment)
     assert [*by_name(findings).values()] == [*(FINE for _ in cards), (state, command)]
     assert gpus.failure is None or gpus.failure.cause in cause(findings[-1])
 
 
-FIELD = 'case "$1" in *compute_cap*) echo "Field \\"compute_cap\\" is not a valid field to query."; exit 2;; esac; '
+FIELD = (
+    'case "$1" in *compute_cap*) echo "Field \\"compute_cap\\" is not a valid field to '
+    'query."; exit 2;; esac; '
+)
 TWO = "echo '0, NVIDIA A100, 40960, 550.54, 8.0'; echo '1, NVIDIA A100, [N/A], 550.54, 8.0'"
 
 
@@ -98,16 +115,28 @@ TWO = "echo '0, NVIDIA A100, 40960, 550.54, 8.0'; echo '1, NVIDIA A100, [N/A], 5
     [
         (TWO, (CARD, Gpu(1, "NVIDIA A100", 0, "8.0", driver="550.54"))),
         # An old driver does not tell the capability.
-        (FIELD + "echo '0, Tesla K80, 11441, 450.80'", (Gpu(0, "Tesla K80", 11441 * 2**20, None, driver="450.80"),)),
-        ('echo "Failed to initialize NVML: Driver/library version mismatch"; exit 9', "sudo reboot"),
-        ('echo "It failed because it couldn\'t communicate with the NVIDIA driver."; exit 9', "sudo modprobe nvidia"),
+        (
+            FIELD + "echo '0, Tesla K80, 11441, 450.80'",
+            (Gpu(0, "Tesla K80", 11441 * 2**20, None, driver="450.80"),),
+        ),
+        (
+            'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 9',
+            "sudo reboot",
+        ),
+        (
+            'echo "It failed because it couldn\'t communicate with the NVIDIA driver."; exit 9',
+            "sudo modprobe nvidia",
+        ),
         ('echo "something else"; exit 9', "nvidia-smi"),
         ('echo "No devices were found"; exit 6', ()),
         (None, ()),
     ],
 )
 def test_the_driver_s_answer_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, answer: tuple[Gpu, ...] | str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str | None,
+    answer: tuple[Gpu, ...] | str,
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if script else "")
     path = tmp_path / "nvidia-smi"

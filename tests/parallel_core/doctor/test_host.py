@@ -71,7 +71,11 @@ def test_altered_data_are_reported_by_file(nowhere: Path, monkeypatch: pytest.Mo
 )
 def test_a_variable_that_harms_is_found(environment: dict[str, str], unset: str) -> None:
     (finding,) = host.examine_settings({"HOME": "/root", **environment})
-    assert (finding.name, finding.state, command(finding)) == (next(iter(environment)), "doubtful", unset)
+    assert (finding.name, finding.state, command(finding)) == (
+        next(iter(environment)),
+        "doubtful",
+        unset,
+    )
     assert all(f"{name}={value}" in cause(finding) for name, value in environment.items())
 
 

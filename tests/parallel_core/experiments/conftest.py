@@ -1,4 +1,6 @@
-"""What experiments say must not depend on what else the machine does while the tests run; and they start no process."""
+"""What experiments say must not depend on what else the machine does while the tests run; and they
+start no process.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,7 +27,9 @@ def _unwatched_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def load() -> Callable[[int], Backend]:
-    """NumPy: what an experiment does with its backend is the same on all, and `test_experiments.py` runs it on each."""
+    """NumPy: what an experiment does with its backend is the same on all, and `test_experiments.py`
+    runs it on each.
+    """
     return partial(backends.load, "numpy", threads_per_device=1)
 
 
@@ -39,7 +43,9 @@ def queueing(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let NumPy in this process do what a fresh process is asked for, by the command and the options that it gets."""
+    """Let NumPy in this process do what a fresh process is asked for, by the command and the
+    options that it gets.
+    """
     on_numpy = {"backend": "numpy", "engine": "sync", "threads": 1, "variant": ()}
 
     def measured(experiment: str, options: Mapping[str, Any]) -> Result:

@@ -30,9 +30,20 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "eager-cpu": {"size": 40, "against": "none", **QUICKLY},
     "data-parallel": {"data": made_up(test=20), "settings": Settings(2, 64)},
     "batch-scaling": {"data": made_up(), "batch_size": 8, "steps": 2, **QUICKLY},
-    "learning-rates": {"data": made_up(), "rates": (0.1, 0.2), "settings": Settings(1, 8, limit=4), "rounds": 1},
+    "learning-rates": {
+        "data": made_up(),
+        "rates": (0.1, 0.2),
+        "settings": Settings(1, 8, limit=4),
+        "rounds": 1,
+    },
     # Shards of 4 on 3 devices: the last ones are of other lengths, and one of them is empty.
-    "evaluate": {"data": made_up(train=2000, test=27), "batch_size": 4, "train_steps": 12, "images": 27, **QUICKLY},
+    "evaluate": {
+        "data": made_up(train=2000, test=27),
+        "batch_size": 4,
+        "train_steps": 12,
+        "images": 27,
+        **QUICKLY,
+    },
 }
 
 

@@ -1,4 +1,5 @@
-"""The catalogue is true, and `--explain` says of every experiment what is asked, how, and how to read it.
+"""The catalogue is true, and `--explain` says of every experiment what is asked, how, and how to
+read it.
 
 One experiment, one place: a module in a chapter's package is all that a new one takes.
 """
@@ -48,11 +49,17 @@ def command_of(experiment: Experiment) -> click.Command:
 
 
 def options_of(command: click.Command) -> set[str]:
-    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
 
 
 @ALL
-def test_its_command_takes_the_options_of_a_comparison_and_of_its_sounding(experiment: Experiment) -> None:
+def test_its_command_takes_the_options_of_a_comparison_and_of_its_sounding(
+    experiment: Experiment,
+) -> None:
     command = command_of(experiment)
     assert command.help == experiment.question
     for mode, options in experiment.options.items():
@@ -64,8 +71,12 @@ def test_its_command_takes_the_options_of_a_comparison_and_of_its_sounding(exper
             assert given is options or parsed.get("rounds", 1) == 1
 
 
-@pytest.mark.parametrize("name", [name for name, experiment in EXPERIMENTS.items() if experiment.calibrated])
-def test_the_command_that_repeats_a_run_has_its_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name, experiment in EXPERIMENTS.items() if experiment.calibrated]
+)
+def test_the_command_that_repeats_a_run_has_its_sizes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(increments, "SIDE", 8)
     # On one device small-ops needs no other process.
     backend = backends.load("numpy", 1 if name == "small-ops" else 2, threads_per_device=1)
@@ -74,7 +85,9 @@ def test_the_command_that_repeats_a_run_has_its_sizes(name: str, monkeypatch: py
     again, *_ = printed(show_again, result, {"backend": "numpy"}).strip().splitlines()
     _, _, _, _, *words = shlex.split(again)
     parsed = command_of(experiment).make_context(name, words).params
-    assert {one: parsed[one] for one in experiment.calibrated} == {one: options[one] for one in experiment.calibrated}
+    assert {one: parsed[one] for one in experiment.calibrated} == {
+        one: options[one] for one in experiment.calibrated
+    }
 
 
 def texts_of(experiment: Experiment) -> Iterator[str]:
@@ -87,13 +100,21 @@ def texts_of(experiment: Experiment) -> Iterator[str]:
 
 
 @ALL
-def test_an_option_that_its_text_names_is_one_of_its_command_or_of_launch(experiment: Experiment) -> None:
-    named = {option for text in texts_of(experiment) for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+def test_an_option_that_its_text_names_is_one_of_its_command_or_of_launch(
+    experiment: Experiment,
+) -> None:
+    named = {
+        option
+        for text in texts_of(experiment)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
+    }
     assert named <= options_of(command_of(experiment)) | options_of(launch)
 
 
 @ALL
-def test_python_can_run_it_and_a_comparison_gives_it_the_devices_that_it_needs(experiment: Experiment) -> None:
+def test_python_can_run_it_and_a_comparison_gives_it_the_devices_that_it_needs(
+    experiment: Experiment,
+) -> None:
     assert callable(getattr(parallel_core, f"run_{experiment.name.replace('-', '_')}"))
     plan = replace(PLAN, experiments=(experiment,), devices=1)
     words = plan.command(plan.cells[:1], {}, turn=1)[-1].split()
@@ -101,9 +122,17 @@ def test_python_can_run_it_and_a_comparison_gives_it_the_devices_that_it_needs(e
 
 
 def test_a_comparison_is_of_the_demonstrations_unless_asked_for_more() -> None:
-    assert known_experiments((), with_exercises=False) == ("async", "parallel", "overlap", "data-parallel")
+    assert known_experiments((), with_exercises=False) == (
+        "async",
+        "parallel",
+        "overlap",
+        "data-parallel",
+    )
     assert known_experiments((), with_exercises=True) == tuple(EXPERIMENTS)
-    assert known_experiments(("overlap", "async", "overlap"), with_exercises=False) == ("overlap", "async")
+    assert known_experiments(("overlap", "async", "overlap"), with_exercises=False) == (
+        "overlap",
+        "async",
+    )
     with pytest.raises(click.UsageError, match="--all names every experiment already"):
         known_experiments(("overlap",), with_exercises=True)
 
@@ -119,24 +148,32 @@ def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
     for experiment in EXPERIMENTS.values():
         assert any(line.split()[:1] == [experiment.name] for line in lines)
         assert set(experiment.summary.split()) <= words
-        assert {str(exercise.number) for exercise in experiment.exercises} <= set(printed.replace(",", " ").split())
+        assert {str(exercise.number) for exercise in experiment.exercises} <= set(
+            printed.replace(",", " ").split()
+        )
 
 
 def told_by(experiment: str, *options: str) -> str:
-    done = CliRunner().invoke(cli, ["run", experiment, "--explain", *options], catch_exceptions=False)
+    done = CliRunner().invoke(
+        cli, ["run", experiment, "--explain", *options], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     return done.output
 
 
 @ALL
-def test_it_explains_all_parts_and_the_command_prints_them_without_a_backend(experiment: Experiment) -> None:
+def test_it_explains_all_parts_and_the_command_prints_them_without_a_backend(
+    experiment: Experiment,
+) -> None:
     told, printed = explanation(experiment), told_by(experiment.name)
     assert told.question.endswith("?")
     assert told.question.split()[-1] in printed
     assert tuple(heading for heading, _ in told.parts) == HEADINGS
     assert [heading for heading in HEADINGS if f"\n{heading}\n" not in printed] == []
     titles = [exercise.title for exercise in experiment.exercises] or [experiment.remark]
-    assert [part for part in (experiment.chapter, *titles) if part not in dict(told.parts)["Book"][0]] == []
+    assert [
+        part for part in (experiment.chapter, *titles) if part not in dict(told.parts)["Book"][0]
+    ] == []
     assert set(experiment.settings or ()) <= {variant.setting for variant in all_variants()}
 
 
@@ -145,14 +182,19 @@ BOTH = ("--backend", "mxnet,torch")
 
 def test_the_command_lists_the_variants_behind_the_parts() -> None:
     on_cpus, on_gpus = (
-        told_by("data-parallel", *BOTH, "--device-kind", kind).split("\nVariants")[1] for kind in ("cpu", "gpu")
+        told_by("data-parallel", *BOTH, "--device-kind", kind).split("\nVariants")[1]
+        for kind in ("cpu", "gpu")
     )
     for variant in all_variants():
         for kind, told in (("cpu", on_cpus), ("gpu", on_gpus)):
             there = any(kind in found_on(variant.name).get(name, ()) for name in ("mxnet", "torch"))
             assert (f"  {variant.name} ({in_words(variant.name)[0]}" in told) == there
             assert (variant.meaning in " ".join(told.split())) == there
-    for one in ("bulk-off (mxnet, the default)", "bulk-on (mxnet)", "copy-on-compute-queue (mxnet on CPUs and torch)"):
+    for one in (
+        "bulk-off (mxnet, the default)",
+        "bulk-on (mxnet)",
+        "copy-on-compute-queue (mxnet on CPUs and torch)",
+    ):
         assert one in on_cpus
     assert "4 more on GPUs (--explain --device-kind gpu)." in " ".join(on_cpus.split())
 
@@ -160,10 +202,20 @@ def test_the_command_lists_the_variants_behind_the_parts() -> None:
 @pytest.mark.parametrize(
     ("experiment", "options", "listed", "more"),
     [
-        ("overlap", ("--backend", "torch"), ["copy-on-own-queue", "copy-on-compute-queue"], "2 more of mxnet"),
+        (
+            "overlap",
+            ("--backend", "torch"),
+            ["copy-on-own-queue", "copy-on-compute-queue"],
+            "2 more of mxnet",
+        ),
         ("cost-model", BOTH, [], f"{len(all_variants())} more in experiments that train"),
         ("overlap", ("--backend", "numpy"), [], "--explain --backend mxnet"),
-        ("parallel", ("--backend", "mxnet", "--engine", "sync"), ["blas-for-processor", "blas-as-shipped"], "in exp"),
+        (
+            "parallel",
+            ("--backend", "mxnet", "--engine", "sync"),
+            ["blas-for-processor", "blas-as-shipped"],
+            "in exp",
+        ),
         ("overlap", ("--backend", "torch", "--engine", "sync"), [], "2 more on the other engine"),
     ],
 )
@@ -171,15 +223,21 @@ def test_variants_that_apply_are_listed(
     experiment: str, options: tuple[str, ...], listed: list[str], more: str
 ) -> None:
     told = told_by(experiment, *options, "--device-kind", "cpu").split("\nVariants")[1]
-    assert [line.split()[0] for line in told.splitlines() if line.startswith("  ") and line[2] != " "] == listed
+    assert [
+        line.split()[0] for line in told.splitlines() if line.startswith("  ") and line[2] != " "
+    ] == listed
     assert ("none applies here" in told) == (not listed)
     elsewhere = " ".join(told.split()).partition("Elsewhere: ")[2]
     assert more in elsewhere
-    assert len(listed) + sum(int(count) for count in re.findall(r"(\d+) more", elsewhere)) == len(all_variants())
+    assert len(listed) + sum(int(count) for count in re.findall(r"(\d+) more", elsewhere)) == len(
+        all_variants()
+    )
 
 
 def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.installation.frameworks.find_spec", lambda name: name == "torch" or None)
+    monkeypatch.setattr(
+        "backends.installation.frameworks.find_spec", lambda name: name == "torch" or None
+    )
     monkeypatch.setattr(command, "ask_driver", tuple)
     assert command.chosen_for(EXPERIMENTS["overlap"], {}) == Chosen(OF_COPIES, ("torch",), ("cpu",))
     # A driver that does not answer gives no GPU.
@@ -188,19 +246,28 @@ def test_without_options_it_is_what_is_installed_and_there(monkeypatch: pytest.M
         assert command.chosen_for(EXPERIMENTS["graph"], {}).kinds == kinds
 
 
-@pytest.mark.parametrize(("option", "known"), [("backend", "numpy"), ("device-kind", "auto, cpu"), ("engine", "async")])
+@pytest.mark.parametrize(
+    ("option", "known"), [("backend", "numpy"), ("device-kind", "auto, cpu"), ("engine", "async")]
+)
 def test_what_is_not_known_is_refused(option: str, known: str) -> None:
-    with pytest.raises(RequestError, match=rf"^unknown {option.replace('-', ' ')} 'nmupy'.*{known}"):
+    with pytest.raises(
+        RequestError, match=rf"^unknown {option.replace('-', ' ')} 'nmupy'.*{known}"
+    ):
         told_by("overlap", f"--{option}", "nmupy")
 
 
-def test_a_docstring_has_all_headings_and_paragraphs_belong_to_the_one_above(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_docstring_has_all_headings_and_paragraphs_belong_to_the_one_above(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(overlap, "__doc__", "Overlap?\n\nMethod: none.\n\nBook: none.")
     with pytest.raises(ValueError, match=r"overlap explains Method, Book, and not Book"):
         explanation(EXPERIMENTS["overlap"])
     parts = "\n\n".join(f"{heading}: of {heading}." for heading in HEADINGS)
     monkeypatch.setattr(overlap, "__doc__", f"Overlap?\n\n{parts}\n\nAnd: more\nof it.")
-    assert dict(explanation(EXPERIMENTS["overlap"]).parts)["Read"] == ("of Read.", "And: more of it.")
+    assert dict(explanation(EXPERIMENTS["overlap"]).parts)["Read"] == (
+        "of Read.",
+        "And: more of it.",
+    )
 
 
 def test_a_notebook_asks_by_name_and_gets_paragraphs() -> None:
@@ -236,7 +303,10 @@ from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
 
 
-def program(trial: Trial, length: Annotated[int, Parameter("Elements of a vector.", minimum=2)] = 8) -> None:
+LENGTH = Parameter("Elements of a vector.", minimum=2)
+
+
+def program(trial: Trial, length: Annotated[int, LENGTH] = 8) -> None:
     drawn = np.ones(length, dtype=np.float32)
     x = trial.backend.asarray(drawn, trial.devices[0])
     total = Work(lambda: trial.backend.launch(trial.backend.ops.add, x, x))
@@ -259,7 +329,9 @@ EXPERIMENT = Experiment(
 def one_module_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lay a module that nothing else knows of into a chapter's package."""
     (tmp_path / "one_sum.py").write_text(MODULE)
-    monkeypatch.setattr(automatic_parallelism, "__path__", [*automatic_parallelism.__path__, str(tmp_path)])
+    monkeypatch.setattr(
+        automatic_parallelism, "__path__", [*automatic_parallelism.__path__, str(tmp_path)]
+    )
 
 
 def output_of(*arguments: str) -> str:
@@ -284,13 +356,19 @@ def test_its_command_has_its_parameters_and_explains_it() -> None:
     told = output_of("run", "one-sum", "--help")
     assert "How long does adding two vectors take?" in told
     assert "--length INTEGER RANGE Elements of a vector. [default: 8; 2<=x<=1000000]" in told
-    assert "--rounds INTEGER RANGE How often everything is timed, at most. [default: 5; 1<=x<=1000000]" in told
+    assert (
+        "--rounds INTEGER RANGE How often everything is timed, at most. [default: 5; 1<=x<=1000000]"
+        in told
+    )
     assert "one-sum How long does" in output_of("run", "--help")
     assert "--of [mlp|xy] " in output_of("run", "graph", "--help")
     refused = CliRunner().invoke(cli, ["run", "one-sum", "--backend", "numpy", "--length", "1"])
     assert refused.exit_code == 2
     assert "Prediction A few microseconds." in output_of("run", "one-sum", "--explain")
-    assert parallel_core.explain("one-sum").question == "One sum: how long does adding two vectors take?"
+    assert (
+        parallel_core.explain("one-sum").question
+        == "One sum: how long does adding two vectors take?"
+    )
     # A comparison knows it.
     assert known_experiments(("one-sum",), with_exercises=False) == ("one-sum",)
 

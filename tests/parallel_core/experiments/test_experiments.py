@@ -1,4 +1,5 @@
-"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one JSON object.
+"""Every experiment runs on every backend and engine, is checked against NumPy, and comes out as one
+JSON object.
 
 What it cannot do is refused, and a verb or an operator that is wrong makes its result invalid.
 """
@@ -32,8 +33,19 @@ from tests.parallel_core.experiments.test_catalogue import command_of, options_o
 pytestmark = pytest.mark.usefixtures("in_process")
 
 # Those of the first two chapters, which train nothing.
-ON_A_BUDGET = [name for name, experiment in EXPERIMENTS.items() if "training_on" not in experiment.program.__module__]
-MEASURING_A_SINGLE_DEVICE = {"async", "barriers", "cost-model", "eager-cpu", "independent-ops", "small-ops"}
+ON_A_BUDGET = [
+    name
+    for name, experiment in EXPERIMENTS.items()
+    if "training_on" not in experiment.program.__module__
+]
+MEASURING_A_SINGLE_DEVICE = {
+    "async",
+    "barriers",
+    "cost-model",
+    "eager-cpu",
+    "independent-ops",
+    "small-ops",
+}
 MEASURING_A_SINGLE_DEVICE |= {"dependencies", "data-parallel", "evaluate"}
 LONGEST = 220
 """Characters of an answer's sentence, without the bounds of its figures."""
@@ -41,24 +53,34 @@ BOUNDS = re.compile(r" \(−?[\d.,]+(?:–| … )−?[\d.,]+%?\)")
 
 
 def check_answer(result: Result) -> None:
-    """Assert that a result has an answer of two or three short sentences with figures, or says why it has none."""
+    """Assert that a result has an answer of two or three short sentences with figures, or says why
+    it has none.
+    """
     assert result.answer is not None
     sentences, change = result.answer.sentences, result.answer.would_change
     options = options_of(command_of(EXPERIMENTS[result.experiment]))
     assert set(re.findall(r"--[a-z][a-z-]*", " ".join((*sentences, change)))) <= options
     if result.problems or result.explanation.startswith("No verdict: "):
-        assert [sentence.startswith(("No verdict: ", "No answer: ")) for sentence in sentences] == [True]
+        assert [sentence.startswith(("No verdict: ", "No answer: ")) for sentence in sentences] == [
+            True
+        ]
         return
     assert sentences[0] == result.explanation
     assert 1 <= len(sentences) <= 3 + bool(result.counts)
-    assert all(re.search(r"\d", sentence) for sentence in sentences if not sentence.startswith("No answer: "))
+    assert all(
+        re.search(r"\d", sentence)
+        for sentence in sentences
+        if not sentence.startswith("No answer: ")
+    )
     for sentence in (*sentences, change):
         assert sentence.endswith(".")
         assert len(BOUNDS.sub("", sentence)) <= LONGEST, sentence
 
 
 def check_counts(result: Result) -> None:
-    """Assert that what an experiment counts was counted by the framework's profiler, and is 0 without queues."""
+    """Assert that what an experiment counts was counted by the framework's profiler, and is 0
+    without queues.
+    """
     counts = EXPERIMENTS[result.experiment].counts
     if result.backend["name"] == "numpy":
         assert result.counts == {}
@@ -79,7 +101,9 @@ def check_counts(result: Result) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiply twice instead of often; how much memory a queue holds is tested with `async`, on larger arrays."""
+    """Multiply twice instead of often; how much memory a queue holds is tested with `async`, on
+    larger arrays.
+    """
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
     monkeypatch.setattr(increments, "SIDE", 64)
 
@@ -103,7 +127,10 @@ def test_the_result_is_checked_and_described(load_any: Callable[[int], Backend],
     assert (EXPERIMENTS[name].main.name in result["metrics"]) == (name != "independent-ops")
     for case in result["cases"]:
         assert len(case["seconds"]) == len(case["dispatch_seconds"]) == 2
-        assert all(0 <= sent <= done for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True))
+        assert all(
+            0 <= sent <= done
+            for sent, done in zip(case["dispatch_seconds"], case["seconds"], strict=True)
+        )
         assert name not in ON_A_BUDGET or len(case["bare_seconds"]) in (0, 2)
     assert name not in ON_A_BUDGET or any(case["bare_seconds"] for case in result["cases"])
     assert result["environment"]["cores"] >= 1
@@ -117,31 +144,45 @@ def test_a_single_device_is_measured_or_refused(load: Callable[[int], Backend], 
         check_answer(found)
         return
     message = rf"^the experiment '{name}' .* at least 2 devices \(--devices 2\)$"
-    with pytest.raises(RequestError, match=r"^the graph .* \(--devices 3\)$" if name == "graph" else message):
+    with pytest.raises(
+        RequestError, match=r"^the graph .* \(--devices 3\)$" if name == "graph" else message
+    ):
         EXPERIMENTS[name].run(load(1), **small(name))
 
 
-@pytest.mark.parametrize("name", ["parallel", "overlap", "independent-ops", "three-way", "barriers", "dependencies"])
-def test_sizes_are_chosen_when_none_is_given(backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["parallel", "overlap", "independent-ops", "three-way", "barriers", "dependencies"]
+)
+def test_sizes_are_chosen_when_none_is_given(
+    backend: Backend, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seconds = {works: "RUN_SECONDS", copying: "COPYING_SECONDS", barriers: "TARGET_SECONDS"}
     for module, constant in (seconds | {dependencies: "MULTIPLICATION_SECONDS"}).items():
         monkeypatch.setattr(module, constant, 1e-3)
     experiment = EXPERIMENTS[name]
-    given_ones = {one: value for one, value in small(name).items() if one not in experiment.calibrated}
+    given_ones = {
+        one: value for one, value in small(name).items() if one not in experiment.calibrated
+    }
     parameters = experiment.run(backend, **{**given_ones, "rounds": 1}).parameters
     assert parameters["size"] % 8 == 0
     assert all(parameters[one] > 0 for one in experiment.calibrated)
 
 
 @pytest.mark.parametrize("name", ON_A_BUDGET)
-def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(backend: Backend, name: str) -> None:
+def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(
+    backend: Backend, name: str
+) -> None:
     options = {**small(name), "rounds": 5, "budget": 1e-6}
     told: list[tuple[str, float]] = []
     with listening(lambda what, share: told.append((what, share))):
         result = EXPERIMENTS[name].run(backend, **options)
     assert min(len(case.seconds) for case in result.cases) == 1
     assert any(note.startswith("The budget of 1e-06 s allowed 1 of 5 ") for note in result.notes)
-    sizes = {word: value for word, value in options.items() if word in ("size", "steps", "copies", "deepest", "batch")}
+    sizes = {
+        word: value
+        for word, value in options.items()
+        if word in ("size", "steps", "copies", "deepest", "batch")
+    }
     assert sizes.items() <= result.parameters.items()
     assert result.parameters["budget"] == 1e-6
     assert {case.name for case in result.cases} & {what for what, _ in told}
@@ -149,14 +190,18 @@ def test_the_least_of_budgets_allows_a_round_of_the_size_that_is_given(backend: 
 
 
 @given(st.floats(1e-7, 1.0), st.integers(1, 1000))
-def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: float, wanted: int) -> None:
+def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(
+    seconds: float, wanted: int
+) -> None:
     with pytest.MonkeyPatch.context() as patched:
         # Five products of the size that is probed take a thousandth of a second each.
         patched.setattr(works, "measure", lambda *_: (0.005, 0.005))
         size = works.size_up_to(Trial(backends.load("numpy", 1), {}), seconds, wanted).value
     of_one = 0.001 / works.PROBED_SIZE**3
     assert size <= max(wanted, 8)
-    assert size == wanted or (size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one))
+    assert size == wanted or (
+        size % 8 == 0 and (size == 8 or size**3 * of_one <= seconds < wanted**3 * of_one)
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +213,11 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: flo
         ("allreduce", {"sizes": ()}, "no size"),
         ("allreduce", {"sizes": (2**60,)}, "choose smaller --sizes"),
         ("batch-norm", {"rows": 7}, "choose at least 8"),
-        ("batch-scaling", {"batch_size": 20, "steps": 10}, "10 steps of 3 × 20 images are more than the 300 .*--steps"),
+        (
+            "batch-scaling",
+            {"batch_size": 20, "steps": 10},
+            "10 steps of 3 × 20 images are more than the 300 .*--steps",
+        ),
         ("partitioning", {"narrow": 2, "wide": 1}, "must not be wider"),
         ("partitioning", {"batch": 2}, "leaves one of 3 devices or 2 micro-batches without rows"),
         ("partitioning", {"batch": 4, "micro_batches": 5}, "or 5 micro-batches without rows"),
@@ -176,7 +225,11 @@ def test_a_size_is_what_is_wanted_or_what_a_product_s_seconds_allow(seconds: flo
         ("graph", {"devices": 2}, r"\(--devices 3\)$"),
         ("graph", {"batch": 1}, r"\(--batch 2\)$"),
         ("graph", {"batch": 4, "devices": 9}, r"\(--batch 8\)$"),
-        ("eager-cpu", {"against": "torch"}, r"^unknown contrast 'torch' \(known: others, none, jax:async, "),
+        (
+            "eager-cpu",
+            {"against": "torch"},
+            r"^unknown contrast 'torch' \(known: others, none, jax:async, ",
+        ),
         ("eager-cpu", {"against": "torch:eager"}, "unknown contrast 'torch:eager'"),
         ("eager-cpu", {"against": "torch:sync,"}, "unknown contrast ''"),
         ("eager-cpu", {"against": "torch:sync,numpy:sync"}, "'numpy:sync' is what is measured"),
@@ -204,7 +257,10 @@ CHANGES, LOSSES = "changes of the parameters differ", "first losses differ"
 @pytest.mark.parametrize(
     ("broken", "experiment", "wrong"),
     [
-        *(("matmul", name, ["products differ"]) for name in ("async", "barriers", "eager-cpu", "parallel")),
+        *(
+            ("matmul", name, ["products differ"])
+            for name in ("async", "barriers", "eager-cpu", "parallel")
+        ),
         ("matmul", "small-ops", ["products differ"]),
         ("matmul", "independent-ops", ["products differ", "products in a chain differ"]),
         *((verb, "overlap", ["copied products differ"]) for verb in ("matmul", "copy_to")),
@@ -218,13 +274,25 @@ CHANGES, LOSSES = "changes of the parameters differ", "first losses differ"
         ("allreduce", "learning-rates", [LOSSES, f"with the same batch the {LOSSES}"]),
         ("allreduce", "data-parallel", [LOSSES, "the devices' parameters"]),
         ("allreduce", "evaluate", ["2 devices counted "]),
-        ("allreduce", "building-blocks", ["the values of 'allreduce of 1s and 2s'", "the values of 'rebinding list"]),
-        ("split_and_load", "building-blocks", ["the values of 'an even split'", "the values of 'uneven splits'"]),
+        (
+            "allreduce",
+            "building-blocks",
+            ["the values of 'allreduce of 1s and 2s'", "the values of 'rebinding list"],
+        ),
+        (
+            "split_and_load",
+            "building-blocks",
+            ["the values of 'an even split'", "the values of 'uneven splits'"],
+        ),
         ("copy_to", "building-blocks", ["the values of 'shared memory'"]),
     ],
 )
 def test_what_is_wrong_makes_the_result_invalid(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, broken: str, experiment: str, wrong: list[str]
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    experiment: str,
+    wrong: list[str],
 ) -> None:
     if hasattr(backend, broken):
         monkeypatch.setattr(backend, broken, BROKEN[broken])

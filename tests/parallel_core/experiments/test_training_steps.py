@@ -1,4 +1,6 @@
-"""What a step launches on a device as one unit, the case of epochs, first losses, and what several processes gain."""
+"""What a step launches on a device as one unit, the case of epochs, first losses, and what several
+processes gain.
+"""
 
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -38,7 +40,10 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
     add = backend.ops.add
 
     def step(backend: Backend) -> None:
-        x, y = (backend.asarray(np.full(3, value, np.float32), device) for value, device in ((1, first), (2, second)))
+        x, y = (
+            backend.asarray(np.full(3, value, np.float32), device)
+            for value, device in ((1, first), (2, second))
+        )
         a = backend.launch(add, x, x)
         b = backend.launch(add, y, backend.copy_to(a, second))
         sums = backend.allreduce([a, b])
@@ -49,11 +54,17 @@ def test_a_unit_launches_all_of_a_device_s_share_again(backend: Backend) -> None
     launched.clear()
     made = [recording.to_numpy(work.launch()) for work in works]
     assert launched == [first, second]
-    # b is 2 + a, of 1 + 1, and c is 2 + the sum of both. Each result is there: what is not, a compiler leaves out.
-    assert [[value.tolist() for value in values] for values in made] == [[[2, 2, 2]], [[4, 4, 4], [8, 8, 8]]]
+    # b is 2 + a, of 1 + 1, and c is 2 + the sum of both. Each result is there: what is not, a
+    # compiler leaves out.
+    assert [[value.tolist() for value in values] for values in made] == [
+        [[2, 2, 2]],
+        [[4, 4, 4], [8, 8, 8]],
+    ]
 
 
-def test_a_step_s_units_are_timed_and_with_a_queue_the_first_beside_the_rest(backend: Backend) -> None:
+def test_a_step_s_units_are_timed_and_with_a_queue_the_first_beside_the_rest(
+    backend: Backend,
+) -> None:
     def names(devices: int) -> list[str]:
         units = time_units(backend, devices, MADE_UP, SETTINGS, beside=True)
         assert all(min(unit.seconds) > 0 for unit in units.values())
@@ -68,24 +79,40 @@ def test_a_step_s_units_are_timed_and_with_a_queue_the_first_beside_the_rest(bac
 
 # A smaller last batch counts by its images; the batch may be larger than the data.
 @pytest.mark.parametrize(("batch_size", "bare"), [(8, (2.5, 10.0)), (80, (1.0, 4.0))])
-def test_the_case_of_epochs_is_of_the_slowest(backend: Backend, batch_size: int, bare: tuple[float, ...]) -> None:
-    units = {name: case(name, 1.0, 2.0 * place) for place, name in enumerate(("first", "second", "third"))}
+def test_the_case_of_epochs_is_of_the_slowest(
+    backend: Backend, batch_size: int, bare: tuple[float, ...]
+) -> None:
+    units = {
+        name: case(name, 1.0, 2.0 * place)
+        for place, name in enumerate(("first", "second", "third"))
+    }
     units[BESIDE] = case(BESIDE, 9.0, 9.0)
     data = made_up(train=20, test=1)
-    epochs = [Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0,) * 8), Epoch(2, 8.0, 2.0, 20, ())]
+    epochs = [
+        Epoch(1, seconds=9.0, dispatch_seconds=1.0, images=20, losses=(1.0,) * 8),
+        Epoch(2, 8.0, 2.0, 20, ()),
+    ]
     params = training_steps.placed(backend, training_steps.enlarged_start(0, 8), 3)
     trial = Trial(backend, {})
     with repeatable():
-        add_case_of_epochs(trial, "epoch", lambda: params, units, data, Settings(1, batch_size), epochs, None)
+        add_case_of_epochs(
+            trial, "epoch", lambda: params, units, data, Settings(1, batch_size), epochs, None
+        )
     found = trial.cases["epoch"]
-    assert (found.seconds, found.dispatch_seconds, found.bare_seconds) == ((9.0, 8.0), (1.0, 2.0), bare)
+    assert (found.seconds, found.dispatch_seconds, found.bare_seconds) == (
+        (9.0, 8.0),
+        (1.0, 2.0),
+        bare,
+    )
     assert found.share == 5 / 8
     assert found.again is not None
     assert found.again()[1] > 0
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=5), st.floats(1, 100))
-def test_points_that_take_their_shares_spend_the_budget(weights: list[float], budget: float) -> None:
+def test_points_that_take_their_shares_spend_the_budget(
+    weights: list[float], budget: float
+) -> None:
     trial, told, shares = Trial(backends.load("numpy", 1), {}, 1, budget), [], []
     with pytest.MonkeyPatch.context() as patch, listening(lambda _, share: told.append(share)):
         patch.setattr(Trial, "run", lambda _, share: shares.append(share))
@@ -94,12 +121,16 @@ def test_points_that_take_their_shares_spend_the_budget(weights: list[float], bu
             assert (point, len(shares)) == (place, place)
             tell("begun", 0.0)
             tell("done", 1.0)
-    assert shares == pytest.approx([TIMED_SHARE * spent / sum(weights) for spent in accumulate(weights)])
+    assert shares == pytest.approx(
+        [TIMED_SHARE * spent / sum(weights) for spent in accumulate(weights)]
+    )
     assert told == pytest.approx(sorted(told))
     assert (told[0], told[-1]) == pytest.approx((0, 1))
 
 
-def test_all_first_losses_are_compared_as_far_as_numpy_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_first_losses_are_compared_as_far_as_numpy_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trial = Trial(backends.load("numpy", 1), {})
     expected = first_losses(trial.backend, 1, MADE_UP, SETTINGS, START)
     assert len(set(expected)) == 3
@@ -129,7 +160,9 @@ def trained(processes: int, calls: list[int]) -> list[Result]:
     return together(processes, program)
 
 
-def test_every_rank_has_the_first_one_s_figures_of_the_steps_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rank_has_the_first_one_s_figures_of_the_steps_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = scaling.train_epoch
 
     def of_known_length(*args: object, **named: object) -> object:
@@ -143,13 +176,18 @@ def test_every_rank_has_the_first_one_s_figures_of_the_steps_that_there_are(monk
     first, second = trained(2, calls)
     size = sum(array.nbytes for array in initial_parameters())
     for result in (first, second):
-        assert result.metrics["step_seconds"] == result.metrics["lone_step_seconds"] == pytest.approx(1)
+        assert (
+            result.metrics["step_seconds"]
+            == result.metrics["lone_step_seconds"]
+            == pytest.approx(1)
+        )
         assert result.metrics["scaling_efficiency"] == pytest.approx(0.5)
         assert result.metrics["exposed_exchange_seconds"] == 0
         assert result.metrics["exchanged_bytes"] == 2 * size
         assert result.parameters["processes"] == 2
     assert first.metric_intervals["exchange_seconds"] == second.metric_intervals["exchange_seconds"]
-    # Two ranks of the same program report to one list, and are never apart by more than one exchange.
+    # Two ranks of the same program report to one list, and are never apart by more than one
+    # exchange.
     assert all(later >= earlier - 1 for earlier, later in pairwise(calls))
 
 
@@ -169,8 +207,12 @@ def test_a_single_process_has_no_such_figures() -> None:
         ((0.4, 0.1, 0.6, 0.1), ("faster", "waiting")),
     ],
 )
-def test_what_the_times_of_a_step_mean(seconds: tuple[float, ...], bands: tuple[str | None, ...]) -> None:
-    ways = dict(zip(("together", "without exchange", "one process", "exchange only"), seconds, strict=True))
+def test_what_the_times_of_a_step_mean(
+    seconds: tuple[float, ...], bands: tuple[str | None, ...]
+) -> None:
+    ways = dict(
+        zip(("together", "without exchange", "one process", "exchange only"), seconds, strict=True)
+    )
     timed = {name: [one * near for near in (1, 1.001, 0.999) * 2] for name, one in ways.items()}
     trial = Trial(backends.load("numpy", 1), {})
     scaling.find_figures(trial, timed, 2)

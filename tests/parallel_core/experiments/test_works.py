@@ -1,4 +1,5 @@
-"""The rule by which a run chooses its work, on machines that are made up; and how a trial times what is registered.
+"""The rule by which a run chooses its work, on machines that are made up; and how a trial times
+what is registered.
 
 It does so in turn and within its budget, and compares values with NumPy's.
 """
@@ -26,11 +27,19 @@ COPYING = [one for one in EXPERIMENTS["overlap"].parameters if isinstance(one, C
 
 
 def chosen(
-    backend: Backend, patched: pytest.MonkeyPatch, budget: float = 30.0, speed: float = 1e11, bandwidth: float = 1e10
+    backend: Backend,
+    patched: pytest.MonkeyPatch,
+    budget: float = 30.0,
+    speed: float = 1e11,
+    bandwidth: float = 1e10,
 ) -> Any:
-    """Choose what `overlap` does where a multiplication and a copy take what their operations and bytes do."""
+    """Choose what `overlap` does where a multiplication and a copy take what their operations and
+    bytes do.
+    """
     patched.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / speed)
-    patched.setattr(copying, "_seconds_of_a_copy", lambda *args: (31e-6, 4 * args[2] ** 2 / bandwidth))
+    patched.setattr(
+        copying, "_seconds_of_a_copy", lambda *args: (31e-6, 4 * args[2] ** 2 / bandwidth)
+    )
     made = Trial(backend, dict.fromkeys(one.name for one in COPYING), budget=budget)
     values = choose(made, COPYING)
     assert values.items() <= made.parameters.items()
@@ -44,7 +53,8 @@ def chosen(
         ({}, (880, 22, "issuing", "time")),
         # It does so of smaller ones, too, of which 25 would take less than the usual time.
         ({"bandwidth": 8e9}, (840, 25, "time", "launches")),
-        # It would only of such large ones that the fewest would take longer than usual, or than the budget allows.
+        # It would only of such large ones that the fewest would take longer than usual, or than the
+        # budget allows.
         ({"bandwidth": 2e10}, (992, 15, "time", "time")),
         ({"budget": 5.0}, (656, 15, "budget", "budget")),
         # A GPU behind a bus: a single copy takes longer than a multiplication.
@@ -53,22 +63,34 @@ def chosen(
     ],
 )
 def test_what_is_multiplied_and_copied_is_chosen_by_one_rule(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, machine: dict[str, float], expected: tuple[int | str, ...]
+    backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: dict[str, float],
+    expected: tuple[int | str, ...],
 ) -> None:
     values, by = chosen(backend, monkeypatch, **machine)
     assert (values["size"], values["products"], by["size"], by["products"]) == expected
     assert by["copies"] == "equal-parts"
     copying = 4 * values["size"] ** 2 / machine.get("bandwidth", 1e10)
-    assert values["copies"] == max(1, round(2 * values["size"] ** 3 / machine.get("speed", 1e11) / copying))
+    assert values["copies"] == max(
+        1, round(2 * values["size"] ** 3 / machine.get("speed", 1e11) / copying)
+    )
 
 
-def test_no_more_copies_are_chosen_than_their_option_takes(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_copies_are_chosen_than_their_option_takes(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values, by = chosen(backend, monkeypatch, bandwidth=1e14)
-    assert (values["copies"], by["copies"]) == ({one.name: one.maximum for one in COPYING}["copies"], "largest")
+    assert (values["copies"], by["copies"]) == (
+        {one.name: one.maximum for one in COPYING}["copies"],
+        "largest",
+    )
 
 
 @pytest.mark.parametrize(("budget", "rule"), [(30.0, "time"), (2.0, "budget")])
-def test_three_rounds_fit_a_budget(backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str) -> None:
+def test_three_rounds_fit_a_budget(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, budget: float, rule: str
+) -> None:
     monkeypatch.setattr(works, "seconds_of_one", lambda _, size, count=1: 2 * size**3 / 1e11)
     size, by = works.size_for_run(Trial(backend, {}, budget=budget), 6)
     of_all = works.MULTIPLICATIONS * 2 * size**3 / 1e11
@@ -78,7 +100,9 @@ def test_three_rounds_fit_a_budget(backend: Backend, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("count", "times"), [(25, 1.0), (3000, 3.0)])
-def test_calls_are_those_of_a_thousand_operations_at_the_most(backend: Backend, count: int, times: float) -> None:
+def test_calls_are_those_of_a_thousand_operations_at_the_most(
+    backend: Backend, count: int, times: float
+) -> None:
     (device, *_), made = backend.devices, Trial(backend, {})
     for launched in (works.multiplications, works.increments):
         work = launched(made, made.normal(2, device), count, device)
@@ -86,7 +110,9 @@ def test_calls_are_those_of_a_thousand_operations_at_the_most(backend: Backend, 
 
 
 @pytest.mark.parametrize(("issued", "is_noted"), [(0.4, False), (0.6, True)])
-def test_a_copy_that_is_bound_by_issuing_is_noted(queueing: Backend, issued: float, is_noted: bool) -> None:
+def test_a_copy_that_is_bound_by_issuing_is_noted(
+    queueing: Backend, issued: float, is_noted: bool
+) -> None:
     made = Trial(queueing, {})
     made.cases["copy"] = replace(case("copy", 1.0), dispatch_seconds=(issued,))
     copying.note_issuing(made, "copy")
@@ -97,9 +123,13 @@ def test_a_copy_that_is_bound_by_issuing_is_noted(queueing: Backend, issued: flo
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
-def test_a_sweep_has_shares_at_each_size(backend: Backend, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_has_shares_at_each_size(
+    backend: Backend, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backend, "engine", engine)
-    result = parallel_core.run_overlap(backend, sizes=(24, 16, 32), products=3, copies=2, rounds=2, budget=600.0)
+    result = parallel_core.run_overlap(
+        backend, sizes=(24, 16, 32), products=3, copies=2, rounds=2, budget=600.0
+    )
     assert (result.parameters["size"], result.parameters["sizes"]) == (32, "16,24,32")
     assert result.series["size"] == (16, 24, 32)
     assert len(result.series["copies"]) == 3
@@ -109,18 +139,25 @@ def test_a_sweep_has_shares_at_each_size(backend: Backend, engine: str, monkeypa
     saved = run.median + copy.median - together.median
     assert result.series["share hidden"][0] == pytest.approx(saved / min(run.median, copy.median))
     assert together.parts == (run.name, copy.name)
-    assert "sizes" in parallel_core.run_overlap(backend, size=8, products=2, copies=1, rounds=1).parameters
+    assert (
+        "sizes"
+        in parallel_core.run_overlap(backend, size=8, products=2, copies=1, rounds=1).parameters
+    )
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
 @pytest.mark.parametrize("experiment", ["parallel", "overlap"])
-def test_the_price_of_overlap(backend: Backend, experiment: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_price_of_overlap(
+    backend: Backend, experiment: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backend, "engine", engine)
     result = EXPERIMENTS[experiment].run(backend, **small(experiment))
     beside = [one.median for one in result.cases if one.name == works.BESIDE]
     assert len(beside) == ("price_of_overlap" in result.metrics) == (engine == "async")
     for seconds in beside:
-        assert result.metrics["price_of_overlap"] == pytest.approx(seconds / result.cases[0].median - 1)
+        assert result.metrics["price_of_overlap"] == pytest.approx(
+            seconds / result.cases[0].median - 1
+        )
 
 
 @pytest.fixture
@@ -149,12 +186,18 @@ def test_a_case_is_of_once_and_its_bare_time_is_that_of_the_slowest_unit(trial: 
     assert cases["both"].seconds == (5.0, 5.0)
     assert cases["both"].dispatch_seconds == (2.5, 2.5)
     assert cases["both"].repeats == 6
-    assert {name: one.bare_seconds for name, one in cases.items()} == {"both": (2, 2), "first": (6, 6), "none": ()}
+    assert {name: one.bare_seconds for name, one in cases.items()} == {
+        "both": (2, 2),
+        "first": (6, 6),
+        "none": (),
+    }
     assert cases["both"].parts == ("first",)
     assert list(cases) == ["both", "first", "none"]
 
 
-def test_what_comes_before_is_done_each_time_and_a_work_in_two_cases_is_one_unit_once(trial: Trial) -> None:
+def test_what_comes_before_is_done_each_time_and_a_work_in_two_cases_is_one_unit_once(
+    trial: Trial,
+) -> None:
     done: list[str] = []
     counted = Work(lambda: done.append("work") or 1.0, lambda: done.append("unit") or 1.0)
     trial.time("one", counted, before=partial(done.append, "before"))
@@ -176,18 +219,24 @@ def test_phases_keep_the_cases_before_and_points_make_curves(trial: Trial) -> No
     assert trial.points == {"mine": {2: 2.0, 1: 1.0}}
 
 
-def test_rounds_that_are_given_are_taken_whatever_they_take_and_a_unit_may_be_a_part_or_more(trial: Trial) -> None:
+def test_rounds_that_are_given_are_taken_whatever_they_take_and_a_unit_may_be_a_part_or_more(
+    trial: Trial,
+) -> None:
     trial.budget = 1e-9
     trial.time("many", Work(lambda: 6.0, lambda: 4.0, times=0.5))
     case = trial.run(rounds=3)["many"]
     assert (case.seconds, case.bare_seconds) == ((6.0,) * 3, (2.0,) * 3)
     trial.found_by("half", lambda times: times["many"] / 12)
     trial.found_by("missing", lambda times: times["none"])
-    assert {name: one.estimate for name, one in trial.figures.items()} == {"half": pytest.approx(0.5)}
+    assert {name: one.estimate for name, one in trial.figures.items()} == {
+        "half": pytest.approx(0.5)
+    }
 
 
 def test_a_budget_that_is_spent_ends_the_rounds_after_the_first() -> None:
-    spent, ample = (Trial(backends.load("numpy", 1), {}, rounds=9, budget=budget) for budget in (1e-6, 100.0))
+    spent, ample = (
+        Trial(backends.load("numpy", 1), {}, rounds=9, budget=budget) for budget in (1e-6, 100.0)
+    )
     for trial in (spent, ample):
         trial.time("nothing", Work(lambda: None))
         trial.run()

@@ -1,7 +1,9 @@
-"""`python -m tests.parallel_core.jobs.faulty_rank FAULT AT run …`: parallel-core, with a fault in rank 1.
+"""`python -m tests.parallel_core.jobs.faulty_rank FAULT AT run …`: parallel-core, with a fault in
+rank
+1.
 
-With `launch …` it launches such ranks. AT is the exchange at which the fault happens, if it happens in the training.
-The file that STRUCK names is made just before.
+With `launch …` it launches such ranks. AT is the exchange at which the fault happens, if it happens
+in the training. The file that STRUCK names is made just before.
 """
 
 import importlib
@@ -73,7 +75,11 @@ def is_killed(_: GroupedBackend, xs: Gradients) -> Gradients:
 
 @at_exchange
 def says_other_shapes(_: GroupedBackend, xs: Gradients) -> Gradients:
-    return [x[:-1] for x in xs] if isinstance(xs[0], tuple) else [tuple(x[i] for i in range(9)) for x in xs]
+    return (
+        [x[:-1] for x in xs]
+        if isinstance(xs[0], tuple)
+        else [tuple(x[i] for i in range(9)) for x in xs]
+    )
 
 
 @at_exchange
@@ -114,7 +120,9 @@ def synthetic_images() -> Dataset:
 
 
 def fails_on_a_device(number: int) -> None:
-    """Launch an operator on the last device that the framework accepts, and that fails when it runs."""
+    """Launch an operator on the last device that the framework accepts, and that fails when it
+    runs.
+    """
 
     def fail(first: Array, *others: Array) -> tuple[Array, ...]:
         if type(first).__module__.startswith("mxnet"):
@@ -139,7 +147,9 @@ def computes_nan(number: int) -> None:
     """Give NaN to the last device from then on."""
     split_and_load = GroupedBackend.split_and_load
 
-    def split_and_spoil(self: GroupedBackend, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
+    def split_and_spoil(
+        self: GroupedBackend, x: np.ndarray, devices: Sequence[Device]
+    ) -> tuple[Array, ...]:
         shares = split_and_load(self, x, devices)
         if self.exchanges < number - 1 or x.dtype != np.float32:
             return shares
@@ -158,7 +168,12 @@ def launch_faulty(fault: Sequence[str]) -> None:
     def launch(job: Job) -> int:
         # `python -P -m parallel_core run …`
         place = job.command.index("parallel_core")
-        faulty = (*job.command[:place], "tests.parallel_core.jobs.faulty_rank", *fault, *job.command[place + 1 :])
+        faulty = (
+            *job.command[:place],
+            "tests.parallel_core.jobs.faulty_rank",
+            *fault,
+            *job.command[place + 1 :],
+        )
         return int(launch_job(replace(job, command=faulty)))
 
     command.launch_job = launch

@@ -32,7 +32,9 @@ def job_of(code: str, *arguments: str) -> Job:
     return Job((sys.executable, "-c", BEGIN + code, *arguments), 2, "torch", 0, 1, 20.0)
 
 
-def start_launcher(code: str, *arguments: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+def start_launcher(
+    code: str, *arguments: str, stderr: int = subprocess.PIPE
+) -> "subprocess.Popen[bytes]":
     """Launch a job in a process of its own, which is to be disturbed."""
     command = [sys.executable, "-c", LAUNCHER, code, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)

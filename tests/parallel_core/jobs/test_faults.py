@@ -1,6 +1,8 @@
-"""Ranks of real frameworks in which something goes wrong: they say what, and the job ends with a line that names one.
+"""Ranks of real frameworks in which something goes wrong: they say what, and the job ends with a
+line that names one.
 
-Computations and memory fail, and nothing is half written. Ranks without a framework are in `test_launcher.py`.
+Computations and memory fail, and nothing is half written. Ranks without a framework are in
+`test_launcher.py`.
 """
 
 import ipaddress
@@ -43,7 +45,16 @@ ENDING_SECONDS = 90
 GONE_SECONDS = 10
 STEPS = 6
 BATCH_SIZE = 16
-TRAINING = ("run", "data-parallel", "--epochs", "1", "--limit", f"{STEPS}", "--batch-size", f"{BATCH_SIZE}")
+TRAINING = (
+    "run",
+    "data-parallel",
+    "--epochs",
+    "1",
+    "--limit",
+    f"{STEPS}",
+    "--batch-size",
+    f"{BATCH_SIZE}",
+)
 
 
 class Ended(NamedTuple):
@@ -54,14 +65,18 @@ class Ended(NamedTuple):
     errors: str
 
     def assert_failed(self, end: str, said: str = "") -> None:
-        """Assert that there is no result, what the launcher says at the end, and what a process said before."""
+        """Assert that there is no result, what the launcher says at the end, and what a process
+        said before.
+        """
         assert (self.status, self.output) == (1, "")
         assert re.match(f"parallel-core: {end}", self.errors.splitlines()[-1]), self.errors
         assert re.search(f"parallel-core: {said}", self.errors), self.errors
 
 
 class Job(NamedTuple):
-    """A job under way. All its processes have a mark in their environment; it writes its files into `directory`."""
+    """A job under way. All its processes have a mark in their environment; it writes its files into
+    `directory`.
+    """
 
     process: "subprocess.Popen[bytes]"
     directory: Path
@@ -78,13 +93,17 @@ class Job(NamedTuple):
         wait_until(lambda: (self.directory / "struck").exists() or self.process.poll() is not None)
 
     def end(self) -> Ended:
-        """Wait for the end of a job whose fault is to happen, and check what must be true of every job that failed."""
+        """Wait for the end of a job whose fault is to happen, and check what must be true of every
+        job that failed.
+        """
         self.wait_for_fault()
         status = self.process.wait(self.deadline + ENDING_SECONDS)
         assert self.processes() == []
         # Files have such names until they are complete.
         assert [path for path in self.files.rglob("*") if path.name.startswith(".")] == []
-        return Ended(status, *((self.directory / name).read_text() for name in ("output", "errors")))
+        return Ended(
+            status, *((self.directory / name).read_text() for name in ("output", "errors"))
+        )
 
     def processes(self, **environment: str) -> Sequence[psutil.Process]:
         """List the job's processes that run, or those of them with this in their environment."""
@@ -115,17 +134,37 @@ def start(
 ) -> Iterator[Job]:
     """Launch ranks, in one of which something goes wrong; nothing of them is left afterwards.
 
-    `more` are options of the run, and `options` those of the launcher. The fault is at exchange `at` of rank 1.
+    `more` are options of the run, and `options` those of the launcher. The fault is at exchange
+    `at` of rank 1.
     """
     files, mark = directory / "files", uuid.uuid4().hex
     files.mkdir(parents=True, exist_ok=True)
     faulty = (sys.executable, "-m", "tests.parallel_core.jobs.faulty_rank", fault, str(at))
     result = ("--json", str(files / "result.json"))
-    launch = ("launch", "--backend", backend, "--timeout", str(deadline), *options, "--", *TRAINING, *more, *result)
+    launch = (
+        "launch",
+        "--backend",
+        backend,
+        "--timeout",
+        str(deadline),
+        *options,
+        "--",
+        *TRAINING,
+        *more,
+        *result,
+    )
     # A line stays a line.
-    own = {**os.environ, "PYTHONPATH": str(ROOT), MARK: mark, STRUCK: str(directory / "struck"), "COLUMNS": "1000"}
+    own = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        MARK: mark,
+        STRUCK: str(directory / "struck"),
+        "COLUMNS": "1000",
+    }
     with (directory / "output").open("wb") as output, (directory / "errors").open("wb") as errors:
-        process = subprocess.Popen([*faulty, *launch], cwd=ROOT, env=own, stdout=output, stderr=errors)
+        process = subprocess.Popen(
+            [*faulty, *launch], cwd=ROOT, env=own, stdout=output, stderr=errors
+        )
     job = Job(process, directory, deadline, mark)
     try:
         yield job
@@ -138,7 +177,9 @@ def start(
 BETWEEN_PROCESSES = ("mxnet", "torch")
 """The frameworks that run on several processes."""
 LISTENERS = {"torch": 3, "mxnet": 4}
-"""PyTorch: each rank for the other one, and the store. MXNet: a scheduler, a server and two workers."""
+"""PyTorch: each rank for the other one, and the store. MXNet: a scheduler, a server and two
+workers.
+"""
 KILLED = "rank 1 was killed by SIGKILL;"
 FAILED = "rank 1 ended with status 1$"
 DISAGREE = f"rank 0 on {HOST}: the ranks disagree on "
@@ -150,7 +191,13 @@ OTHER_SHAPES = rf"{DISAGREE}.*exchange 3 sums.*float32 \[128\], float32 \[128, 1
     [
         *(("is_killed", name, (), KILLED, "") for name in BETWEEN_PROCESSES),
         *(
-            ("fails_on_a_device", name, ("--devices", "2"), FAILED, f"rank 1 on {HOST}: {name} on cpu:")
+            (
+                "fails_on_a_device",
+                name,
+                ("--devices", "2"),
+                FAILED,
+                f"rank 1 on {HOST}: {name} on cpu:",
+            )
             for name in BETWEEN_PROCESSES
         ),
         (
@@ -179,8 +226,13 @@ def test_a_fault_in_one_rank_ends_the_job(
 @pytest.mark.parametrize(
     ("fault", "backend", "said"),
     [
-        # The same code compares what ranks join with, and their data (`test_rank.py`), on every framework.
-        ("is_of_another_version", "torch", rf"{DISAGREE}.*parallel-core.*{re.escape(package_version())}.*0\.0\.9"),
+        # The same code compares what ranks join with, and their data (`test_rank.py`), on every
+        # framework.
+        (
+            "is_of_another_version",
+            "torch",
+            rf"{DISAGREE}.*parallel-core.*{re.escape(package_version())}.*0\.0\.9",
+        ),
         ("has_other_options", "torch", rf"{DISAGREE}.*lr.*0\.2.*0\.3"),
         *(("says_other_shapes", name, OTHER_SHAPES) for name in BETWEEN_PROCESSES),
     ],
@@ -196,7 +248,13 @@ def test_ranks_that_disagree_end_and_rank_0_says_why(
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("hangs", rf"rank 1 of 2 on {HOST} made no progress for {DEADLINE + 2} s: it has launched 2 exchanges"),
+        (
+            "hangs",
+            (
+                rf"rank 1 of 2 on {HOST} made no progress for {DEADLINE + 2} s: it has launched 2 "
+                "exchanges"
+            ),
+        ),
         ("never_comes", f"rank 0 .*on {HOST}.* join"),
     ],
 )
@@ -211,11 +269,15 @@ def test_a_rank_that_is_waited_for(fault: str, said: str, tmp_path: Path) -> Non
         for ended in [job.end() for job in under_way]:
             ended.assert_failed("rank [01] ended with status 1$", said)
             # The stacks of rank 1 name the function in which it hangs.
-            assert bool(re.search(r"\[rank 1\] .* in hang_here", ended.errors)) is (fault == "hangs")
+            assert bool(re.search(r"\[rank 1\] .* in hang_here", ended.errors)) is (
+                fault == "hangs"
+            )
 
 
 @pytest.mark.parametrize("name", ["scheduler", "server 0"])
-def test_mxnet_s_scheduler_or_server_that_is_killed(name: str, require: Callable[[str], None], tmp_path: Path) -> None:
+def test_mxnet_s_scheduler_or_server_that_is_killed(
+    name: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
     require("mxnet")
     with start("only_tells", "mxnet", tmp_path) as job:
         job.wait_for_fault()
@@ -242,7 +304,9 @@ def test_a_port_that_is_taken_while_the_job_starts(
 def test_a_job_listens_on_loopback_alone_and_ends_with_its_launcher(
     backend: str, require: Callable[[str], None], tmp_path: Path
 ) -> None:
-    """What the frameworks speak is not authenticated. One rank hangs, and the other waits for it inside a framework."""
+    """What the frameworks speak is not authenticated. One rank hangs, and the other waits for it
+    inside a framework.
+    """
     require(backend)
     with start("hangs", backend, tmp_path) as job:
         job.wait_for_fault()
@@ -270,7 +334,10 @@ def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
     with start("runs_out_of_memory", backend, tmp_path, *keep, at=4) as job:
         ended = job.end()
         losses = json.loads((job.files / "result.json").read_text())["series"]["loss"]
-        assert sorted(path.name for path in job.files.iterdir()) == ["checkpoint.npz", "result.json"]
+        assert sorted(path.name for path in job.files.iterdir()) == [
+            "checkpoint.npz",
+            "result.json",
+        ]
     assert ended.status == 0, ended.errors
     assert len(losses) == STEPS
     np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
@@ -281,13 +348,21 @@ def test_nothing_fails_with_several_devices_and_uneven_shards(
     backend: str, processes: int, require: Callable[[str], None], tmp_path: Path
 ) -> None:
     require(backend)
-    more, options = ("--devices", "2", "--exchange", "during", "--batch-size", "27"), ("--processes", str(processes))
+    more, options = (
+        ("--devices", "2", "--exchange", "during", "--batch-size", "27"),
+        ("--processes", str(processes)),
+    )
     with start("only_tells", backend, tmp_path, *more, options=options) as job:
         ended = job.end()
         result = json.loads((job.files / "result.json").read_text())
     assert ended.status == 0, ended.errors
     np.testing.assert_allclose(result["series"]["loss"], synthetic_losses(27, STEPS), rtol=1e-4)
     assert result["checks"]["max_replica_difference"] == 0
-    assert (result["backend"]["processes"], len(result["backend"]["hosts"])) == (processes, processes)
+    assert (result["backend"]["processes"], len(result["backend"]["hosts"])) == (
+        processes,
+        processes,
+    )
     assert result["metrics"]["scaling_efficiency"] > 0
-    assert result["metrics"]["exchanged_bytes"] == STEPS * sum(array.nbytes for array in initial_parameters())
+    assert result["metrics"]["exchanged_bytes"] == STEPS * sum(
+        array.nbytes for array in initial_parameters()
+    )

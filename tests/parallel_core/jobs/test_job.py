@@ -12,7 +12,9 @@ MXNET = replace(JOB, backend="mxnet", servers=2)
 
 
 def rendezvous_of(process: Process) -> Rendezvous | None:
-    return rendezvous({name: value for name, value in process.environment.items() if value is not None})
+    return rendezvous(
+        {name: value for name, value in process.environment.items() if value is not None}
+    )
 
 
 @pytest.mark.parametrize("job", [JOB, MXNET])

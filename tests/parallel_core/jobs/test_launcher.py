@@ -1,4 +1,6 @@
-"""Jobs that end, well or badly: what is passed on, what the last line says, and that nothing of them is left."""
+"""Jobs that end, well or badly: what is passed on, what the last line says, and that nothing of
+them is left.
+"""
 
 import os
 import pty
@@ -56,7 +58,10 @@ if rank == 1:
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL; the system may have run out of memory"),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "was killed by SIGKILL; the system may have run out of memory",
+        ),
         ("os.kill(os.getpid(), signal.SIGTERM)", "was killed by SIGTERM"),
         ("sys.exit(7)", "ended with status 7"),
     ],
@@ -79,7 +84,9 @@ CHILD_OF_RANK_1 = "if rank == 1: note(subprocess.Popen(['sleep', '1000']{options
 
 
 @pytest.mark.parametrize("end", ["", "wait() if rank == 0 else sys.exit(7)"])
-def test_a_child_that_holds_the_pipes_keeps_nobody_and_dies_with_the_job(run: Run, end: str, tmp_path: Path) -> None:
+def test_a_child_that_holds_the_pipes_keeps_nobody_and_dies_with_the_job(
+    run: Run, end: str, tmp_path: Path
+) -> None:
     done = run(f"{CHILD_OF_RANK_1.format(options='')}\n{end}", tmp_path / "pids")
     assert done.status == (1 if end else 0)
     assert are_gone(wait_for_lines(1, tmp_path / "pids"))
@@ -109,8 +116,12 @@ sys.exit(3)
     assert are_gone(wait_for_lines(2, tmp_path / "pids"))
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGHUP,), (signal.SIGINT, signal.SIGINT, signal.SIGTERM)], ids=str)
-def test_a_signal_to_the_launcher_ends_all_in_one_line(tmp_path: Path, numbers: tuple[signal.Signals, ...]) -> None:
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGHUP,), (signal.SIGINT, signal.SIGINT, signal.SIGTERM)], ids=str
+)
+def test_a_signal_to_the_launcher_ends_all_in_one_line(
+    tmp_path: Path, numbers: tuple[signal.Signals, ...]
+) -> None:
     with start_launcher(BUSY, str(tmp_path / "pids")) as launcher:
         pids = wait_for_lines(4, tmp_path / "pids")
         # What is typed at the terminal reaches the launcher only.
@@ -127,7 +138,9 @@ def test_a_signal_to_the_launcher_ends_all_in_one_line(tmp_path: Path, numbers: 
 
 
 @pytest.mark.parametrize(("code", "processes"), [(BUSY, 4), (STOPPED, 2)])
-def test_nothing_is_left_when_the_launcher_is_killed(code: str, processes: int, tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_launcher_is_killed(
+    code: str, processes: int, tmp_path: Path
+) -> None:
     with start_launcher(code, str(tmp_path / "pids")) as launcher:
         pids = wait_for_lines(processes, tmp_path / "pids")
         launcher.kill()

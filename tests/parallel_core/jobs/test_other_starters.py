@@ -1,4 +1,5 @@
-"""Ranks that others start, by hand, torchrun or mpirun, on one host or two: they train, and end when a part dies.
+"""Ranks that others start, by hand, torchrun or mpirun, on one host or two: they train, and end
+when a part dies.
 
 Of one that dies or hangs no other is left, and one line names it.
 """
@@ -24,7 +25,13 @@ from backends.process_groups.rendezvous import MPIRUN_VARIABLES
 from benchmarks.harness.two_hosts import ADDRESSES, INTERFACE, TwoHosts
 from tests.parallel_core.jobs.faulty_rank import STRUCK
 from tests.parallel_core.jobs.ranks import wait_until
-from tests.parallel_core.jobs.test_faults import BATCH_SIZE, DEADLINE, STEPS, TRAINING, synthetic_losses
+from tests.parallel_core.jobs.test_faults import (
+    BATCH_SIZE,
+    DEADLINE,
+    STEPS,
+    TRAINING,
+    synthetic_losses,
+)
 from tests.parallel_core.training.test_steps import numpy_losses
 
 pytestmark = pytest.mark.long
@@ -59,7 +66,9 @@ def start(log: Path, environment: Mapping[str, str], *options: str) -> "subproce
     """Start one process, whose standard error goes to a file."""
     given, none = {**os.environ, **environment}, subprocess.DEVNULL
     with log.open("wb") as errors:
-        return subprocess.Popen([sys.executable, *RUN, *options], env=given, stdin=none, stdout=none, stderr=errors)
+        return subprocess.Popen(
+            [sys.executable, *RUN, *options], env=given, stdin=none, stdout=none, stderr=errors
+        )
 
 
 @contextmanager
@@ -69,7 +78,13 @@ def started(directory: Path, workers: int, *options: str, deadline: str = "30") 
     parts = ("scheduler", "server", *(f"worker {number}" for number in range(workers)))
     directory.mkdir()
     processes = {
-        part: start(directory / part, {**environment, "DMLC_ROLE": part.split()[0]}, "--backend", "mxnet", *options)
+        part: start(
+            directory / part,
+            {**environment, "DMLC_ROLE": part.split()[0]},
+            "--backend",
+            "mxnet",
+            *options,
+        )
         for part in parts
     }
     try:
@@ -85,7 +100,9 @@ def our_line(log: Path) -> str:
     return line
 
 
-def test_a_job_started_by_hand_trains_as_one_process_does(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_job_started_by_hand_trains_as_one_process_does(
+    require: Callable[[str], None], tmp_path: Path
+) -> None:
     require("mxnet")
     result, logs = tmp_path / "result.json", tmp_path / "logs"
     with started(logs, 2, "--limit", "2", "--json", str(result), deadline="60") as job:
@@ -95,7 +112,9 @@ def test_a_job_started_by_hand_trains_as_one_process_does(require: Callable[[str
     assert (backend["processes"], backend["transport"]) == (2, "dist_sync")
 
 
-def test_when_a_part_dies_every_other_process_ends(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_when_a_part_dies_every_other_process_ends(
+    require: Callable[[str], None], tmp_path: Path
+) -> None:
     """The jobs run at once, because most of the time they wait."""
     require("mxnet")
     with ExitStack() as jobs:
@@ -116,7 +135,9 @@ def test_when_a_part_dies_every_other_process_ends(require: Callable[[str], None
                 assert "made no progress for" in line
 
 
-def test_a_server_that_is_sent_nothing_ends_though_all_are_up(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_server_that_is_sent_nothing_ends_though_all_are_up(
+    require: Callable[[str], None], tmp_path: Path
+) -> None:
     require("mxnet")
     kept = tmp_path / "kept"
     with started(tmp_path / "logs", 1, "--checkpoint", str(kept), "--checkpoint-steps", "1") as job:
@@ -127,11 +148,16 @@ def test_a_server_that_is_sent_nothing_ends_though_all_are_up(require: Callable[
     assert line.endswith("made no progress for 30 s: no worker has sent anything")
 
 
-def test_a_worker_whose_scheduler_never_comes_ends(require: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_worker_whose_scheduler_never_comes_ends(
+    require: Callable[[str], None], tmp_path: Path
+) -> None:
     require("mxnet")
     worker = start(tmp_path / "log", {**place(2, "1"), "DMLC_ROLE": "worker"}, "--backend", "mxnet")
     assert worker.wait(PATIENCE) == 1
-    said = f"parallel-core: a worker of 2 on {HOST} made no progress for 3 s: not all ranks have joined"
+    said = (
+        f"parallel-core: a worker of 2 on {HOST} made no progress for 3 s: not all ranks have "
+        "joined"
+    )
     assert our_line(tmp_path / "log").startswith(said)
 
 
@@ -148,7 +174,9 @@ BY_MPIRUN = {MPIRUN_VARIABLES[name]: value for name, value in BY_TORCHRUN.items(
 
 
 @pytest.mark.parametrize("variables", [BY_TORCHRUN, BY_MPIRUN], ids=["torchrun", "mpirun"])
-def test_a_rank_of_jax_s_is_refused_in_one_line(variables: Mapping[str, str], tmp_path: Path) -> None:
+def test_a_rank_of_jax_s_is_refused_in_one_line(
+    variables: Mapping[str, str], tmp_path: Path
+) -> None:
     """It is refused before the framework is imported, which need not be installed."""
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port("127.0.0.1"))}
     process = start(tmp_path / "log", {**variables, **where}, "--backend", "jax")
@@ -159,7 +187,16 @@ def test_a_rank_of_jax_s_is_refused_in_one_line(variables: Mapping[str, str], tm
 
 
 def torchrun(*options: str) -> Sequence[str]:
-    return (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options, "-m")
+    return (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        *options,
+        "-m",
+    )
 
 
 def mpirun(*options: str) -> Sequence[str]:
@@ -173,14 +210,20 @@ def mpirun_here() -> Sequence[str]:
     return (*mpirun("--oversubscribe", *place), sys.executable, "-m")
 
 
-def done(command: Sequence[str], root: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+def done(
+    command: Sequence[str], root: Path, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Run a command until none of its ranks is left: one would hold the pipe open."""
     # What starts the ranks may be a module of this folder.
     given = {**os.environ, "PYTHONPATH": str(root), **environment}
-    return subprocess.run(command, cwd=root, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(
+        command, cwd=root, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
-def ended(starter: Sequence[str], fault: str, root: Path, tmp_path: Path, *options: str) -> tuple[int, str]:
+def ended(
+    starter: Sequence[str], fault: str, root: Path, tmp_path: Path, *options: str
+) -> tuple[int, str]:
     """Start two ranks, a fault in rank 1; return the status and standard error."""
     environment = {
         STRUCK: str(tmp_path / "struck"),
@@ -196,13 +239,20 @@ def ended(starter: Sequence[str], fault: str, root: Path, tmp_path: Path, *optio
 @pytest.mark.parametrize("starter", [torchrun, mpirun_here])
 @pytest.mark.parametrize("fault", ["hangs", "is_killed"])
 def test_a_rank_that_hangs_or_dies_is_named_and_ends_the_others(
-    starter: Callable[[], Sequence[str]], fault: str, require: Callable[[str], None], root: Path, tmp_path: Path
+    starter: Callable[[], Sequence[str]],
+    fault: str,
+    require: Callable[[str], None],
+    root: Path,
+    tmp_path: Path,
 ) -> None:
     require("torch")
     status, errors = ended(starter(), fault, root, tmp_path)
     assert status != 0
     if fault == "hangs":
-        assert f"parallel-core: rank 1 of 2 on {HOST} made no progress for {DEADLINE + 2} s: it has " in errors
+        assert (
+            f"parallel-core: rank 1 of 2 on {HOST} made no progress for {DEADLINE + 2} s: it has "
+            in errors
+        )
         assert "in hang_here" in errors
         assert not re.search("rank 0 of 2 .* made no progress", errors)
     else:
@@ -223,10 +273,20 @@ def test_two_ranks_train_as_one_process_does(
     assert (backend["processes"], backend["transport"]) == (2, "gloo")
 
 
-def test_torchrun_starts_again_from_the_checkpoint(require: Callable[[str], None], root: Path, tmp_path: Path) -> None:
+def test_torchrun_starts_again_from_the_checkpoint(
+    require: Callable[[str], None], root: Path, tmp_path: Path
+) -> None:
     require("torch")
     result = tmp_path / "result.json"
-    keep = ("--checkpoint", str(tmp_path / "kept"), "--checkpoint-steps", "2", "--resume", "--json", str(result))
+    keep = (
+        "--checkpoint",
+        str(tmp_path / "kept"),
+        "--checkpoint-steps",
+        "2",
+        "--resume",
+        "--json",
+        str(result),
+    )
     status, errors = ended(torchrun("--max-restarts", "1"), "is_killed", root, tmp_path, *keep)
     assert status == 0, errors
     assert written_by(result, synthetic_losses(BATCH_SIZE, STEPS))["processes"] == 2
@@ -234,25 +294,43 @@ def test_torchrun_starts_again_from_the_checkpoint(require: Callable[[str], None
 
 
 def mpirun_on(hosts: TwoHosts, folder: Path) -> Sequence[str]:
-    """Return the beginning of a command of mpirun's, which reaches the other host by a script as by ssh."""
+    """Return the beginning of a command of mpirun's, which reaches the other host by a script as by
+    ssh.
+    """
     remote_shell = folder / "remote-shell"
     remote_shell.write_text(f'#!/bin/sh\nshift\nexec {shlex.join(hosts.on(1))} sh -c "$*"\n')
     remote_shell.chmod(0o755)
-    network = [word for use in ("oob_tcp", "btl_tcp") for word in ("--mca", f"{use}_if_include", INTERFACE)]
+    network = [
+        word for use in ("oob_tcp", "btl_tcp") for word in ("--mca", f"{use}_if_include", INTERFACE)
+    ]
     place = ("-x", f"MASTER_ADDR={ADDRESSES[0]}", "-x", "MASTER_PORT=29512", "-x", "PYTHONPATH")
     on_both = ("--host", ",".join(f"{name}:1" for name in ADDRESSES), "--bind-to", "none")
-    return (*hosts.on(0), *mpirun("--mca", "plm_rsh_agent", str(remote_shell), *network, *on_both, *place))
+    return (
+        *hosts.on(0),
+        *mpirun("--mca", "plm_rsh_agent", str(remote_shell), *network, *on_both, *place),
+    )
 
 
-@pytest.mark.parametrize(("starter", "framework"), [("hand", "mxnet"), ("hand", "torch"), ("mpirun", "torch")])
+@pytest.mark.parametrize(
+    ("starter", "framework"), [("hand", "mxnet"), ("hand", "torch"), ("mpirun", "torch")]
+)
 def test_ranks_on_two_hosts_train_as_one_process_does(
-    starter: str, framework: str, hosts: TwoHosts, require: Callable[[str], None], root: Path, tmp_path: Path
+    starter: str,
+    framework: str,
+    hosts: TwoHosts,
+    require: Callable[[str], None],
+    root: Path,
+    tmp_path: Path,
 ) -> None:
     """Each host has an address of its own: network namespaces that are joined by a link."""
     require(framework)
     result = tmp_path / "result.json"
     program = (sys.executable, *RUN, "--backend", framework, "--limit", "5", "--json", str(result))
-    command = hosts.ranks(framework, *program) if starter == "hand" else (*mpirun_on(hosts, tmp_path), *program)
+    command = (
+        hosts.ranks(framework, *program)
+        if starter == "hand"
+        else (*mpirun_on(hosts, tmp_path), *program)
+    )
     run = done(command, root)
     assert run.returncode == 0, run.stderr
     backend = written_by(result, numpy_losses(24, steps=5))

@@ -1,4 +1,6 @@
-"""What ranks have beside their training: shares of a host's GPUs, progress that is told, and the same data in all."""
+"""What ranks have beside their training: shares of a host's GPUs, progress that is told, and the
+same data in all.
+"""
 
 import os
 
@@ -20,7 +22,8 @@ from tests.parallel_core.experiments.small import made_up
         (None, 1, ["0", "1", "2"]),
         (None, 2, ["0,1", "2,3", "4,5"]),
         ("7,5,3", 1, ["7", "5", "3"]),
-        # Too few for all: a rank without a GPU finds none, and the ranks disagree on the kind of device.
+        # Too few for all: a rank without a GPU finds none, and the ranks disagree on the kind of
+        # device.
         ("4", 1, ["4", "", ""]),
         ("", 1, ["", "", ""]),
         # One that is alone on its host sees all.
@@ -34,7 +37,9 @@ def test_each_rank_sees_its_share(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given or "")
         if given is None:
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-        share_gpus(Rendezvous(rank, len(shares), rank, len(shares), "127.0.0.1", 29500, 30.0), devices)
+        share_gpus(
+            Rendezvous(rank, len(shares), rank, len(shares), "127.0.0.1", 29500, 30.0), devices
+        )
         assert os.environ.get("CUDA_VISIBLE_DEVICES") == share
 
 
@@ -60,7 +65,9 @@ def test_every_batch_is_progress_and_an_exchange_keeps_its_number() -> None:
         with progress_of(backend, 1, 8) as progress:
             progress.on_batch(1, 4)
             for _ in range(2):
-                backend.allreduce([backend.asarray(np.ones(2, np.float32), device) for device in backend.devices])
+                backend.allreduce(
+                    [backend.asarray(np.ones(2, np.float32), device) for device in backend.devices]
+                )
             # As of an evaluation.
             progress.on_batch(1, 0)
         return told

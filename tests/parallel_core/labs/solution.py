@@ -1,4 +1,6 @@
-"""The labs, solved: a queue for each device and one for copies, and a list of who still reads what is overwritten."""
+"""The labs, solved: a queue for each device and one for copies, and a list of who still reads what
+is overwritten.
+"""
 
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -19,13 +21,18 @@ class MyEngine(Engine):
         self.readers: WeakKeyDictionary[Task, list[Event]] = WeakKeyDictionary()
         for place in (*self.devices, "copies"):
             self.queues[place] = SimpleQueue()
-            Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()
+            Thread(
+                target=self.work, args=(self.queues[place],), name=str(place), daemon=True
+            ).start()
 
     def submit(self, task: Task) -> None:
         place = "copies" if task.kind == "copy" else task.device
         before = [done for one in task.overwrites for done in self.readers.get(one, ())]
         for one in task.inputs:
-            self.readers[one] = [*(done for done in self.readers.get(one, ()) if not done.is_set()), task.done]
+            self.readers[one] = [
+                *(done for done in self.readers.get(one, ()) if not done.is_set()),
+                task.done,
+            ]
         self.last[place] = task
         self.queues[place].put((task, before))
 

@@ -1,4 +1,6 @@
-"""The labs: solutions pass what is judged, and typical mistakes fail at the step that is about them."""
+"""The labs: solutions pass what is judged, and typical mistakes fail at the step that is about
+them.
+"""
 
 import json
 import os
@@ -20,27 +22,44 @@ from tests.conftest import RunProgram
 from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
 SOLUTION = Path(__file__).parent / "solution.py"
-"""Of all labs: a queue for each device is one queue if there is one device, and one more does no harm."""
+"""Of all labs: a queue for each device is one queue if there is one device, and one more does no
+harm.
+"""
 SKELETONS = Path(programs).parent
 PLACE = '"copies" if task.kind == "copy" else task.device'
 LAZY = {
-    "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()": "pass",
+    "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()": (
+        "pass"
+    ),
     "while True": "while not queue.empty()",
     "task.done.wait()": "self.work(self.queues[task.device])",
 }
 """Whoever waits computes."""
-LOSING = "self.done = getattr(self, 'done', 0) + 1; task.value = task.compute() - (self.done == 5000)"
+LOSING = (
+    "self.done = getattr(self, 'done', 0) + 1; task.value = task.compute() - (self.done == 5000)"
+)
 """One of ten thousand increments is lost."""
 MISTAKES = [
-    # The lab, the text that is wrong and what stands in its place, the step that fails (from 0), and what it says.
+    # The lab, the text that is wrong and what stands in its place, the step that fails (from 0),
+    # and what it says.
     ("queue", {"            try:": "            task.done.set()\n            try:"}, 1, ""),
     ("queue", {"task.value = task.compute()": LOSING}, 0, ""),
     ("queue", LAZY, 1, "nothing computed before"),
     ("queue", {"task.done.wait()\n\n": "self.wait_for_all()\n\n"}, 1, "waits for a later one"),
     ("queue", {"task.error = error": "del error"}, 2, "no ComputationError"),
     ("queue", {"while True": "for _ in range(64)"}, 0, "gave no result within"),
-    ("two-queues", {"*(one.done for one in task.inputs), *before": "*before,"}, 0, "read before it was ready"),
-    ("two-queues", {"list(self.last.values())": "list(self.last.values())[:1]"}, 2, "read before it was ready"),
+    (
+        "two-queues",
+        {"*(one.done for one in task.inputs), *before": "*before,"},
+        0,
+        "read before it was ready",
+    ),
+    (
+        "two-queues",
+        {"list(self.last.values())": "list(self.last.values())[:1]"},
+        2,
+        "read before it was ready",
+    ),
     ("two-queues", {PLACE: '"copies"'}, 3, "parallel_speedup"),
     ("hide-a-copy", {"for one in task.inputs), *before)": "for one in task.inputs),)"}, 0, ""),
     ("hide-a-copy", {"(task, before)": "(task, [*before, task.done])"}, 0, "gave no result within"),
@@ -72,7 +91,9 @@ def judged(lab: str, engine: str, steps: int) -> list[Outcome]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("lab", LABS)
-def test_a_solution_passes_and_is_never_too_slow_and_has_a_lane_for_each_queue(lab: str, tmp_path: Path) -> None:
+def test_a_solution_passes_and_is_never_too_slow_and_has_a_lane_for_each_queue(
+    lab: str, tmp_path: Path
+) -> None:
     engine = engine_in(tmp_path, {})
     *before, speed = (outcome.state for outcome in judged(lab, engine, 4))
     assert (before, speed in ("passed", "not judged")) == (["passed"] * 3, True)
@@ -81,10 +102,18 @@ def test_a_solution_passes_and_is_never_too_slow_and_has_a_lane_for_each_queue(l
 
 @pytest.mark.parametrize(
     ("lab", "changes", "step", "message"),
-    [pytest.param(*one, marks=pytest.mark.long if one[2] == 3 or one[3] in SLOW else ()) for one in MISTAKES],
+    [
+        pytest.param(*one, marks=pytest.mark.long if one[2] == 3 or one[3] in SLOW else ())
+        for one in MISTAKES
+    ],
 )
 def test_a_mistake_fails_at_its_step(
-    monkeypatch: pytest.MonkeyPatch, lab: str, changes: Mapping[str, str], step: int, message: str, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    lab: str,
+    changes: Mapping[str, str],
+    step: int,
+    message: str,
+    tmp_path: Path,
 ) -> None:
     if "no result" in message:
         monkeypatch.setattr(grading, "MOST_SECONDS", 2.0)
@@ -97,29 +126,46 @@ def test_a_mistake_fails_at_its_step(
     assert [one.state for one in before] == ["passed"] * step
     # A figure is not judged on a machine that is busy.
     assert outcome.state == "failed" or (step, outcome.state) == (3, "not judged")
-    assert outcome.state != "failed" or (message in outcome.got and outcome.expected and outcome.program)
+    assert outcome.state != "failed" or (
+        message in outcome.got and outcome.expected and outcome.program
+    )
 
 
-def test_a_right_engine_may_print_keep_its_thread_alive_and_import_what_lies_beside_it(tmp_path: Path) -> None:
+def test_a_right_engine_may_print_keep_its_thread_alive_and_import_what_lies_beside_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "beside_the_engine.py").write_text("WORDS = 'submitted', '[1, 2]'\n")
     changes = {
         "from queue": "import sys\nfrom beside_the_engine import WORDS\nfrom queue",
         ", daemon=True": "",
-        "    def submit(self, task: Task) -> None:": "    def submit(self, task: Task) -> None:\n        print(*WORDS)",
-        "    def wait_for_all(self) -> None:": "    def wait_for_all(self) -> None:\n        sys.stdout = None",
+        "    def submit(self, task: Task) -> None:": "    def submit(self, task: Task) -> None:\n  "
+        "      print(*WORDS)",
+        "    def wait_for_all(self) -> None:": "    def wait_for_all(self) -> None:\n        "
+        "sys.stdout = None",
     }
     outcomes = judged("queue", engine_in(tmp_path, changes), 3)
     assert [outcome.state for outcome in outcomes] == ["passed"] * 3
 
 
 IN_SUBMIT = "    def submit(self, task: Task) -> None:\n        "
-STARTING = "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()"
+STARTING = (
+    "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()"
+)
 WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
     "exits": ({IN_SUBMIT: f"{IN_SUBMIT}raise SystemExit(0)\n        "}, "SystemExit"),
     "ends its process": ({IN_SUBMIT: f"{IN_SUBMIT}os._exit(0)\n        "}, "exit status 0"),
-    "works where it should start": ({STARTING: "self.work(self.queues[place])"}, "`start` (engine.py, line"),
-    "never ends its import": ({"class MyEngine": "while True: pass\n\nclass MyEngine"}, "`<module>` (engine.py, line"),
-    "takes too much memory": ({"self.last: ": "self.all = bytearray(8 * 2**30)\n        self.last: "}, "MemoryError"),
+    "works where it should start": (
+        {STARTING: "self.work(self.queues[place])"},
+        "`start` (engine.py, line",
+    ),
+    "never ends its import": (
+        {"class MyEngine": "while True: pass\n\nclass MyEngine"},
+        "`<module>` (engine.py, line",
+    ),
+    "takes too much memory": (
+        {"self.last: ": "self.all = bytearray(8 * 2**30)\n        self.last: "},
+        "MemoryError",
+    ),
 }
 """What engines may do in place of giving wrong values, and what the grader says."""
 
@@ -161,7 +207,9 @@ class MyEngine:
 """
 
 
-def test_an_engine_that_computes_nothing_and_replaces_the_judge_gets_no_points_for_values(tmp_path: Path) -> None:
+def test_an_engine_that_computes_nothing_and_replaces_the_judge_gets_no_points_for_values(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "engine.py").write_text(FORGED)
     engine = named(f"{tmp_path / 'engine.py'}:{ENGINE}")
     assert [outcome.state for outcome in judged("queue", engine, 3)] == ["failed"] * 3
@@ -177,7 +225,11 @@ def test_a_lab_is_started_once_and_its_grades_are_json(
     Path("queue/engine.py").write_text("import os\nos._exit(3)\n")
     assert program("lab", "check", "queue", "--json", "grades.json").returncode == 1
     grades = json.loads(Path("grades.json").read_text())
-    assert (grades["points"], grades["of"], {step["state"] for step in grades["steps"]}) == (0, 100, {"failed"})
+    assert (grades["points"], grades["of"], {step["state"] for step in grades["steps"]}) == (
+        0,
+        100,
+        {"failed"},
+    )
     assert all("status 3" in step["got"] for step in grades["steps"])
 
 
@@ -204,7 +256,9 @@ def test_skeletons_are_short_and_run(lab: str, tmp_path: Path) -> None:
     assert first.state == ("failed" if lab == "hide-a-copy" else "passed")
 
 
-def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(program: RunProgram, tmp_path: Path) -> None:
+def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(
+    program: RunProgram, tmp_path: Path
+) -> None:
     path = tmp_path / "one.py"
     for text, message in (
         (None, "is not PATH.py:Class"),
@@ -238,7 +292,13 @@ def test_a_backend_in_a_file_that_cannot_be_loaded_is_one_line(program: RunProgr
     ],
 )
 def test_a_figure_is_judged_by_the_lab_s_bounds_where_cores_and_quiet_allow_it(
-    monkeypatch: pytest.MonkeyPatch, lab: str, figure: list[float], problem: str, busy: bool, cores: float, state: str
+    monkeypatch: pytest.MonkeyPatch,
+    lab: str,
+    figure: list[float],
+    problem: str,
+    busy: bool,
+    cores: float,
+    state: str,
 ) -> None:
     low, value, high = figure
     main = EXPERIMENTS[LABS[lab].experiment].main

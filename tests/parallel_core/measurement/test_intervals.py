@@ -1,4 +1,6 @@
-"""Intervals and verdicts: what they always are, how rarely wrong, how seldom they miss, and what exceeds a limit."""
+"""Intervals and verdicts: what they always are, how rarely wrong, how seldom they miss, and what
+exceeds a limit.
+"""
 
 import math
 from random import Random
@@ -8,7 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from parallel_core.measurement.checks import about_excess, largest_of, relative_error, why_impossible
+from parallel_core.measurement.checks import (
+    about_excess,
+    largest_of,
+    relative_error,
+    why_impossible,
+)
 from parallel_core.measurement.confidence_intervals import (
     Interval,
     decide,
@@ -20,7 +27,12 @@ from parallel_core.measurement.confidence_intervals import (
 )
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import labelled
-from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds, times_as_long
+from parallel_core.measurement.verdicts import (
+    BETWEEN_PROCESSES,
+    in_percent,
+    over_rounds,
+    times_as_long,
+)
 
 SECONDS = st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=8)
 TIMES = st.lists(st.floats(0.01, 100), min_size=2, max_size=9)
@@ -31,7 +43,9 @@ def case(*seconds: float, name: str = "any") -> Case:
 
 
 @given(SECONDS)
-def test_an_interval_holds_its_estimate_and_a_cell_does_not_differ_from_itself(values: list[float]) -> None:
+def test_an_interval_holds_its_estimate_and_a_cell_does_not_differ_from_itself(
+    values: list[float],
+) -> None:
     found, same = median_interval(values), ratio_interval(values, values)
     assert 0 < found.low <= found.estimate * (1 + 1e-9)
     assert found.estimate <= found.high * (1 + 1e-9)
@@ -59,19 +73,26 @@ def test_neither_the_order_of_the_processes_nor_the_unit_matters(
     random.shuffle(shuffled)
     assert ratio_interval(shuffled, theirs) == before
     after = ratio_interval([factor * one for one in mine], [factor * one for one in theirs])
-    assert (after.estimate, after.low, after.high) == pytest.approx((before.estimate, before.low, before.high))
+    assert (after.estimate, after.low, after.high) == pytest.approx(
+        (before.estimate, before.low, before.high)
+    )
 
 
 def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
     exact = [1.0, 1.0001, 0.9999, 1.0002, 0.9998]
-    ratios = {factor: ratio_interval([factor * one for one in exact], exact) for factor in (1.005, 0.995, 1.02, 0.98)}
+    ratios = {
+        factor: ratio_interval([factor * one for one in exact], exact)
+        for factor in (1.005, 0.995, 1.02, 0.98)
+    }
     assert all(ratio.low > 1 or ratio.high < 1 for ratio in ratios.values())
     same = "no difference shown"
     assert [verdict_on(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
 
 
 def test_one_or_two_processes_allow_no_verdict_and_one_has_an_interval_without_ends() -> None:
-    assert {verdict_on(ratio_interval([2.0] * count, [1.0] * count), count) for count in (1, 2)} == {"too few runs"}
+    assert {
+        verdict_on(ratio_interval([2.0] * count, [1.0] * count), count) for count in (1, 2)
+    } == {"too few runs"}
     assert (median_interval([3.0]).high, ratio_interval([3.0], [2.0]).low) == (math.inf, 0)
 
 
@@ -82,7 +103,9 @@ def test_one_disturbed_process_of_five_does_not_hide_a_tenth() -> None:
 
 
 def noisy(generator: np.random.Generator, processes: int) -> list[float]:
-    """Draw per-process medians: a hundredth of noise, and one process in fifty disturbed by up to a quarter."""
+    """Draw per-process medians: a hundredth of noise, and one process in fifty disturbed by up to a
+    quarter.
+    """
     disturbed = (generator.random(processes) < 0.02) * generator.uniform(0.03, 0.25, processes)
     return [float(value) for value in np.exp(generator.normal(0, 0.01, processes) + disturbed)]
 
@@ -94,7 +117,10 @@ def test_a_difference_that_is_not_there_is_seldom_called_and_a_tenth_seldom_miss
     generator = np.random.default_rng(processes)
     pairs = [(noisy(generator, processes), noisy(generator, processes)) for _ in range(300)]
     alike, slower = (
-        [verdict_on(ratio_interval([factor * one for one in mine], theirs), processes) for mine, theirs in pairs]
+        [
+            verdict_on(ratio_interval([factor * one for one in mine], theirs), processes)
+            for mine, theirs in pairs
+        ]
         for factor in (1, 1.1)
     )
     assert alike.count("no difference shown") >= 0.95 * len(pairs)
@@ -129,33 +155,49 @@ def test_a_quantity_of_one_time_over_rounds_has_the_interval_of_its_median() -> 
     missed = sum(not rate.low <= 1 <= rate.high for rate in rates) / DRAWS
     assert missed <= 0.065
     known = median_interval(drawn[0])
-    assert max(rates[0].estimate - rates[0].low, rates[0].high - rates[0].estimate) == pytest.approx(
+    assert max(
+        rates[0].estimate - rates[0].low, rates[0].high - rates[0].estimate
+    ) == pytest.approx(
         max(abs(1 / known.low - rates[0].estimate), abs(1 / known.high - rates[0].estimate))
     )
 
 
 def test_intervals_of_a_median_by_hand() -> None:
-    # Of three by their range; of six between the outermost values, which enclose the median in 31 of 32 cases, and the
-    # next ones, which do in 25 of 32.
-    three, six = median_interval([-1.0, 0.0, 2.0]), median_interval([-30.0, -2.0, -1.0, 1.0, 2.0, 30.0])
+    # Of three by their range; of six between the outermost values, which enclose the median in 31
+    # of 32 cases, and the next ones, which do in 25 of 32.
+    three, six = (
+        median_interval([-1.0, 0.0, 2.0]),
+        median_interval([-30.0, -2.0, -1.0, 1.0, 2.0, 30.0]),
+    )
     assert (three.estimate, three.low, three.high) == pytest.approx((0, -4.02, 4.02))
     surplus = (31 / 32 - 0.95) / (6 / 32)
     weight = 5 * surplus / (1 + 4 * surplus)
-    assert (six.estimate, six.low, six.high) == pytest.approx((0, -30 + 28 * weight, 30 - 28 * weight))
+    assert (six.estimate, six.low, six.high) == pytest.approx(
+        (0, -30 + 28 * weight, 30 - 28 * weight)
+    )
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.706), (1.5, 6.017), (2, 4.303), (2.5, 3.575), (4, 2.776)])
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.706), (1.5, 6.017), (2, 4.303), (2.5, 3.575), (4, 2.776)]
+)
 def test_a_quantile_of_student_s_t(freedom: float, quantile: float) -> None:
     assert student_t(freedom) == pytest.approx(quantile, rel=0.03)
 
 
-@given(st.floats(-5, 5), st.floats(0, 3), st.floats(0, 3), st.lists(st.floats(-4, 4), min_size=1, max_size=3))
+@given(
+    st.floats(-5, 5),
+    st.floats(0, 3),
+    st.floats(0, 3),
+    st.lists(st.floats(-4, 4), min_size=1, max_size=3),
+)
 def test_a_verdict_holds_for_every_value_of_the_interval(
     value: float, below: float, above: float, bounds: list[float]
 ) -> None:
     interval, ascending = Interval(value, value - below, value + above), sorted(bounds)
     place = decide(interval, *ascending)
-    places = {decide(Interval(one, one, one), *ascending) for one in (interval.low, value, interval.high)}
+    places = {
+        decide(Interval(one, one, one), *ascending) for one in (interval.low, value, interval.high)
+    }
     assert places == {place} if place is not None else len(places) > 1
 
 
@@ -170,7 +212,10 @@ def test_nothing_follows_from_one_round_or_from_no_number() -> None:
 
 @given(TIMES, TIMES)
 def test_a_ratio_of_cases_is_that_of_their_medians(first: list[float], second: list[float]) -> None:
-    ratio, inverse = times_as_long(case(*first), case(*second)), times_as_long(case(*second), case(*first))
+    ratio, inverse = (
+        times_as_long(case(*first), case(*second)),
+        times_as_long(case(*second), case(*first)),
+    )
     assert ratio.low <= ratio.estimate <= ratio.high
     assert ratio.estimate == pytest.approx(np.median(first) / np.median(second))
     assert ratio.estimate == pytest.approx(1 / inverse.estimate)
@@ -199,33 +244,49 @@ def test_times_of_unlike_numbers_of_rounds_are_compared() -> None:
 
 def test_a_share_in_percent_has_its_bounds() -> None:
     def share(rounds: int) -> str:
-        return in_percent(over_rounds(lambda sent, done: sent / done, (0.1,) * rounds, (1.0,) * rounds))
+        return in_percent(
+            over_rounds(lambda sent, done: sent / done, (0.1,) * rounds, (1.0,) * rounds)
+        )
 
     assert (share(3), share(1)) == ("10 % (9.5–10 %)", "10 %")
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=2, max_size=4), st.floats(0.01, 100))
 def test_a_speedup_beyond_its_limit_is_never_silent(parts: list[float], together: float) -> None:
-    speedup = over_rounds(lambda *each: sum(each[1:]) / each[0], *([seconds] * 3 for seconds in (together, *parts)))
+    speedup = over_rounds(
+        lambda *each: sum(each[1:]) / each[0], *([seconds] * 3 for seconds in (together, *parts))
+    )
     told = about_excess("parallel_speedup", speedup, len(parts))
     assert bool(told) == (speedup.estimate > 1.01 * len(parts))
-    assert not told or told[1] == (": within the noise" in told[0]) == (decide(speedup, len(parts)) != 1)
+    assert not told or told[1] == (": within the noise" in told[0]) == (
+        decide(speedup, len(parts)) != 1
+    )
 
 
 def test_an_excess_is_told_in_figures() -> None:
-    share, _ = about_excess("overlap_efficiency", Interval(1.18, 0.94, 1.42), 1.0, is_share=True) or ("", False)
-    assert share.startswith("overlap_efficiency is 118 % (94–142 %) of at most 100 %: within the noise")
+    share, _ = about_excess(
+        "overlap_efficiency", Interval(1.18, 0.94, 1.42), 1.0, is_share=True
+    ) or ("", False)
+    assert share.startswith(
+        "overlap_efficiency is 118 % (94–142 %) of at most 100 %: within the noise"
+    )
     # Two workers, once told to have run at the same time.
     speedup, _ = about_excess("parallel_speedup", Interval(2.5, 2.2, 2.8), 2.0) or ("", False)
-    assert speedup.startswith("parallel_speedup is 2.50 (2.20–2.80) of at most 2, which is beyond the noise")
+    assert speedup.startswith(
+        "parallel_speedup is 2.50 (2.20–2.80) of at most 2, which is beyond the noise"
+    )
 
 
 @pytest.mark.parametrize(
     ("together", "told"),
     [((1.0, 1.01), False), ((0.97, 0.98), False), ((0.5, 0.51), True), ((0.5, 1.2), False)],
 )
-def test_faster_than_the_slowest_part_is_impossible_beyond_noise(together: tuple[float, ...], told: bool) -> None:
-    problem = why_impossible(case(*together), [case(0.3, 0.3, name="short"), case(1.0, 1.01, name="long")])
+def test_faster_than_the_slowest_part_is_impossible_beyond_noise(
+    together: tuple[float, ...], told: bool
+) -> None:
+    problem = why_impossible(
+        case(*together), [case(0.3, 0.3, name="short"), case(1.0, 1.01, name="long")]
+    )
     assert ("less than its part 'long'" in (problem or "")) == bool(problem) == told
 
 
@@ -236,12 +297,17 @@ def test_the_largest_relative_error() -> None:
     assert relative_error(np.array([1.0]), expected) == math.inf
     assert not relative_error(np.array([np.nan, 1]), expected) < 1
     # A NaN among errors is not passed over.
-    assert all(math.isnan(largest_of(errors)) for errors in ((math.nan, 1.0), (1.0, math.nan), (1.0, 2.0, math.nan)))
+    assert all(
+        math.isnan(largest_of(errors))
+        for errors in ((math.nan, 1.0), (1.0, math.nan), (1.0, 2.0, math.nan))
+    )
     assert largest_of(iter((1.0, 3.0, 2.0))) == 3.0
 
 
 def test_curves_stand_by_label() -> None:
-    series = dict.fromkeys(("bytes", "algbw_gb star", "algbw_gb plain copy", "speedup", "speedup wide"), (1.0,))
+    series = dict.fromkeys(
+        ("bytes", "algbw_gb star", "algbw_gb plain copy", "speedup", "speedup wide"), (1.0,)
+    )
     assert set(labelled(series, "algbw_gb")) == {"star", "plain copy"}
     assert set(labelled(series, "speedup")) == {"", "wide"}
     assert labelled(series, "algbw") == {}

@@ -1,4 +1,6 @@
-"""Bounds and paths agree with a search through all chains, and a recording's tasks with the values that they make."""
+"""Bounds and paths agree with a search through all chains, and a recording's tasks with the values
+that they make.
+"""
 
 import itertools
 from dataclasses import replace
@@ -37,7 +39,9 @@ def graphs(draw: st.DrawFn) -> tuple[Task, ...]:
         # Whole seconds: their sums are exact in any order.
         seconds = draw(st.integers(0, 9))
         device = draw(st.sampled_from("abc"))
-        tasks.append(Task(f"task {place}", device, draw(KINDS), tuple(sorted(after)), float(seconds)))
+        tasks.append(
+            Task(f"task {place}", device, draw(KINDS), tuple(sorted(after)), float(seconds))
+        )
     return tuple(tasks)
 
 
@@ -57,16 +61,22 @@ def chains(tasks: tuple[Task, ...]) -> list[tuple[int, ...]]:
 def test_the_critical_path_is_the_longest_of_all_chains(tasks: tuple[Task, ...]) -> None:
     path = longest_path(tasks)
     assert path in chains(tasks)
-    longest = max((sum(tasks[place].seconds for place in chain), len(chain)) for chain in chains(tasks))
+    longest = max(
+        (sum(tasks[place].seconds for place in chain), len(chain)) for chain in chains(tasks)
+    )
     bounds = bounds_of(tasks, 2)
     assert (bounds.critical_path, len(path)) == longest
-    assert bounds.work_per_device == work_seconds(tasks) / 2 == sum(task.seconds for task in tasks) / 2
+    assert (
+        bounds.work_per_device == work_seconds(tasks) / 2 == sum(task.seconds for task in tasks) / 2
+    )
 
 
 @given(graphs())
 def test_a_task_s_level_is_the_longest_chain_before_it(tasks: tuple[Task, ...]) -> None:
     for place, level in enumerate(levels(tasks)):
-        assert level == max(len(chain) for chain in chains(tasks) if chain and chain[-1] == place) - 1
+        assert (
+            level == max(len(chain) for chain in chains(tasks) if chain and chain[-1] == place) - 1
+        )
 
 
 @given(graphs())
@@ -87,16 +97,22 @@ def test_leaving_loads_out_keeps_the_other_dependencies(tasks: tuple[Task, ...])
 
 def reachable(tasks: tuple[Task, ...]) -> set[tuple[int, int]]:
     """List the pairs of tasks of which the first must be done before the second."""
-    return {(first, last) for first, *_, last in (chain for chain in chains(tasks) if len(chain) > 1)}
+    return {
+        (first, last) for first, *_, last in (chain for chain in chains(tasks) if len(chain) > 1)
+    }
 
 
 @given(graphs())
-def test_leaving_out_what_is_implied_changes_no_order_and_nothing_more_can_go(tasks: tuple[Task, ...]) -> None:
+def test_leaving_out_what_is_implied_changes_no_order_and_nothing_more_can_go(
+    tasks: tuple[Task, ...],
+) -> None:
     reduced = without_implied(tasks)
     assert reachable(reduced) == reachable(tasks)
     for place, task in enumerate(reduced):
         for dropped in task.after:
-            fewer = replace(task, after=tuple(earlier for earlier in task.after if earlier != dropped))
+            fewer = replace(
+                task, after=tuple(earlier for earlier in task.after if earlier != dropped)
+            )
             assert reachable((*reduced[:place], fewer, *reduced[place + 1 :])) != reachable(tasks)
 
 
@@ -132,7 +148,15 @@ def test_operations_depend_on_what_made_their_values(backend: Backend, one_by_on
     assert [task.name for task in tasks] == ["asarray", "a", "b", "copy", "copy", "d", "own"]
     assert [task.after for task in tasks] == [(), (0,), (0, 1), (1,), (2,), (3, 4), (3,)]
     assert [task.device for task in tasks] == [*[str(first)] * 3, *[str(second)] * 4]
-    assert [task.kind for task in tasks] == ["load", "compute", "compute", "copy", "copy", "compute", "copy"]
+    assert [task.kind for task in tasks] == [
+        "load",
+        "compute",
+        "compute",
+        "copy",
+        "copy",
+        "compute",
+        "copy",
+    ]
     assert [task.bytes for task in tasks] == [0, 0, 0, 24, 24, 0, 0]
     assert crossings(tasks) == 2
     assert all((task.seconds > 0) == one_by_one for task in tasks)
@@ -140,7 +164,12 @@ def test_operations_depend_on_what_made_their_values(backend: Backend, one_by_on
 
 @pytest.mark.parametrize(
     ("consumed", "conflicting"),
-    [((0,), {"reads first"}), ((1, 0), {"reads inner"}), ((1, 1), {"reads last"}), ((1, -1), {"reads last"})],
+    [
+        ((0,), {"reads first"}),
+        ((1, 0), {"reads inner"}),
+        ((1, 1), {"reads last"}),
+        ((1, -1), {"reads last"}),
+    ],
 )
 def test_what_consumes_an_item_comes_after_those_who_read_it_and_no_others(
     recording: Recording, consumed: tuple[int, ...], conflicting: set[str]
@@ -152,7 +181,11 @@ def test_what_consumes_an_item_comes_after_those_who_read_it_and_no_others(
     assert [recording.to_numpy(one)[0, 0] for one in read] == [3, 4, 5]
     recording.copy_to(recording.asarray(ONES, second), first, out=reduce(getitem, consumed, made))
     # An item that is counted from the end may be any other one that is not.
-    last = {"reads last"} if consumed[-1] >= 0 or len(consumed) == 1 else {"reads inner", "reads first"}
+    last = (
+        {"reads last"}
+        if consumed[-1] >= 0 or len(consumed) == 1
+        else {"reads inner", "reads first"}
+    )
     found = after(recording.tasks)
     assert (found["both"], [found[name] for name in items]) == (set(), [{"both"}] * 3)
     assert {"both"} | conflicting <= found["copy"] <= {"both"} | conflicting | last
@@ -164,11 +197,15 @@ def test_a_differentiated_function_is_named_alike_on_every_backend(recording: Re
     assert recording.tasks[-1].name == "value_and_gradients"
 
 
-@pytest.mark.parametrize("rate", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.int64(1), True])
+@pytest.mark.parametrize(
+    "rate", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.int64(1), True]
+)
 def test_any_real_number_may_be_an_argument(recording: Recording, rate: Real) -> None:
     parameters, gradients = (recording.asarray((ONES,), recording.devices[0]) for _ in range(2))
     sgd = recording.ops.sgd
-    (updated,) = recording.to_numpy(recording.launch(lambda p, g, r: sgd(p, g, float(r)), parameters, gradients, rate))
+    (updated,) = recording.to_numpy(
+        recording.launch(lambda p, g, r: sgd(p, g, float(r)), parameters, gradients, rate)
+    )
     np.testing.assert_allclose(updated, (1 - float(rate)) * ONES)
 
 
@@ -177,7 +214,9 @@ def test_updated_parameters_come_after_all_that_used_the_old_ones(recording: Rec
     parameters = recording.asarray((ONES, ONES), device)
     gradients = labelled("gradients", recording.launch(recording.ops.zeros_like, parameters))
     labelled("metric", recording.launch(recording.ops.total, parameters[0]))
-    updated = labelled("update", recording.launch(partial(recording.ops.sgd, rate=0.5), parameters, gradients))
+    updated = labelled(
+        "update", recording.launch(partial(recording.ops.sgd, rate=0.5), parameters, gradients)
+    )
     assert np.array_equal(recording.to_numpy(updated)[1], ONES)
     assert after(recording.tasks)["update"] == {"gradients", "metric"}
 
@@ -185,12 +224,19 @@ def test_updated_parameters_come_after_all_that_used_the_old_ones(recording: Rec
 def test_an_allreduce_is_one_task_that_all_devices_wait_for(recording: Recording) -> None:
     first, _, third = recording.devices
     shards = recording.split_and_load(np.ones((3, 2), dtype=np.float32), recording.devices)
-    own = [labelled(f"own {k}", recording.launch(recording.ops.add, shard, 1.0)) for k, shard in enumerate(shards)]
+    own = [
+        labelled(f"own {k}", recording.launch(recording.ops.add, shard, 1.0))
+        for k, shard in enumerate(shards)
+    ]
     sums = recording.allreduce(own)
     last = labelled("last", recording.launch(recording.ops.add, sums[2], 1.0))
     assert np.array_equal(recording.to_numpy(last), np.full((1, 2), 7, dtype=np.float32))
     names = {"own 0", "own 1", "own 2"}
-    assert after(recording.tasks) == {**{name: set() for name in names}, "allreduce": names, "last": {"allreduce"}}
+    assert after(recording.tasks) == {
+        **{name: set() for name in names},
+        "allreduce": names,
+        "last": {"allreduce"},
+    }
     *_, exchange, end = recording.tasks
     # Two of three values of 8 bytes to the first device, and two back.
     assert (exchange.kind, exchange.device, exchange.bytes) == ("allreduce", str(first), 2 * 2 * 8)

@@ -1,4 +1,6 @@
-"""Timing: what is counted, and in which order; an experiment in a process of its own gives a result, or a reason."""
+"""Timing: what is counted, and in which order; an experiment in a process of its own gives a
+result, or a reason.
+"""
 
 import gc
 import math
@@ -14,7 +16,11 @@ from backends import Backend, ComputationError
 from parallel_core import MeasurementError, RequestError
 from parallel_core.command_line.run import measure as measure_command
 from parallel_core.experiments import Experiment
-from parallel_core.measurement.fresh_process import measure_elsewhere, measured_in, measuring_command
+from parallel_core.measurement.fresh_process import (
+    measure_elsewhere,
+    measured_in,
+    measuring_command,
+)
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Benchmark, interleave, measure
 from parallel_core.system.machine import MachineWatch
@@ -29,7 +35,9 @@ def test_rounds_go_back_and_forth_warm_ups_are_kept_apart_and_the_garbage_collec
         assert not gc.isenabled()
         return len(order), len(order) + 0.5
 
-    first, second = interleave({"a": lambda: take("a"), "b": lambda: take("b")}, rounds=2, warmups=1)
+    first, second = interleave(
+        {"a": lambda: take("a"), "b": lambda: take("b")}, rounds=2, warmups=1
+    )
     assert gc.isenabled()
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert first == Case("a", seconds=(4.5, 5.5), dispatch_seconds=(4, 5), warmup_seconds=(1.5,))
@@ -59,7 +67,9 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
     watches = iter([replace(QUIET, others_share=share) for share in others])
     monkeypatch.setattr("parallel_core.measurement.timing.watched", lambda *_: next(watches))
     taken = iter(range(100))
-    (case,) = interleave({"a": lambda: (0.0, float(next(taken)))}, rounds=3, warmups=1, budget=budget)
+    (case,) = interleave(
+        {"a": lambda: (0.0, float(next(taken)))}, rounds=3, warmups=1, budget=budget
+    )
     assert [seconds - 1 for seconds in case.seconds] == counted
     assert case.warmup_seconds == (0.0,)
     assert case.watch is not None
@@ -67,7 +77,9 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
     assert next(watches, None) is None
 
 
-def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 0.0
     monkeypatch.setattr("parallel_core.measurement.timing.clock_without_compiling", lambda: now)
     durations = iter([100.0, *[1.0] * 20])
@@ -82,7 +94,9 @@ def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(monkeypat
     assert case.seconds == (1.0, 1.0, 1.0)
 
 
-def test_dispatch_and_completion_are_timed_and_reported(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dispatch_and_completion_are_timed_and_reported(
+    backend: Backend, capsys: pytest.CaptureFixture[str]
+) -> None:
     x = backend.asarray(np.ones((50, 50), dtype=np.float32), backend.devices[0])
     sent, done = measure(backend, lambda: backend.launch(backend.ops.matmul, x, x))
     assert 0 < sent <= done
@@ -103,27 +117,47 @@ SMALL: dict[str, str | int] = {"backend": "numpy", "devices": 3, "size": 16, "ro
 
 def test_its_result_comes_back_and_an_option_may_be_given_never() -> None:
     result = measure_elsewhere("parallel", {**SMALL, "variant": ()})
-    assert (result.experiment, result.backend["name"], result.parameters["size"]) == ("parallel", "numpy", 16)
-    assert (result.backend["devices"], result.backend["variants"]) == (["cpu:1", "cpu:2", "cpu:3"], [])
+    assert (result.experiment, result.backend["name"], result.parameters["size"]) == (
+        "parallel",
+        "numpy",
+        16,
+    )
+    assert (result.backend["devices"], result.backend["variants"]) == (
+        ["cpu:1", "cpu:2", "cpu:3"],
+        [],
+    )
 
 
 def test_a_refusal_is_passed_on_and_an_option_may_be_given_twice() -> None:
-    with pytest.raises(RequestError, match=r"numpy queues .* --variant bulk-on --variant copy-on-own-queue$"):
+    with pytest.raises(
+        RequestError, match=r"numpy queues .* --variant bulk-on --variant copy-on-own-queue$"
+    ):
         measure_elsewhere("parallel", {**SMALL, "variant": ("bulk-on", "copy-on-own-queue")})
 
 
 @pytest.mark.parametrize(
     ("options", "given", "seconds"),
-    [({}, None, 300), ({"budget": 15.0}, None, 300), ({"budget": 600.0}, None, 3000), ({}, 0.05, r"0\.05")],
+    [
+        ({}, None, 300),
+        ({"budget": 15.0}, None, 300),
+        ({"budget": 600.0}, None, 3000),
+        ({}, 0.05, r"0\.05"),
+    ],
 )
 def test_a_process_may_take_several_times_its_budget(
-    monkeypatch: pytest.MonkeyPatch, options: dict[str, float], given: float | None, seconds: float | str
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, float],
+    given: float | None,
+    seconds: float | str,
 ) -> None:
     def late(command: list[str], timeout: float, **_: Any) -> None:
         raise subprocess.TimeoutExpired(command, timeout)
 
     monkeypatch.setattr(subprocess, "run", late)
-    with pytest.raises(MeasurementError, match=rf"parallel in a separate process: gave no result within {seconds} s"):
+    with pytest.raises(
+        MeasurementError,
+        match=rf"parallel in a separate process: gave no result within {seconds} s",
+    ):
         measure_elsewhere("parallel", options, given)
 
 
@@ -140,7 +174,9 @@ def test_runs_go_on_after_an_invalid_result_and_not_after_a_failure(
         return replace(result, problems=("wrong",))
 
     monkeypatch.setattr(Experiment, "run", run)
-    *_, first, second = measuring_command("python", [("parallel", SMALL), ("parallel", {**SMALL, "size": 8})])
+    *_, first, second = measuring_command(
+        "python", [("parallel", SMALL), ("parallel", {**SMALL, "size": 8})]
+    )
     done = CliRunner().invoke(measure_command, [first, second])
     # A library writes to the same descriptor, and its last line need not have ended.
     gave = list(measured_in(f"onednn_verbose,info\nonednn_verbose,exec{done.stdout}"))
@@ -152,7 +188,13 @@ def test_runs_go_on_after_an_invalid_result_and_not_after_a_failure(
 
 def test_a_number_that_json_does_not_have_is_read_as_none() -> None:
     made = made_up.result(made_up.parallel("torch"), {"on all together": 1.0})
-    written = replace(made, metrics={"speedup": math.nan, "other": 2.0}, series={"loss": (1.0, math.inf)})
+    written = replace(
+        made, metrics={"speedup": math.nan, "other": 2.0}, series={"loss": (1.0, math.inf)}
+    )
     read = Result.from_json(written.as_json())
     assert math.isnan(read.metrics["speedup"])
-    assert (read.metrics["other"], read.series["loss"][0], math.isnan(read.series["loss"][1])) == (2.0, 1.0, True)
+    assert (read.metrics["other"], read.series["loss"][0], math.isnan(read.series["loss"][1])) == (
+        2.0,
+        1.0,
+        True,
+    )

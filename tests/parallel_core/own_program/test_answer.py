@@ -1,4 +1,5 @@
-"""What a step consists of, and the answer: what is decided of each thing that can bound it, and that noise leaves open.
+"""What a step consists of, and the answer: what is decided of each thing that can bound it, and
+that noise leaves open.
 
 On traces of real programs, on spans whose figures are known, and on figures that are made up.
 """
@@ -25,19 +26,31 @@ from tests.parallel_core.trace_analysis.test_ranks import PROCESSES
 
 @pytest.mark.parametrize(
     ("name", "exchanges", "early", "least", "most"),
-    [("ddp-buckets", 4, 3, 0.7, 0.9), ("ddp-one-bucket", 1, 0, 0, 0.05), ("ddp-no-sync", 0, 0, None, None)],
+    [
+        ("ddp-buckets", 4, 3, 0.7, 0.9),
+        ("ddp-one-bucket", 1, 0, 0, 0.05),
+        ("ddp-no-sync", 0, 0, None, None),
+    ],
 )
 def test_exchanges_are_launched_while_the_backward_pass_goes_on_but_for_the_last_bucket(
     name: str, exchanges: int, early: int, least: float | None, most: float | None
 ) -> None:
     found = step_figures(recorded(name), RECORDED_STEPS)
-    assert (found.exchanges, found.early_exchanges) == (exchanges * RECORDED_STEPS, early * RECORDED_STEPS)
+    assert (found.exchanges, found.early_exchanges) == (
+        exchanges * RECORDED_STEPS,
+        early * RECORDED_STEPS,
+    )
     if least is None or most is None:
         assert (found.hidden_exchange_share, found.exchange_seconds) == (None, 0)
     else:
         assert found.hidden_exchange_share is not None
         assert least <= found.hidden_exchange_share < most
-    parts = (found.compute_share, found.exposed_exchange_share, found.exposed_copy_share, found.idle_share)
+    parts = (
+        found.compute_share,
+        found.exposed_exchange_share,
+        found.exposed_copy_share,
+        found.idle_share,
+    )
     assert min(parts) >= 0
     assert sum(parts) == pytest.approx(1)
     assert found.operators[0][0] == "addmm backward"
@@ -56,10 +69,17 @@ def test_shares_of_a_step_with_all_parts() -> None:
     )
     loading = (Window("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 70, 80),)
     found = step_figures(Timeline("torch", spans, annotations=loading), 2)
-    parts = (found.compute_share, found.exposed_exchange_share, found.exposed_copy_share, found.idle_share)
+    parts = (
+        found.compute_share,
+        found.exposed_exchange_share,
+        found.exposed_copy_share,
+        found.idle_share,
+    )
     assert parts == pytest.approx((0.6, 0.3, 0.0, 0.1))
     assert (found.step_seconds, found.loading_share) == pytest.approx((50e-9, 0.1))
-    assert (found.hidden_exchange_share, found.hidden_copy_share) == pytest.approx((10 / 40, 20 / 30))
+    assert (found.hidden_exchange_share, found.hidden_copy_share) == pytest.approx(
+        (10 / 40, 20 / 30)
+    )
     assert (found.exchange_seconds, found.copy_seconds) == pytest.approx((20e-9, 15e-9))
     assert found.early_exchanges == 1, "the next operator after it is of the backward pass"
 
@@ -67,7 +87,9 @@ def test_shares_of_a_step_with_all_parts() -> None:
 def test_a_step_in_which_the_recording_ended_is_cut() -> None:
     spans = tuple(span("matmul", "compute", "stream 7", start, start + 5) for start in (0, 10, 20))
     steps = tuple(Window(f"ProfilerStep#{start}", start, start + 10) for start in (0, 10, 20))
-    assert step_figures(Timeline("torch", spans, annotations=steps), 2).step_seconds == pytest.approx(10e-9)
+    assert step_figures(
+        Timeline("torch", spans, annotations=steps), 2
+    ).step_seconds == pytest.approx(10e-9)
 
 
 def test_keeping_a_gradient_is_no_backward_pass_to_hide_under() -> None:
@@ -86,7 +108,9 @@ def made(
     early: int = 15,
     loading: float = 0.0,
 ) -> StepFigures:
-    """Make a process whose steps of 20 ms consist of shares, in each step with some times as much computing."""
+    """Make a process whose steps of 20 ms consist of shares, in each step with some times as much
+    computing.
+    """
     exchanged, idle = 0.0 if hidden is None else 0.006, 1 - compute - exchange - copy
     by_step = []
     for factor in steps:
@@ -150,7 +174,9 @@ def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
     generator = np.random.default_rng(0)
     for compute in np.linspace(0.3, 0.97, 10):
         shares = (compute, (1 - compute) / 4, 0.0)
-        twice = [answer([made(*shares, steps=1 + 0.1 * generator.standard_normal(5))]) for _ in range(3)]
+        twice = [
+            answer([made(*shares, steps=1 + 0.1 * generator.standard_normal(5))]) for _ in range(3)
+        ]
         for said in ("bound", "first"):
             assert len({getattr(found, said) for found in twice} - {INCONCLUSIVE}) <= 1
 
@@ -183,7 +209,8 @@ def test_an_exchange_is_hidden_also_elsewhere_than_under_the_backward_pass(
 
 def test_processes_that_wait_for_each_other_are_said_to() -> None:
     late, early, neither = (
-        answer([made(0.3, 0.6)] * 2, Waiting(share, last_rank=1, last=9, exchanges=10)) for share in (0.8, 0.2, 0.5)
+        answer([made(0.3, 0.6)] * 2, Waiting(share, last_rank=1, last=9, exchanges=10))
+        for share in (0.8, 0.2, 0.5)
     )
     assert (late.first, early.first, neither.first) == ("late-rank", "exchange-less", INCONCLUSIVE)
     assert "80 % of it waiting for each other" in late.sentences[1]

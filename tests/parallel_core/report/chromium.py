@@ -13,12 +13,20 @@ if TYPE_CHECKING:
 __all__ = ["Visit", "browser"]
 
 CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 
 
 @pytest.fixture(scope="package")
 def browser() -> "Iterator[Browser]":
-    """One Chromium for all tests of a folder, because it takes seconds to start; a skip where it is not installed."""
+    """One Chromium for all tests of a folder, because it takes seconds to start; a skip where it is
+    not installed.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (apt-get install chromium)")
@@ -31,9 +39,19 @@ def browser() -> "Iterator[Browser]":
 class Visit:
     """A page that was opened, and what went wrong in it."""
 
-    def __init__(self, browser: "Browser", path: Path, width: int, scheme: str = "light", scripts: bool = True) -> None:
+    def __init__(
+        self,
+        browser: "Browser",
+        path: Path,
+        width: int,
+        scheme: str = "light",
+        scripts: bool = True,
+    ) -> None:
         context = browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True, java_script_enabled=scripts
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,
+            offline=True,
+            java_script_enabled=scripts,
         )
         self.page: Page = context.new_page()
         self.troubles: list[str] = []
@@ -41,7 +59,9 @@ class Visit:
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.on("dialog", lambda dialog: (self.troubles.append("dialog"), dialog.dismiss()))
         # Offline, what it asks another host for fails.
-        self.page.on("requestfailed", lambda request: self.troubles.append(f"request to {request.url}"))
+        self.page.on(
+            "requestfailed", lambda request: self.troubles.append(f"request to {request.url}")
+        )
         self.page.goto(path.as_uri())
 
     def column(self, number: int) -> list[str]:

@@ -1,4 +1,6 @@
-"""Reports for tests: every kind of chart, with differences and timelines, and names that try to be markup."""
+"""Reports for tests: every kind of chart, with differences and timelines, and names that try to be
+markup.
+"""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,13 +16,19 @@ from tests.parallel_core.trace_analysis.synthetic import parallel_timeline
 
 __all__ = ["TIMELINES", "Parsed", "full_page", "page_of", "timeline_of", "with_bare_times"]
 
-TIMELINES = {"mxnet async": mxnet_async(50), "torch async": torch_async(50), "torch sync": torch_sync(50)}
+TIMELINES = {
+    "mxnet async": mxnet_async(50),
+    "torch async": torch_async(50),
+    "torch sync": torch_sync(50),
+}
 COMPUTING = {"mxnet": 0.5, "torch": 0.25}
 """The share of a case's time that its bare operations take."""
 
 
 def timeline_of(cell: Cell) -> Timeline:
-    """Return a cell's timeline; MXNet's synchronous engine has none. That of `parallel` can be divided."""
+    """Return a cell's timeline; MXNet's synchronous engine has none. That of `parallel` can be
+    divided.
+    """
     if cell.side not in TIMELINES:
         raise RequestError(NASTY)
     return parallel_timeline() if cell.experiment == "parallel" else TIMELINES[cell.side]
@@ -39,7 +47,10 @@ def page_of(compared: Comparison) -> str:
 def full_page() -> str:
     """Return the report with everything that a report can hold; `allreduce` has no bare times."""
     compared = every_chart()
-    cells = (one if one.cell.experiment == "allreduce" else with_bare_times(one) for one in compared.cells)
+    cells = (
+        one if one.cell.experiment == "allreduce" else with_bare_times(one)
+        for one in compared.cells
+    )
     return render(analyse(replace(compared, cells=tuple(cells))), timeline_of)
 
 
@@ -61,4 +72,6 @@ class Parsed(HTMLParser):
     @property
     def addresses(self) -> list[str]:
         """What it loads and links to."""
-        return [value for _, of in self.elements for name in ("src", "href") if (value := of.get(name))]
+        return [
+            value for _, of in self.elements for name in ("src", "href") if (value := of.get(name))
+        ]

@@ -1,4 +1,6 @@
-"""The report's charts: what is drawn of figures, times, curves and timelines, in which words, and what is left out."""
+"""The report's charts: what is drawn of figures, times, curves and timelines, in which words, and
+what is left out.
+"""
 
 import math
 from collections.abc import Sequence
@@ -79,8 +81,12 @@ def test_a_negative_figure_is_drawn_to_the_left_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("times", [(1.0,), (1.0, 2.0), (1.0, 2.0, 4.0)])
-def test_too_few_processes_have_no_bounds_and_a_long_whisker_does_not_shrink_the_bars(times: tuple[float, ...]) -> None:
-    experiment = analysis_of(*(with_bare_times(measured(parallel(name), times)) for name in ("mxnet", "torch")))
+def test_too_few_processes_have_no_bounds_and_a_long_whisker_does_not_shrink_the_bars(
+    times: tuple[float, ...],
+) -> None:
+    experiment = analysis_of(
+        *(with_bare_times(measured(parallel(name), times)) for name in ("mxnet", "torch"))
+    )
     chart = some(charts.case_times_chart(experiment))
     ((bar, _),) = chart.groups.values()
     assert (bar.bounds is not None) == (len(times) > 2)
@@ -90,7 +96,7 @@ def test_too_few_processes_have_no_bounds_and_a_long_whisker_does_not_shrink_the
     assert any("–" in value for _, value in (*words([bar]), *words(parts))) == (len(times) > 2)
 
 
-def test_times_stand_under_their_case_dispatch_under_its_experiment_and_a_model_beside_what_it_predicts() -> None:
+def test_times_stand_under_their_case_and_a_model_beside_what_it_predicts() -> None:
     times = some(charts.case_times_chart(of("async"))).groups
     assert words(times["10 products"])[0] == ("mxnet async", "200 ms (200–200)")
     dispatch = some(charts.dispatch_chart(ANALYSIS())).groups["parallel"][0]
@@ -122,7 +128,9 @@ def test_times_are_written_with_their_bounds() -> None:
 def test_each_layer_of_a_tiny_operation_begins_where_the_one_before_ended() -> None:
     cell, seconds = Cell("async", "torch", "async"), {SINGLE: 0.3, ONCE: 0.6, EACH: 1.0}
     plain = result(cell, seconds, parameters={"steps": 100})
-    timed = (replace(case, bare_seconds=(0.2,)) if case.name == ONCE else case for case in plain.cases)
+    timed = (
+        replace(case, bare_seconds=(0.2,)) if case.name == ONCE else case for case in plain.cases
+    )
     experiment = analysis_of(CellResults(cell, (replace(plain, cases=tuple(timed)),)))
     bars = some(charts.layers_chart(experiment)).groups["torch async"]
     assert [bar.value for bar in bars] == ["2.00 ms", "1.00 ms", "3.00 ms", "4.00 ms"]
@@ -138,7 +146,10 @@ def test_a_sweep_has_a_panel_for_each_cell_and_a_table() -> None:
     for panel in some(chart).panels:
         assert [(curve.label, curve.dash != "", curve.shape) for curve in panel.curves] == looks
         assert [label for _, label in panel.x.ticks] == ["4 KiB", "4 MiB"]
-    assert "star: 0.10 (0.10–0.10); each device's vector: 4 KiB" in Drawn(str(inline(chart, "curves"))).titles
+    assert (
+        "star: 0.10 (0.10–0.10); each device's vector: 4 KiB"
+        in Drawn(str(inline(chart, "curves"))).titles
+    )
     assert table[0][:3] == ("each device's vector", "mxnet async: plain copy", "mxnet async: star")
     assert [row[0] for row in table[1:]] == ["4 KiB", "4 MiB"]
     assert charts.curves_chart(of("parallel")) == (None, ())
@@ -172,9 +183,14 @@ SMALL = many_small(4000)
 def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
     chart, without = charts.timelines_chart(analysis_of(*compared().cells), timeline_of)
     assert without == {"mxnet sync": NASTY}
-    overlapped = "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"
+    overlapped = (
+        "305 ms (timed: 1.00 s), 1.8 queues at once, 98 % of communication under computation"
+    )
     in_turn = "552 ms (timed: 1.00 s), 1.0 queue at once, 0 % of communication under computation"
-    assert [(one.name, one.remarks, [lane.name for lane in one.shown.lanes]) for one in some(chart).panels] == [
+    assert [
+        (one.name, one.remarks, [lane.name for lane in one.shown.lanes])
+        for one in some(chart).panels
+    ] == [
         ("MXNet", overlapped, ["host Python", "cpu:1 compute", "cpu:2 compute"]),
         ("PyTorch", overlapped, ["host Python", "cpu:1 compute", "cpu:1 copy"]),
         ("PyTorch without queue", in_turn, ["cpu calling thread"]),
@@ -185,7 +201,10 @@ def test_each_cell_has_a_panel_that_says_what_is_seen() -> None:
 
 
 def test_many_experiments_share_the_page() -> None:
-    drawn = [charts.timelines_chart(analysis_of(*compared().cells), lambda _: SMALL, count)[0] for count in (1, 20)]
+    drawn = [
+        charts.timelines_chart(analysis_of(*compared().cells), lambda _: SMALL, count)[0]
+        for count in (1, 20)
+    ]
     alone, one_of_many = (sum(panel.shown.count for panel in some(chart).panels) for chart in drawn)
     assert 0 < one_of_many <= 300 < alone
 
@@ -194,25 +213,39 @@ def test_many_experiments_share_the_page() -> None:
     ("spans", "notes", "reason"),
     [
         # MXNet writes whole microseconds.
-        ([Span("add", "compute", "cpu:1", "compute", 1, 1)], (), "nothing in its trace took any time"),
+        (
+            [Span("add", "compute", "cpu:1", "compute", 1, 1)],
+            (),
+            "nothing in its trace took any time",
+        ),
         ((), ("too many devices",), "too many devices"),
     ],
 )
-def test_a_trace_without_anything_to_draw_says_why(spans: Sequence[Span], notes: tuple[str, ...], reason: str) -> None:
+def test_a_trace_without_anything_to_draw_says_why(
+    spans: Sequence[Span], notes: tuple[str, ...], reason: str
+) -> None:
     page = render(analyse(compared()), lambda _: Timeline("mxnet", spans, (), notes))
     assert f"Without a timeline: mxnet async ({reason}), mxnet sync ({reason}), " in page
     assert "chart-timelines" not in page
     # A comparison without traces says nothing of timelines.
-    without = render(analyse(compared())).partition('<section id="overlap">')[2].partition("</section>")[0]
+    without = (
+        render(analyse(compared()))
+        .partition('<section id="overlap">')[2]
+        .partition("</section>")[0]
+    )
     assert "imeline" not in without
 
 
-def test_the_folder_s_traces_come_into_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_s_traces_come_into_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert saved_timelines(tmp_path) is None
     with claimed_folder(tmp_path, with_traces=True):
         pass
     read: list[Path] = []
-    monkeypatch.setattr(storage, "read_timeline", lambda path: read.append(path) or TIMELINES["torch async"])
+    monkeypatch.setattr(
+        storage, "read_timeline", lambda path: read.append(path) or TIMELINES["torch async"]
+    )
     trace = trace_path(tmp_path, Cell("overlap", "torch", "async"))
     assert trace == tmp_path / "traces" / "overlap-torch-async.json.gz"
     trace.write_bytes(b"")

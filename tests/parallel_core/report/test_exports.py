@@ -1,4 +1,6 @@
-"""Results elsewhere than in the page: as tables and pictures in a notebook, and as pyperf's suites."""
+"""Results elsewhere than in the page: as tables and pictures in a notebook, and as pyperf's
+suites.
+"""
 
 from dataclasses import replace
 
@@ -9,13 +11,20 @@ from parallel_core.measurement.result import Answer
 from parallel_core.report.notebook import as_html
 from parallel_core.report.pyperf_export import suites
 from tests.conftest import RunPython
-from tests.parallel_core.comparison.made_up import changed, comparison, failed, measured, on_other_backend, parallel
+from tests.parallel_core.comparison.made_up import (
+    changed,
+    comparison,
+    failed,
+    measured,
+    on_other_backend,
+    parallel,
+)
 from tests.parallel_core.report.plots.synthetic_results import SWEPT, TIMED
 
 TORCH = parallel("torch")
 
 
-def test_a_notebook_gets_tables_and_sentences_as_text_the_answer_last_and_the_explanation_once() -> None:
+def test_a_notebook_gets_tables_and_sentences_as_text_the_answer_last() -> None:
     answer = Answer((TIMED.explanation, "It took 2 s."), "More <cores> than 2.")
     plain, told = as_html(TIMED), as_html(replace(TIMED, answer=answer))
     for html in (plain, told):
@@ -23,18 +32,24 @@ def test_a_notebook_gets_tables_and_sentences_as_text_the_answer_last_and_the_ex
         assert html.count("&lt;script&gt;alert(1)") == 1
         assert "<script>" not in html
     assert "<p><b>Answer</b></p>" in told
-    assert told.index("It took 2 s.") < told.index("What would change it: More &lt;cores&gt; than 2.")
+    assert told.index("It took 2 s.") < told.index(
+        "What would change it: More &lt;cores&gt; than 2."
+    )
 
 
 def test_a_sweep_becomes_a_table_with_a_row_for_each_point() -> None:
     html = as_html(SWEPT)
-    assert html.index("plain copy") < html.index("star") < html.index("4 KiB") < html.index("16 KiB")
+    assert (
+        html.index("plain copy") < html.index("star") < html.index("4 KiB") < html.index("16 KiB")
+    )
     # Dozens of times would say no more.
     assert "control returned after" not in html
     assert "control returned after" in as_html(TIMED)
 
 
-def test_ipython_shows_a_result_and_a_plain_python_does_not_load_what_shows_it(run_python: RunPython) -> None:
+def test_ipython_shows_a_result_and_a_plain_python_does_not_load_what_shows_it(
+    run_python: RunPython,
+) -> None:
     code = """
 import sys
 import parallel_core
@@ -60,7 +75,9 @@ assert data["image/svg+xml"].startswith("<svg"), data
 
 
 def test_a_suite_holds_values_and_warm_ups_of_every_process() -> None:
-    (name, suite), *others = suites(comparison(measured(TORCH, (1.0, 1.1)), failed(parallel("mxnet")))).items()
+    (name, suite), *others = suites(
+        comparison(measured(TORCH, (1.0, 1.1)), failed(parallel("mxnet")))
+    ).items()
     assert (name, others) == ("torch-async", [])
     (benchmark,) = suite.get_benchmarks()
     assert benchmark.get_name() == "parallel: on all together"
@@ -69,10 +86,14 @@ def test_a_suite_holds_values_and_warm_ups_of_every_process() -> None:
     assert second.warmups == ((1, 2.2),)
     metadata = benchmark.get_metadata()
     assert metadata.keys() >= {"cpu_affinity", "threads_per_device", "parameters"}
-    assert [metadata[name] for name in ("framework", "engine", "device_cores")] == ["torch 1.0", "async", "0 1"]
+    assert [metadata[name] for name in ("framework", "engine", "device_cores")] == [
+        "torch 1.0",
+        "async",
+        "0 1",
+    ]
 
 
-def test_devices_that_keep_to_no_core_have_suites_too_and_repeats_in_one_timing_are_pyperf_s_loops() -> None:
+def test_devices_without_cores_have_suites_and_repeats_in_a_timing_are_pyperf_s_loops() -> None:
     one = on_other_backend(measured(TORCH, (1e-5,)), cores=[])
     repeated = changed(one, cases=(replace(one.results[0].cases[0], repeats=200),))
     saved = Comparison.from_json(comparison(repeated).as_json())

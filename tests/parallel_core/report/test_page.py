@@ -1,4 +1,6 @@
-"""The report as text: what stands where, for readers, for machines that read aloud, and against hostile names."""
+"""The report as text: what stands where, for readers, for machines that read aloud, and against
+hostile names.
+"""
 
 import re
 from collections import Counter
@@ -51,29 +53,58 @@ def with_first(change: Any) -> str:
 
 
 def test_the_answer_comes_first_then_timelines_differences_figures_and_folded_tables() -> None:
-    assert page().index("<h1") < page().index("chart-first") < page().index('id="answer"') < page().index("<main>")
-    order = ["<h2", "chart-timelines-", "chart-differences-", "chart-figure-", "<details", "chart-times-"]
+    assert (
+        page().index("<h1")
+        < page().index("chart-first")
+        < page().index('id="answer"')
+        < page().index("<main>")
+    )
+    order = [
+        "<h2",
+        "chart-timelines-",
+        "chart-differences-",
+        "chart-figure-",
+        "<details",
+        "chart-times-",
+    ]
     for name in EXPERIMENTS[:3]:
         places = [section(name).index(part) for part in order]
         assert places == sorted(places), name
     chart = section("parallel").partition('id="chart-differences-parallel"')[2].partition("<h3>")[0]
-    assert len(re.findall(">together</text>", chart)) == len(re.findall(" against [^<]+</text>", chart)) > 1
-    # Without bare times there are no parts of differences, and a sweep's curves stand in place of its times.
+    assert (
+        len(re.findall(">together</text>", chart))
+        == len(re.findall(" against [^<]+</text>", chart))
+        > 1
+    )
+    # Without bare times there are no parts of differences, and a sweep's curves stand in place of
+    # its times.
     assert "chart-differences-" not in section("allreduce")
     assert section("allreduce").index("chart-figure-") < section("allreduce").index("chart-curves-")
     assert "chart-times-" not in section("allreduce")
-    assert page().index('id="dispatch"') < page().index('id="allreduce"') < page().index('id="summary"')
+    assert (
+        page().index('id="dispatch"')
+        < page().index('id="allreduce"')
+        < page().index('id="summary"')
+    )
 
 
 def test_the_answer_is_the_terminal_s_table() -> None:
-    three = comparison(*(measured(parallel(name), [1.0, 1.01, 0.99]) for name in ("mxnet", "torch", "third")))
+    three = comparison(
+        *(measured(parallel(name), [1.0, 1.01, 0.99]) for name in ("mxnet", "torch", "third"))
+    )
     for compared in (every_chart(), three):
         screen, whole = screen_of(analyse(compared)), page_of(compared)
         top = whole.partition('id="answer"')[2].partition("</table>")[0]
-        assert re.findall(r'<th scope="col">([^<]+)<', top) == [column.title for column in screen.columns]
+        assert re.findall(r'<th scope="col">([^<]+)<', top) == [
+            column.title for column in screen.columns
+        ]
         rows = re.findall(r'<tr><th scope="row">([^<]+)</th>(.*?)</tr>', top)
-        assert [(question, (*re.findall("<td>([^<]+)</td>", cells),)) for question, cells in rows] == [*screen.rows]
-        row = r'<tr><th scope="row">([^<]+)</th><td class="[\w ]+">([^<]+)</td><td>([^<]*)</td></tr>'
+        assert [
+            (question, (*re.findall("<td>([^<]+)</td>", cells),)) for question, cells in rows
+        ] == [*screen.rows]
+        row = (
+            r'<tr><th scope="row">([^<]+)</th><td class="[\w ]+">([^<]+)</td><td>([^<]*)</td></tr>'
+        )
         assert re.findall(row, whole) == [
             (f"{one.cell.experiment}: {one.case}", one.in_words, one.reasons_in_words)
             for rows in screen.differences.values()
@@ -90,7 +121,9 @@ def test_unstable_cases_and_tables_are_folded() -> None:
     assert "<table" not in visible.partition("<nav")[2]
     (case,) = every_chart().cells[0].results[0].cases
     folded = with_first(lambda cell: changed(cell, cases=(replace(case, seconds=(1.0, 2.0, 3.0)),)))
-    reason = folded.partition("<summary>1 unstable or doubtful case</summary>")[2].partition("</details>")[0]
+    reason = folded.partition("<summary>1 unstable or doubtful case</summary>")[2].partition(
+        "</details>"
+    )[0]
     assert "the standard deviation is 43 % of the mean" in reason
 
 
@@ -125,7 +158,14 @@ def test_no_name_and_nothing_that_processes_say_becomes_markup() -> None:
     assert "&lt;script&gt;alert(" in section("parallel")
     assert "&lt;script&gt;alert(" in section("data-parallel")
     # A library, a case, a curve's mark, a parameter, the command, a scheduler.
-    for before in ("</b> ", 'class="bold">', "<title>", "the same work:\n", "Asked: <code>", '<td class="prose">'):
+    for before in (
+        "</b> ",
+        'class="bold">',
+        "<title>",
+        "the same work:\n",
+        "Asked: <code>",
+        '<td class="prose">',
+    ):
         assert f"{before}&lt;script" in text, before
 
 
@@ -144,18 +184,23 @@ def with_nasty_names(cell: CellResults) -> CellResults:
             backend={**one.backend, **nasty},
             cases=(*one.cases, replace(one.cases[0], name=NASTY, parts=())),
             explanation=NASTY,
-            series=one.series | ({f"algbw_gb_per_s {NASTY}": (1.0, 2.0)} if "bytes" in one.series else {}),
+            series=one.series
+            | ({f"algbw_gb_per_s {NASTY}": (1.0, 2.0)} if "bytes" in one.series else {}),
         )
         for one in cell.results
     )
     return replace(cell, results=tuple(results))
 
 
-@pytest.mark.parametrize(("turn", "told"), [(SOUNDING, "2 of 5 rounds, each cell"), (2, "3 of 5 rounds, each cell")])
+@pytest.mark.parametrize(
+    ("turn", "told"), [(SOUNDING, "2 of 5 rounds, each cell"), (2, "3 of 5 rounds, each cell")]
+)
 def test_rounds_are_those_that_were_run(turn: int, told: str) -> None:
     # A process before the first round, which older comparisons tell of, is no round.
     failures = (FailedRun(turn, "crash", refused=False),)
-    assert told in page_of(comparison(replace(measured(parallel("torch"), (1.0, 1.2)), failures=failures)))
+    assert told in page_of(
+        comparison(replace(measured(parallel("torch"), (1.0, 1.2)), failures=failures))
+    )
 
 
 def test_losses_may_be_zero() -> None:
@@ -182,8 +227,13 @@ def test_variants_are_a_column_where_there_are_any() -> None:
 
 def test_graphs_are_pictures_with_a_description() -> None:
     tasks = (Task(NASTY, "cpu:1", "compute", (), 0.1), Task("b", "cpu:2", "copy", (0,), 0.2))
-    cells = (measured(Cell("graph", *side), ONE) for side in (("a", "async"), ("a", "sync"), ("b", "async")))
-    text = page_of(comparison(*(changed(cell, tasks=tasks, parameters={"of": "a program"}) for cell in cells)))
+    cells = (
+        measured(Cell("graph", *side), ONE)
+        for side in (("a", "async"), ("a", "sync"), ("b", "async"))
+    )
+    text = page_of(
+        comparison(*(changed(cell, tasks=tasks, parameters={"of": "a program"}) for cell in cells))
+    )
     labels = re.findall('aria-label="(The graph of tasks that [^"]+)"', text)
     assert labels == [f"The graph of tasks that {name} recorded" for name in ("a", "b")]
     assert NASTY not in text

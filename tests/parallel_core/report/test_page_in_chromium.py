@@ -1,4 +1,6 @@
-"""The report as a reader meets it, in Debian's Chromium: no network, no errors, any screen, either scheme, paper."""
+"""The report as a reader meets it, in Debian's Chromium: no network, no errors, any screen, either
+scheme, paper.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -17,15 +19,19 @@ pytestmark = pytest.mark.long
 
 Open = Callable[[int, str], Visit]
 
-# What reaches beyond the screen and is not inside a box that scrolls; the parts of a drawing are cut off at its edges.
+# What reaches beyond the screen and is not inside a box that scrolls; the parts of a drawing are
+# cut off at its edges.
 TOO_WIDE = """() => [...document.querySelectorAll('body *')].filter((element) => {
     if (element.closest('.wide') && !element.matches('.wide')) return false;
     if (element.ownerSVGElement) return false;
     const { left, right, width } = element.getBoundingClientRect();
     return width > 0 && (right > innerWidth + 0.5 || left < -0.5);
-}).map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`)"""
+}).map((element) => {
+    return `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`;
+})"""
 
-# Each text's colour against the first background behind it, by the formula of the Web Content Accessibility Guidelines.
+# Each text's colour against the first background behind it, by the formula of the Web Content
+# Accessibility Guidelines.
 PALE_TEXTS = """() => {
     const brightness = (colour) => {
         const [red, green, blue] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255)
@@ -34,7 +40,8 @@ PALE_TEXTS = """() => {
     };
     const paper = (element) => {
         const colour = getComputedStyle(element).backgroundColor;
-        return /, 0\\)$/.test(colour) && element.parentElement ? paper(element.parentElement) : colour;
+        const isClear = /, 0\\)$/.test(colour) && element.parentElement;
+        return isClear ? paper(element.parentElement) : colour;
     };
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const pale = new Set();
@@ -45,7 +52,8 @@ PALE_TEXTS = """() => {
         const both = [getComputedStyle(element).color, paper(element)].map(brightness).sort();
         const contrast = (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
         count += 1;
-        if (contrast < 4.5) pale.add(`${element.className} ${texts.currentNode.data.trim().slice(0, 40)} ${contrast}`);
+        const words = texts.currentNode.data.trim().slice(0, 40);
+        if (contrast < 4.5) pale.add(`${element.className} ${words} ${contrast}`);
     }
     return [count, [...pale]];
 }"""
@@ -71,14 +79,18 @@ def unfolded(browser: "Browser", report: Path) -> Open:
     @cache
     def visit(width: int, scheme: str) -> Visit:
         opened = Visit(browser, report, width, scheme)
-        opened.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        opened.page.evaluate(
+            "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+        )
         return opened
 
     return visit
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (800, "dark"), (1600, "dark")])
-def test_nothing_runs_out_of_the_page_and_all_text_stands_out(unfolded: Open, width: int, scheme: str) -> None:
+def test_nothing_runs_out_of_the_page_and_all_text_stands_out(
+    unfolded: Open, width: int, scheme: str
+) -> None:
     visit = unfolded(width, scheme)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.page.evaluate(TOO_WIDE) == []
@@ -137,7 +149,10 @@ def test_paper_gets_everything(visited: Open) -> None:
     visit = visited(1600, "dark")
     visit.page.emulate_media(media="print")
     visit.page.set_viewport_size({"width": 690, "height": 1000})
-    assert visit.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
     # A4 less the margins; what scrolls on a screen is not cut off.
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 690
     # Folded parts are printed, too.

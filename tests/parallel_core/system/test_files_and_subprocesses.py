@@ -1,4 +1,6 @@
-"""Result files are whole or not there; of processes under a deadline all that they say is kept, and nothing is left."""
+"""Result files are whole or not there; of processes under a deadline all that they say is kept, and
+nothing is left.
+"""
 
 import asyncio
 import errno
@@ -30,8 +32,12 @@ def test_a_file_is_replaced_when_it_is_complete_and_a_link_is_followed(tmp_path:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link.json", "result.json"]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))])
-def test_a_failure_leaves_the_older_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+)
+def test_a_failure_leaves_the_older_file_and_nothing_else(
+    tmp_path: Path, error: BaseException
+) -> None:
     """A full disk is told with the file that it has no room for."""
     path = tmp_path / "result.json"
     path.write_text("old")
@@ -61,7 +67,11 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -
     for name in ("kept.npz", ".kept.npz.abcdefgh", ".other.npz.abcdefgh", "kept.npz.1"):
         (tmp_path / name).touch()
     remove_unfinished(tmp_path / "kept.npz")
-    assert sorted(one.name for one in tmp_path.iterdir()) == [".other.npz.abcdefgh", "kept.npz", "kept.npz.1"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        ".other.npz.abcdefgh",
+        "kept.npz",
+        "kept.npz.1",
+    ]
 
 
 def test_a_new_folder_is_no_other_run_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,17 +90,30 @@ def run(code: str, cores: set[int] | None = None) -> Outcome:
 
 def test_output_errors_and_status_are_returned() -> None:
     """Much output does not block."""
-    found = run("import sys; print('x' * 3_000_000); print('trouble', file=sys.stderr); sys.exit(3)")
-    assert (found.status, len(found.output), found.errors, found.timed_out) == (3, 3_000_001, "trouble\n", False)
+    found = run(
+        "import sys; print('x' * 3_000_000); print('trouble', file=sys.stderr); sys.exit(3)"
+    )
+    assert (found.status, len(found.output), found.errors, found.timed_out) == (
+        3,
+        3_000_001,
+        "trouble\n",
+        False,
+    )
     assert found.reason(30) == "trouble"
 
 
 # A shell prints the number of its child, which would sleep for ever, and waits for it, or ends.
-@pytest.mark.parametrize(("then", "seconds", "timed_out"), [("wait", 3, True), ("exit 0", 60, False)])
-def test_nothing_is_left_of_a_process_that_hangs_or_ends(then: str, seconds: int, timed_out: bool) -> None:
+@pytest.mark.parametrize(
+    ("then", "seconds", "timed_out"), [("wait", 3, True), ("exit 0", 60, False)]
+)
+def test_nothing_is_left_of_a_process_that_hangs_or_ends(
+    then: str, seconds: int, timed_out: bool
+) -> None:
     found = asyncio.run(supervise(["sh", "-c", f"sleep 1000 & echo $!; {then}"], seconds, set()))
     assert found.timed_out == timed_out
-    assert (found.reason(seconds) == f"gave no result within {seconds} s and was killed") == timed_out
+    assert (
+        found.reason(seconds) == f"gave no result within {seconds} s and was killed"
+    ) == timed_out
     assert are_gone([found.output.strip()])
 
 
@@ -98,7 +121,10 @@ def test_nothing_is_left_of_a_process_that_hangs_or_ends(then: str, seconds: int
     ("code", "reason"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV"),
-        ("os.kill(os.getpid(), signal.SIGRTMIN + 3)", f"was killed by signal {signal.SIGRTMIN + 3}"),
+        (
+            "os.kill(os.getpid(), signal.SIGRTMIN + 3)",
+            f"was killed by signal {signal.SIGRTMIN + 3}",
+        ),
         ("raise SystemExit(7)", "ended with status 7 and no message"),
     ],
 )

@@ -32,7 +32,9 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "processor_quota", lambda: None)
 
 
-@pytest.mark.parametrize(("limit", "cores"), [("max 100000", None), ("250000 100000", 2.5), ("nonsense", None)])
+@pytest.mark.parametrize(
+    ("limit", "cores"), [("max 100000", None), ("250000 100000", 2.5), ("nonsense", None)]
+)
 def test_a_container_s_share_of_the_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, cores: float | None
 ) -> None:
@@ -42,9 +44,13 @@ def test_a_container_s_share_of_the_cores(
     assert processor_quota() == cores
 
 
-def test_only_the_cores_of_this_process_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_cores_of_this_process_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "stat").write_text(STAT)
-    (tmp_path / "pressure").write_text("some avg10=9 avg60=8 avg300=7 total=2500000\nfull avg10=0 total=0\n")
+    (tmp_path / "pressure").write_text(
+        "some avg10=9 avg60=8 avg300=7 total=2500000\nfull avg10=0 total=0\n"
+    )
     (tmp_path / "cpuinfo").write_text("cpu MHz\t\t: 2100.5\nmodel name : a\ncpu MHz\t\t: 3000.0\n")
     for name, file in FILES.items():
         monkeypatch.setattr(machine, name, tmp_path / file)
@@ -58,7 +64,9 @@ def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyP
     for name in FILES:
         monkeypatch.setattr(machine, name, Path("/nowhere"))
     watch = watched(sample_machine(), sample_machine())
-    assert (watch.others_share, watch.stolen_share, watch.waiting_share, watch.fastest_mhz) == (None,) * 4
+    assert (watch.others_share, watch.stolen_share, watch.waiting_share, watch.fastest_mhz) == (
+        None,
+    ) * 4
     assert not watch.is_disturbed
     assert watch.in_words() == ()
 
@@ -76,7 +84,9 @@ def test_what_the_system_does_not_count_is_not_known(monkeypatch: pytest.MonkeyP
         (2.0, 1.9, 0.0, 0.0, False),
     ],
 )
-def test_others_share_of_the_cores(own: float, worked: float, stolen: float, others: float, disturbed: bool) -> None:
+def test_others_share_of_the_cores(
+    own: float, worked: float, stolen: float, others: float, disturbed: bool
+) -> None:
     before = MachineSample(10.0, 1.0, 7.0, 3.0, 5.0, (2000.0, 1000.0))
     after = MachineSample(12.0, 1.0 + own, 7.0 + worked, 3.0 + stolen, 6.0, (1500.0, 800.0))
     watch = watched(before, after)
@@ -84,7 +94,10 @@ def test_others_share_of_the_cores(own: float, worked: float, stolen: float, oth
     assert watch.stolen_share == pytest.approx(stolen / 4)
     assert (watch.waiting_share, watch.slowest_mhz, watch.fastest_mhz) == (0.5, 1500.0, 2000.0)
     assert watch.is_disturbed == disturbed
-    assert any(sentence.startswith("Other processes took ") for sentence in watch.in_words()) == disturbed
+    assert (
+        any(sentence.startswith("Other processes took ") for sentence in watch.in_words())
+        == disturbed
+    )
     assert watch.in_words()[-1].startswith("The cores' clock ran at 1,500 to 2,000 MHz")
 
 
@@ -94,11 +107,18 @@ def test_too_little_to_be_counted_is_no_disturbance() -> None:
 
 
 def test_watches_are_joined_by_their_lengths() -> None:
-    loud = replace(QUIET, watched_seconds=30.0, others_share=0.41, stolen_share=None, slowest_mhz=900.0)
+    loud = replace(
+        QUIET, watched_seconds=30.0, others_share=0.41, stolen_share=None, slowest_mhz=900.0
+    )
     both = joined_watches((QUIET, replace(loud, repeated_rounds=2)), repeated_rounds=1)
     assert both is not None
     assert both.others_share == pytest.approx(0.31)
-    assert (both.watched_seconds, both.stolen_share, both.slowest_mhz, both.repeated_rounds) == (40.0, 0.0, 900.0, 3)
+    assert (both.watched_seconds, both.stolen_share, both.slowest_mhz, both.repeated_rounds) == (
+        40.0,
+        0.0,
+        900.0,
+        3,
+    )
     assert "Rounds repeated: 3." in both.in_words()[0]
     assert joined_watches(()) is None
 

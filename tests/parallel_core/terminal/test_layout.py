@@ -1,4 +1,6 @@
-"""What is printed fits the terminal: no number, unit or name is lost or parted, however narrow it is."""
+"""What is printed fits the terminal: no number, unit or name is lost or parted, however narrow it
+is.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -39,7 +41,9 @@ TRACES = Path(__file__).parents[1] / "trace_analysis/traces"
 WIDEST = 200
 WIDTHS = ((60, WIDEST), (80, WIDEST))
 """Columns, and those of the terminal that all is held against."""
-QUANTITY = re.compile(r"[±−-]? ?\d(?:[\d,.]*\d)?(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?")
+QUANTITY = re.compile(
+    r"[±−-]? ?\d(?:[\d,.]*\d)?(?:e[−+-]?\d+)?(?: (?:[nμm]?s|[kMG]B|[KMG]iB|GB/s|×)(?![\w/])|%)?"
+)
 BOX = re.compile(r"[\u2500-\u257f]+")
 
 Show = Callable[[Console], None]
@@ -50,13 +54,17 @@ def printed(show_it: Show, width: int) -> str:
 
 
 def words(text: str) -> set[str]:
-    """Return the words, but for what a row that is printed as lines does without: the headings of names and values."""
+    """Return the words, but for what a row that is printed as lines does without: the headings of
+    names and values.
+    """
     return {word.strip(";:,") for word in text.split()} - {"metric", "value", ""}
 
 
 def quantities(text: str) -> set[str]:
     """Return the numbers with their signs and units, each from one line."""
-    return {" ".join(found.split()) for line in text.splitlines() for found in QUANTITY.findall(line)}
+    return {
+        " ".join(found.split()) for line in text.splitlines() for found in QUANTITY.findall(line)
+    }
 
 
 def assert_nothing_is_lost(show_it: Show, references: Iterable[tuple[int, int]] = WIDTHS) -> None:
@@ -67,7 +75,10 @@ def assert_nothing_is_lost(show_it: Show, references: Iterable[tuple[int, int]] 
         assert words(reference) <= words(narrow)
         assert "…" not in words(narrow) - words(reference)
         # A word that is longer than the terminal stays in one piece.
-        assert all(len(line) <= width or len(max(words(line), key=len)) > width - 8 for line in narrow.splitlines())
+        assert all(
+            len(line) <= width or len(max(words(line), key=len)) > width - 8
+            for line in narrow.splitlines()
+        )
 
 
 @pytest.mark.parametrize("name", ["cost-model", "parallel", "allreduce", "data-parallel"])
@@ -99,8 +110,12 @@ def test_traces_and_ranks() -> None:
 def test_what_doctor_finds() -> None:
     path = "/home/someone/environments/of/some/projects/parallel-core/bin/python"
     torch = Finding("torch", "fine", f"2.13.0; its async and sync engines work with {path}")
-    load = Finding("other work", "doubtful", "busy", Diagnosis("Other programs use 45 % of the cores now"))
-    examination = Examination(("MXNet", "PyTorch (in .venv-torch)"), {"Frameworks": (torch,), "Devices": (load,)})
+    load = Finding(
+        "other work", "doubtful", "busy", Diagnosis("Other programs use 45 % of the cores now")
+    )
+    examination = Examination(
+        ("MXNet", "PyTorch (in .venv-torch)"), {"Frameworks": (torch,), "Devices": (load,)}
+    )
     assert_nothing_is_lost(partial(show_examination, examination, everything=True))
 
 
@@ -119,7 +134,12 @@ def test_any_table_keeps_its_words(rows: list[tuple[str, str, str]], width: int)
     assert {word for row in rows for cell in row for word in words(cell)} <= shown
 
 
-@given(st.lists(st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(["5.0 ms", "± 3%", "(1 … 2)", "x = 4", "2 ×", "word", "some-path/of"]),
+        min_size=1,
+    )
+)
 @example(["5.0 ms", "word", "± 3%", "word"])
 def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
     lines = printed(partial(show_sentence, ", ".join(parts), bullet="· "), 20).splitlines()
@@ -130,7 +150,9 @@ def test_no_line_of_a_sentence_ends_within_a_quantity(parts: list[str]) -> None:
 
 
 def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
-    lines = printed(partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch")), 80).splitlines()
+    lines = printed(
+        partial(show_catalogue, EXPERIMENTS.values(), ("numpy", "torch")), 80
+    ).splitlines()
     assert len(lines) == len(EXPERIMENTS) + 5
     assert all(len(one.summary) <= 45 for one in EXPERIMENTS.values())
 
@@ -138,4 +160,8 @@ def test_the_catalogue_fits_a_screen_with_a_line_for_each_experiment() -> None:
 @pytest.mark.parametrize("colour", [ASIDE, BAD, DOUBTFUL, GOOD])
 def test_colours_are_the_terminals_own(colour: str) -> None:
     style = Style.parse(colour)
-    assert style.dim or (style.color is not None and style.color.is_default is False and style.color.number in range(8))
+    assert style.dim or (
+        style.color is not None
+        and style.color.is_default is False
+        and style.color.number in range(8)
+    )

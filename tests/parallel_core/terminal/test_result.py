@@ -1,4 +1,5 @@
-"""A result and a comparison in the terminal: the answer, on one screen or last; tables that fit; and reasons.
+"""A result and a comparison in the terminal: the answer, on one screen or last; tables that fit;
+and reasons.
 
 How far a measurement is stands on a terminal alone, from two seconds on.
 """
@@ -33,7 +34,9 @@ from tests.parallel_core.report.plots.synthetic_results import TIMED
 from tests.parallel_core.terminal.printed import in_words, printed
 
 
-def shown(*cells: CellResults, width: int = 100, show: Callable[..., None] = show_comparison) -> list[str]:
+def shown(
+    *cells: CellResults, width: int = 100, show: Callable[..., None] = show_comparison
+) -> list[str]:
     return printed(show, analyse(comparison(*cells)), width=width).splitlines()
 
 
@@ -54,22 +57,41 @@ def test_the_answer_fits_one_screen(engines: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_more_than_two_frameworks_are_a_row_each_and_each_pair_has_a_heading(width: int) -> None:
-    cells = (measured(parallel(name), times(factor)) for name, factor in {"mxnet": 1, "torch": 2, "jax": 4}.items())
+    cells = (
+        measured(parallel(name), times(factor))
+        for name, factor in {"mxnet": 1, "torch": 2, "jax": 4}.items()
+    )
     lines = [line.strip() for line in shown(*cells, width=width, show=show_screen)]
     assert [line.split()[0] for line in lines if " of 2" in line] == ["MXNet", "PyTorch", "JAX"]
-    assert [line for line in lines if " against " in line] == ["PyTorch against MXNet", "JAX against MXNet"]
+    assert [line for line in lines if " against " in line] == [
+        "PyTorch against MXNet",
+        "JAX against MXNet",
+    ]
 
 
 @pytest.mark.parametrize(
     ("speedups", "written", "note"),
     [
         ((1.9, 1.3, 1.8, 1.4, 1.6), "1.6 of 2 ?", "? touches two bands."),
-        ((2.05, 1.95, 2.1, 2.2, 1.9), "2.05 of 2 !", "! is more than is possible, within the noise."),
-        ((2.5, 2.51, 2.49, 2.5, 2.5), "impossible", "Impossible is more than is possible, beyond the noise:"),
+        (
+            (2.05, 1.95, 2.1, 2.2, 1.9),
+            "2.05 of 2 !",
+            "! is more than is possible, within the noise.",
+        ),
+        (
+            (2.5, 2.51, 2.49, 2.5, 2.5),
+            "impossible",
+            "Impossible is more than is possible, beyond the noise:",
+        ),
     ],
 )
-def test_a_doubtful_figure_is_marked_or_withheld(speedups: tuple[float, ...], written: str, note: str) -> None:
-    cells = (with_figures(measured(parallel("mxnet"), ONE), speedups), measured(parallel("torch"), ONE))
+def test_a_doubtful_figure_is_marked_or_withheld(
+    speedups: tuple[float, ...], written: str, note: str
+) -> None:
+    cells = (
+        with_figures(measured(parallel("mxnet"), ONE), speedups),
+        measured(parallel("torch"), ONE),
+    )
     lines = shown(*cells, width=80, show=show_screen)
     (row,) = (line for line in lines if "Devices at once" in line)
     assert re.split(" {2,}", row.strip())[1] == written
@@ -90,9 +112,13 @@ def test_a_unit_that_is_slower_than_its_case_is_pointed_out() -> None:
 
 def test_the_answer_comes_last_and_says_nothing_twice() -> None:
     answer = Answer(("Verdict [1].", "It took 2 s."), "More cores than 2.")
-    result = replace(TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",))
+    result = replace(
+        TIMED, explanation="Verdict [1].", answer=answer, notes=("Noted.",), problems=("Wrong",)
+    )
     told = printed(show, result)
-    assert told.endswith("\nAnswer\nVerdict [1].\nIt took 2 s.\nWhat would change it: More cores than 2.\n")
+    assert told.endswith(
+        "\nAnswer\nVerdict [1].\nIt took 2 s.\nWhat would change it: More cores than 2.\n"
+    )
     assert told.count("Verdict [1].") == 1
     assert told.index("Noted.") < told.index("INVALID: Wrong") < told.index("Answer")
     told = printed(show, replace(result, answer=None))
@@ -103,7 +129,9 @@ def test_the_answer_comes_last_and_says_nothing_twice() -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bool) -> None:
     stream = io.StringIO()
-    console = terminal_console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
+    console = terminal_console(
+        file=stream, force_terminal=terminal, force_interactive=terminal, width=80
+    )
     with progress.training_progress(console, epochs=2, images=8) as shown:
         for name in ("training 1 of 2", "training 2 of 2"):
             shown.on_training(name)
@@ -111,16 +139,24 @@ def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bo
     assert lines == ([] if terminal else ["training 1 of 2", "training 2 of 2"])
 
 
-@pytest.mark.parametrize(("terminal", "from_second", "seen"), [(True, 0, True), (False, 0, False), (True, 60, False)])
-def test_long_work_is_shown(monkeypatch: pytest.MonkeyPatch, terminal: bool, from_second: float, seen: bool) -> None:
+@pytest.mark.parametrize(
+    ("terminal", "from_second", "seen"), [(True, 0, True), (False, 0, False), (True, 60, False)]
+)
+def test_long_work_is_shown(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, from_second: float, seen: bool
+) -> None:
     monkeypatch.setattr(progress, "SHOWN_FROM", from_second)
     stream = io.StringIO()
-    console = terminal_console(file=stream, force_terminal=terminal, force_interactive=terminal, width=80)
+    console = terminal_console(
+        file=stream, force_terminal=terminal, force_interactive=terminal, width=80
+    )
     before = {*threading.enumerate()}
     with progress.measurement_progress(console, "overlap"):
         tell("run and copy together", 0.25)
         # A thread that draws would take time from what is measured.
         assert {*threading.enumerate()} <= before
     tell("after the end", 1.0)
-    assert ("overlap: run and copy together" in stream.getvalue()) == bool(stream.getvalue()) == seen
+    assert (
+        ("overlap: run and copy together" in stream.getvalue()) == bool(stream.getvalue()) == seen
+    )
     assert "after the end" not in stream.getvalue()

@@ -1,4 +1,6 @@
-"""What is printed of a trace: all that was computed and no more, readable in 80 columns, short where there is much."""
+"""What is printed of a trace: all that was computed and no more, readable in 80 columns, short
+where there is much.
+"""
 
 import re
 from dataclasses import replace
@@ -55,7 +57,10 @@ def test_a_case_is_shown_by_queue_and_in_lines(width: int) -> None:
     assert "host Python 101 1 %, waits 99 % 0 – –" in text
     assert "98 % of the copying (196 ms of 200 ms) lay under computation" in text
     assert "critical path: 98 % copy on cpu:2 compute and 2 % matmul on cpu:1 compute" in text
-    assert "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th percentile" in text
+    assert (
+        "from launch to start: 99.0 ms in the median of 100 operations, 178 ms at the 90th "
+        "percentile" in text
+    )
     assert "control returned after 2.00 ms, 1 % of the time" in text
 
 
@@ -95,18 +100,33 @@ def test_names_that_are_not_shown_are_as_short_as_is_said(lengths: list[int], re
     assert rest in in_words(shown(Timeline("made up", tuple(spans), (case,)), width=1000))
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=400))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 300), st.integers(0, 300)),
+        min_size=1,
+        max_size=400,
+    )
+)
 @example([(1, 0, number) for number in range(300)])
 @example([(1, 999, number) for number in range(300)])
-def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(drawn: list[tuple[int, int, int]]) -> None:
-    """Operations follow each other: their lengths, the gaps before them and their names are drawn."""
+def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(
+    drawn: list[tuple[int, int, int]],
+) -> None:
+    """Operations follow each other: their lengths, the gaps before them and their names are
+    drawn.
+    """
     spans, end = [], 0
     for length, gap, name in drawn:
-        spans.append(Span(f"k{name}", "compute", "cuda:0", "stream 7", end + gap, end + gap + length))
+        spans.append(
+            Span(f"k{name}", "compute", "cuda:0", "stream 7", end + gap, end + gap + length)
+        )
         end += gap + length
     text = in_words(shown(Timeline("made up", tuple(spans), (Window("case", 0, end),)), width=1000))
     for line in re.findall("critical path: (.*)", text):
-        shares = [float(share) for share in re.findall(r"([\d.]+) % (?:k\d+ on|(?:other|[\d,]+) names|idle)", line)]
+        shares = [
+            float(share)
+            for share in re.findall(r"([\d.]+) % (?:k\d+ on|(?:other|[\d,]+) names|idle)", line)
+        ]
         # Each of at most five is rounded, and the rest or idle time below 0.5 % is left out.
         assert shares
         assert abs(sum(shares) - 100) <= 3
@@ -131,11 +151,16 @@ def test_what_differs_is_explained_and_what_agrees_is_counted() -> None:
 
 def test_of_times_only_the_main_case_s_are_listed_and_the_others_are_counted() -> None:
     one = Agreement("case", DISPATCH, 0.9, 0.1, 0.05)
-    cases = [replace(one, case=f"case {number}", by_clock=0.9 if number == 4 else 0.1) for number in range(5)]
+    cases = [
+        replace(one, case=f"case {number}", by_clock=0.9 if number == 4 else 0.1)
+        for number in range(5)
+    ]
     text = printed(show_agreements, cases, main="case 2", asked=DISPATCH)
     assert text.count("differ") == text.count("! ") == 1
     assert "1 of 4 agree" in text
-    assert "case 2" not in printed(show_agreements, cases, main="case 2", asked="overlap_efficiency")
+    assert "case 2" not in printed(
+        show_agreements, cases, main="case 2", asked="overlap_efficiency"
+    )
     assert printed(show_agreements, ()) == ""
 
 
@@ -146,11 +171,16 @@ def test_real_traces_fit_in_80_columns(name: str) -> None:
     assert not re.search("None|nan", text)
 
 
-def test_queues_operations_steps_and_both_shares_of_hidden_communication_are_told(ddp: CaseFigures) -> None:
+def test_queues_operations_steps_and_both_shares_of_hidden_communication_are_told(
+    ddp: CaseFigures,
+) -> None:
     text = in_words(in_full(ddp))
     assert ddp.parts.hidden_exchange_share is not None
     assert f"overlap: {percent(ddp.parts.hidden_exchange_share)} of the exchange" in text
-    assert "of collectives only, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace Analysis counts" in text
+    assert (
+        "of collectives only, device by device: 3 % (1.41 ms of 46.9 ms), as Holistic Trace "
+        "Analysis counts" in text
+    )
     assert "gpu:0 90 % 3.2 % 7.1 % 46.9 ms 3 %" in text
     assert "gpu:0 stream 7 597 ms 89.1 μs 1.49 ms 0.04 4" in text
     assert "ProfilerStep#6 225 ms" in text
@@ -164,7 +194,15 @@ def test_of_many_queues_the_busiest_are_shown_in_their_order_and_the_rest_is_cou
     # Each has two operations, with a gap between them.
     busy = [device for device in range(1000) if device % 50 == 7]
     spans = [
-        Span("work", "compute", f"gpu:{device}", "stream 7", start, start + (50 if device in busy else 1), start - 10)
+        Span(
+            "work",
+            "compute",
+            f"gpu:{device}",
+            "stream 7",
+            start,
+            start + (50 if device in busy else 1),
+            start - 10,
+        )
         for start in (10, 100)
         for device in range(1000)
     ]
@@ -175,7 +213,9 @@ def test_of_many_queues_the_busiest_are_shown_in_their_order_and_the_rest_is_cou
     assert text.count("(+980)") == 3
 
 
-def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_the_json(ddp: CaseFigures) -> None:
+def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_the_json(
+    ddp: CaseFigures,
+) -> None:
     assert ddp.steps is not None
     arguments = [f"argument_{number}" for number in range(9)]
     longest = replace(ddp.operations[0], name=f"kernel<{', '.join(arguments)}>")
@@ -187,7 +227,9 @@ def test_names_are_whole_for_their_ends_tell_them_apart_and_many_steps_left_to_t
 
 
 def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
-    """Make up ranks of which each computes the longer the higher its number is, and the others wait for it."""
+    """Make up ranks of which each computes the longer the higher its number is, and the others wait
+    for it.
+    """
     traces = {}
     for rank in range(ranks):
         computing, end = (100 + rank) * MS, (110 + ranks) * MS
@@ -195,7 +237,10 @@ def of_ranks(ranks: int, width: int = 80, world_size: int | None = None) -> str:
             Span("matmul", "compute", "gpu:0", "stream 7", 0, computing),
             Span("AllReduce", "exchange", "gpu:0", "stream 9", computing, end),
         )
-        made, met = Timeline("torch", spans), Collective("allreduce", "0", None, "9", computing, end)
+        made, met = (
+            Timeline("torch", spans),
+            Collective("allreduce", "0", None, "9", computing, end),
+        )
         about = (Path(f"{rank}.json"), rank, world_size or ranks)
         traces[rank] = RankTrace(*about, made, 2, timeline_figures(made), (met,), 0)
     return printed(show_ranks, summary_of(traces), width=width)
@@ -209,7 +254,9 @@ def test_no_rank_is_cut_off_in_eighty_columns(ranks: int) -> None:
 
 def test_few_ranks_have_a_row_each_with_median_and_spread() -> None:
     lines = of_ranks(3).splitlines()
-    first, last = (next(line.split() for line in lines if line.startswith(f" {rank} ")) for rank in (0, 2))
+    first, last = (
+        next(line.split() for line in lines if line.startswith(f" {rank} ")) for rank in (0, 2)
+    )
     assert first[1:5] == ["113", "ms", "100", "ms"]
     # Time, computing, communication, hidden, idle, waited, last.
     assert last[1:] == ["113", "ms", "102", "ms", "11.0", "ms", "0", "%", "0", "%", "0", "ms", "1"]

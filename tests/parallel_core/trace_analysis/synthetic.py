@@ -1,4 +1,5 @@
-"""Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host that launches.
+"""Timelines made up from numbers: products on cpu:1, copies of their results on cpu:2, and the host
+that launches.
 
 Results of `overlap`, made up as well, to be held against them, and programs made up call by call.
 """
@@ -27,7 +28,9 @@ GPU = "gpu:0"
 
 @dataclass
 class Host:
-    """A host that launches operations on queues and waits for them, in seconds: a model of an asynchronous engine."""
+    """A host that launches operations on queues and waits for them, in seconds: a model of an
+    asynchronous engine.
+    """
 
     now: float = 0.0
     launching: float = 20e-6
@@ -37,7 +40,13 @@ class Host:
     free: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def launch(
-        self, name: str, kind: SpanKind, device: str, seconds: float, after: float = 0, queue: str = "compute"
+        self,
+        name: str,
+        kind: SpanKind,
+        device: str,
+        seconds: float,
+        after: float = 0,
+        queue: str = "compute",
     ) -> float:
         """Launch an operation that needs what is there at `after`; return when it ends."""
         launched = self.now
@@ -70,12 +79,15 @@ def overlap_timeline(
 ) -> Timeline:
     """Make the timeline of `overlap`: the products, the copies, and both.
 
-    Where both run `together`, copies have a device of their own, and all operations take `stretch` × as long; else
-    they queue behind the products. A synchronous host does everything itself, in its own time.
+    Where both run `together`, copies have a device of their own, and all operations take `stretch`
+    × as long; else they queue behind the products. A synchronous host does everything itself, in
+    its own time.
     """
     host = Host(linked=linked, synchronous=synchronous)
     queue = "calling thread" if synchronous else "compute"
-    source, destination = (("cpu", "cpu") if synchronous else (FIRST, SECOND)) if together else (FIRST, FIRST)
+    source, destination = (
+        (("cpu", "cpu") if synchronous else (FIRST, SECOND)) if together else (FIRST, FIRST)
+    )
 
     def multiply(factor: float = 1.0) -> float:
         return host.launch("matmul", "compute", source, product * factor, queue=queue)
@@ -112,7 +124,9 @@ def _timeline(host: Host, works: Mapping[str, Callable[[], object]]) -> Timeline
 
 
 def parallel_timeline(stretch: float = 1.0) -> Timeline:
-    """Make the timeline of `parallel`: products on each of two devices alone, and on both, `stretch` × as long."""
+    """Make the timeline of `parallel`: products on each of two devices alone, and on both,
+    `stretch` × as long.
+    """
     host = Host()
 
     def multiply(factor: float, *devices: str) -> None:
@@ -129,7 +143,10 @@ def sorted_by_start(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def queue_of(
-    times: Sequence[tuple[float, float]], kind: SpanKind = "compute", device: str = FIRST, queue: str = "compute"
+    times: Sequence[tuple[float, float]],
+    kind: SpanKind = "compute",
+    device: str = FIRST,
+    queue: str = "compute",
 ) -> tuple[Span, ...]:
     """Make the spans of one queue from their starts and ends in seconds."""
     return tuple(Span(kind, kind, device, queue, ns(start), ns(end)) for start, end in times)
@@ -144,11 +161,22 @@ def made_case(*spans: Span) -> CaseSpans:
 def overlap_result(run: float, copy: float, both: float, spread: float = 0.0) -> Result:
     """Make a result of `overlap` from three times whose repetitions differ by a spread."""
     cases = tuple(
-        Case(name, (seconds, seconds * (1 - spread), seconds * (1 + spread)), (seconds / 100,) * 3, parts=parts)
-        for name, seconds, parts in (("run", run, ()), ("copy", copy, ()), (JOINT, both, ("run", "copy")))
+        Case(
+            name,
+            (seconds, seconds * (1 - spread), seconds * (1 + spread)),
+            (seconds / 100,) * 3,
+            parts=parts,
+        )
+        for name, seconds, parts in (
+            ("run", run, ()),
+            ("copy", copy, ()),
+            (JOINT, both, ("run", "copy")),
+        )
     )
     made = comparisons.result(Cell("overlap", "mxnet", "async"), {"run": run})
-    return replace(made, cases=cases, metrics={"overlap_efficiency": (run + copy - both) / min(run, copy)})
+    return replace(
+        made, cases=cases, metrics={"overlap_efficiency": (run + copy - both) / min(run, copy)}
+    )
 
 
 @cache
@@ -171,12 +199,16 @@ class Program:
     known: dict[str, KnownWait] = field(default_factory=dict)
     queue_waits: list[QueueWait] = field(default_factory=list)
 
-    def call(self, start: int, end: int, name: str, role: HostRole = "call", thread: str = "Python") -> "Program":
+    def call(
+        self, start: int, end: int, name: str, role: HostRole = "call", thread: str = "Python"
+    ) -> "Program":
         """Add a call of the host."""
         self.calls.append((start, end, name, thread, role))
         return self
 
-    def run(self, start: int, end: int, name: str, launched: int | None = None, queue: str = "stream 7") -> "Program":
+    def run(
+        self, start: int, end: int, name: str, launched: int | None = None, queue: str = "stream 7"
+    ) -> "Program":
         """Add an operation."""
         self.spans.append(Span(name, "compute", GPU, queue, start, end, launched))
         return self
@@ -190,7 +222,9 @@ class Program:
         times = np.array((starts, ends), np.int64)
         played = np.array([ROLES.index(role) for role in roles], np.int8)
         known = {place: self.known[name] for place, name in enumerate(called) if name in self.known}
-        return HostCalls(names, queues, *times, name_of, queue_of, played, known, tuple(self.queue_waits))
+        return HostCalls(
+            names, queues, *times, name_of, queue_of, played, known, tuple(self.queue_waits)
+        )
 
     @property
     def case(self) -> CaseSpans:
@@ -200,5 +234,8 @@ class Program:
     @property
     def case_by_time(self) -> CaseSpans:
         """The same by a profiler that records the calls as spans only."""
-        calls = (Span(name, "host", HOST_DEVICE, thread, start, end) for start, end, name, thread, _ in self.calls)
+        calls = (
+            Span(name, "host", HOST_DEVICE, thread, start, end)
+            for start, end, name, thread, _ in self.calls
+        )
         return made_case(*self.spans, *calls)

@@ -1,4 +1,5 @@
-"""The critical path, with and without nested calls: it tiles a case, and goes through what held it up.
+"""The critical path, with and without nested calls: it tiles a case, and goes through what held it
+up.
 
 And the innermost call at each time: against looking at all calls.
 """
@@ -21,7 +22,8 @@ from tests.parallel_core.trace_analysis.traces import LINKED, case_of_trace
 
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
-    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would run it.
+    """Draw a program that launches on two queues, waits, and lets queues wait, as a device would
+    run it.
 
     Some operations take no time, and some have no known launch.
     """
@@ -50,7 +52,9 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @given(programs())
-def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(program: Program) -> None:
+def test_a_path_tiles_the_case_up_to_its_last_operation_and_its_figures_are_its_segments(
+    program: Program,
+) -> None:
     check(program.case)
     check(program.case_by_time)
 
@@ -75,7 +79,9 @@ def check(case: CaseSpans) -> None:
     assert set(operations) <= set(case.spans)
     assert sum(part.share for part in summary.parts) + summary.idle_share == pytest.approx(1)
     assert sum(part.segments for part in summary.parts) == len(path)
-    assert sum(part.seconds for part in summary.parts) == pytest.approx(sum(one.end - one.start for one in path) / 1e9)
+    assert sum(part.seconds for part in summary.parts) == pytest.approx(
+        sum(one.end - one.start for one in path) / 1e9
+    )
     if summary.causes:
         delays = summary.causes.launch_delay_seconds + summary.causes.queue_delay_seconds
         assert summary.idle_seconds >= delays * (1 - 1e-12)
@@ -98,7 +104,9 @@ def shares(case: CaseSpans) -> dict[str, float]:
 def test_the_host_is_the_path_where_it_is_slow_but_not_its_calls_that_compute(linked: bool) -> None:
     program = Program()
     for begin in range(0, 1000, 100):
-        program.call(begin, begin + 100, "launch add").run(begin + 105, begin + 130, "add", begin if linked else None)
+        program.call(begin, begin + 100, "launch add").run(
+            begin + 105, begin + 130, "add", begin if linked else None
+        )
     assert shares(program.case_by_time)["launch add"] > 0.9
     found = shares(cases_of(overlap_timeline(synchronous=True, linked=linked))[-1])
     assert found["matmul"] + found["copy"] > 0.99
@@ -106,7 +114,12 @@ def test_the_host_is_the_path_where_it_is_slow_but_not_its_calls_that_compute(li
 
 BY_TIME = {
     "after a wait comes what was waited for": (
-        Program().call(0, 1, "launch a").run(2, 10, "a", 0).call(1, 11, "wait").call(12, 13, "b").run(14, 20, "B", 12),
+        Program()
+        .call(0, 1, "launch a")
+        .run(2, 10, "a", 0)
+        .call(1, 11, "wait")
+        .call(12, 13, "b")
+        .run(14, 20, "B", 12),
         "0 launch a, 1 idle, 2 a, 10 wait, 11 idle, 12 b, 13 idle, 14 B",
     ),
     "what ended last, wherever it ran": (
@@ -118,7 +131,11 @@ BY_TIME = {
         "0 mine, 5 idle, 6 last",
     ),
     "a call that launched something else held nothing up": (
-        Program().call(0, 1, "launch a").run(1, 3, "a", 0).call(1, 5, "launch b").run(6, 7, "last", 0),
+        Program()
+        .call(0, 1, "launch a")
+        .run(1, 3, "a", 0)
+        .call(1, 5, "launch b")
+        .run(6, 7, "last", 0),
         "0 launch a, 1 a, 3 idle, 6 last",
     ),
     "operations without length": (Program().run(1, 1, "a").run(1, 1, "b").run(1, 2, "c"), "1 c"),
@@ -144,7 +161,11 @@ NESTED = {
         "0 launch a, 1 a, 5 wait, 9 launch b, 10 b",
     ),
     "a busy queue is waited for, and not the launch": (
-        Program().call(0, 1, "launch a").run(1, 8, "a", 0).call(5, 6, "launch x").run(8, 11, "x", 5),
+        Program()
+        .call(0, 1, "launch a")
+        .run(1, 8, "a", 0)
+        .call(5, 6, "launch x")
+        .run(8, 11, "x", 5),
         "0 launch a, 1 a, 8 x, 11 b",
     ),
     "the queues of a graph wait for each other": (
@@ -152,7 +173,11 @@ NESTED = {
         "0 launch graph, 1 a, 5 idle, 12 c",
     ),
     "a copy that blocks its call is waited for": (
-        Program().call(0, 1, "launch a").run(1, 5, "a", 0).call(2, 8, "copy_", "copy").run(6, 7, "copy", 2),
+        Program()
+        .call(0, 1, "launch a")
+        .run(1, 5, "a", 0)
+        .call(2, 8, "copy_", "copy")
+        .run(6, 7, "copy", 2),
         "0 launch a, 1 a, 5 idle, 6 copy, 7 copy_, 8 between calls, 9 launch b, 10 b",
     ),
     "what was launched before the recording is waited for too": (
@@ -166,10 +191,16 @@ NESTED = {
         .run(1, 2, "a", 0)
         .call(1, 8, "## backward ##", "annotation")
         .call(3, 7, "MmBackward0", "operator", "Python 2"),
-        "0 launch a, 1 between calls, 3 MmBackward0, 7 ## backward ##, 8 between calls, 9 launch b, 10 b",
+        (
+            "0 launch a, 1 between calls, 3 MmBackward0, 7 ## backward ##, 8 between calls, 9 "
+            "launch "
+            "b, 10 b"
+        ),
     ),
     "an event of another century changes nothing": (
-        Program().call(-(2**61), -(2**61) + 1, "long ago").call(1, 2, "elsewhere", thread="Python 2"),
+        Program()
+        .call(-(2**61), -(2**61) + 1, "long ago")
+        .call(1, 2, "elsewhere", thread="Python 2"),
         "9 launch b, 10 b",
     ),
 }
@@ -192,18 +223,31 @@ def test_with_nested_calls_the_path_goes_through(program: Program, path: str) ->
 @pytest.mark.parametrize("role", ["wait for a device", "wait for a queue", "wait for an event"])
 def test_what_bounds_a_path_is_told_apart(role: HostRole) -> None:
     program = Program().call(0, 1, "launch a").run(2, 10, "a", 0).call(1, 11, "synchronize", role)
-    program.call(12, 13, "launch b").run(14, 20, "b", 12).call(14, 15, "launch c").run(21, 23, "c", 14)
+    program.call(12, 13, "launch b").run(14, 20, "b", 12).call(14, 15, "launch c").run(
+        21, 23, "c", 14
+    )
     assert path_of(program.case) == (
-        "0 launch a, 1 idle, 2 a, 10 synchronize, 11 between calls, 12 launch b, 13 idle, 14 b, 20 idle, 21 c"
+        "0 launch a, 1 idle, 2 a, 10 synchronize, 11 between calls, 12 launch b, 13 idle, 14 b, 20 "
+        "idle, 21 c"
     )
     causes = path_summary(program.case).causes
     assert causes is not None
-    assert (causes.compute_seconds, causes.host_seconds, causes.waiting_seconds) == (16e-9, 3e-9, 1e-9)
+    assert (causes.compute_seconds, causes.host_seconds, causes.waiting_seconds) == (
+        16e-9,
+        3e-9,
+        1e-9,
+    )
     assert (causes.launch_delay_seconds, causes.queue_delay_seconds) == (2e-9, 1e-9)
 
 
 def test_a_queue_that_was_let_wait_goes_on_with_what_came_before_the_event() -> None:
-    program = Program().call(0, 1, "launch a").run(1, 10, "a", 0).call(2, 3, "launch other").run(10, 12, "other", 2)
+    program = (
+        Program()
+        .call(0, 1, "launch a")
+        .run(1, 10, "a", 0)
+        .call(2, 3, "launch other")
+        .run(10, 12, "other", 2)
+    )
     program.call(4, 5, "launch b").run(13, 20, "b", 4, "stream 9")
     assert (
         path_of(program.case)
@@ -218,9 +262,17 @@ def test_a_queue_that_was_let_wait_goes_on_with_what_came_before_the_event() -> 
 
 
 def test_a_wait_that_is_known_is_not_taken_for_another_s() -> None:
-    program = Program().call(0, 1, "launch a").run(1, 5, "a", 0).call(1, 2, "launch more").run(5, 8, "more", 1)
+    program = (
+        Program()
+        .call(0, 1, "launch a")
+        .run(1, 5, "a", 0)
+        .call(1, 2, "launch more")
+        .run(5, 8, "more", 1)
+    )
     program.call(2, 3, "launch long").run(3, 9, "long", 2, "stream 9")
-    program.call(3, 10, "synchronize", "wait for a queue").call(10, 11, "launch b").run(11, 12, "b", 10)
+    program.call(3, 10, "synchronize", "wait for a queue").call(10, 11, "launch b").run(
+        11, 12, "b", 10
+    )
     for known, last in {
         KnownWait(GPU): "9 synchronize",
         KnownWait(GPU, "stream 7"): "8 synchronize",
@@ -239,12 +291,14 @@ def test_h100_s_path_is_what_walking_event_by_event_gave() -> None:
 
 
 def test_the_difference_to_hta_s_path_is_explained_to_the_microsecond() -> None:
-    # HTA 0.5.0 finds a path of 2,401 µs: 2,337 µs of the host, 28 of launching, 36 of a kernel and 2 of a copy.
+    # HTA 0.5.0 finds a path of 2,401 µs: 2,337 µs of the host, 28 of launching, 36 of a kernel and
+    # 2 of a copy.
     summary = path_summary(case_of_trace("event_sync"))
     path = critical_path(case_of_trace("event_sync"))
     between = sum(span.end - span.start for span in path if span.name == "between calls")
-    # It gives no weight to the host's time between operators, nor to the 16 µs from the end of the last copy to that of
-    # the call that waits for it, and it goes on to the host's last call, the 4 µs of cudaEventElapsedTime.
+    # It gives no weight to the host's time between operators, nor to the 16 µs from the end of the
+    # last copy to that of the call that waits for it, and it goes on to the host's last call, the 4
+    # µs of cudaEventElapsedTime.
     assert summary.seconds * 1e6 - between / 1000 - 16 + 4 == pytest.approx(2401)
 
 
@@ -287,7 +341,25 @@ def test_the_innermost_call_is_the_shortest_that_runs(program: Program) -> None:
 
 def test_a_call_that_ends_after_the_one_it_began_in_is_cut() -> None:
     # Profilers round starts and durations each for itself.
-    calls = Program().call(0, 10, "outer").call(5, 12, "inner").call(6, 8, "innermost").call(11, 15, "next").host_calls
+    calls = (
+        Program()
+        .call(0, 10, "outer")
+        .call(5, 12, "inner")
+        .call(6, 8, "innermost")
+        .call(11, 15, "next")
+        .host_calls
+    )
     begins, places = innermost(calls, np.arange(len(calls.starts)))
-    named = [(int(begin), calls.names[call] if call >= 0 else None) for begin, call in zip(begins, places, strict=True)]
-    assert named == [(0, "outer"), (5, "inner"), (6, "innermost"), (8, "inner"), (10, None), (11, "next"), (15, None)]
+    named = [
+        (int(begin), calls.names[call] if call >= 0 else None)
+        for begin, call in zip(begins, places, strict=True)
+    ]
+    assert named == [
+        (0, "outer"),
+        (5, "inner"),
+        (6, "innermost"),
+        (8, "inner"),
+        (10, None),
+        (11, "next"),
+        (15, None),
+    ]

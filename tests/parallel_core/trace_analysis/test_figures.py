@@ -1,7 +1,9 @@
-"""The figures of a timeline: what they are for timelines whose figures are known, and what always holds.
+"""The figures of a timeline: what they are for timelines whose figures are known, and what always
+holds.
 
-The time of each device, its operations by name, and what its queues waited for and held are those by the definitions,
-and as Holistic Trace Analysis counts real traces; the price of overlap is the one that was planted.
+The time of each device, its operations by name, and what its queues waited for and held are those
+by the definitions, and as Holistic Trace Analysis counts real traces; the price of overlap is the
+one that was planted.
 """
 
 from dataclasses import replace
@@ -13,7 +15,12 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.devices import device_figures, operations_by_name, queue_idleness, queue_lengths
+from parallel_core.trace_analysis.devices import (
+    device_figures,
+    operations_by_name,
+    queue_idleness,
+    queue_lengths,
+)
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of, timeline_figures
 from parallel_core.trace_analysis.interference import FEWEST, Price, interference
 from tests.backends.profiling.events import ns
@@ -39,7 +46,9 @@ def made_of(*spans: Span, cases: tuple[Window, ...] = ()) -> CaseFigures:
 
 
 def on_host(*calls: tuple[str, float, float]) -> list[Span]:
-    return [Span(name, "host", HOST_DEVICE, "Python", ns(start), ns(end)) for name, start, end in calls]
+    return [
+        Span(name, "host", HOST_DEVICE, "Python", ns(start), ns(end)) for name, start, end in calls
+    ]
 
 
 def spaced(steps: list[tuple[int, int]]) -> list[tuple[float, float]]:
@@ -63,10 +72,16 @@ def test_a_case_begins_with_its_first_launch_and_ends_with_its_last_span() -> No
 
 
 def test_the_host_is_not_busy_while_it_waits() -> None:
-    program = Program().call(0, 9, "aten::item", "operator").call(2, 7, "synchronize", "wait for a device")
+    program = (
+        Program()
+        .call(0, 9, "aten::item", "operator")
+        .call(2, 7, "synchronize", "wait for a device")
+    )
     case = program.run(1, 6, "add", 0).case_by_time
     (nested,) = (
-        row for row in figures_of(replace(case, host_calls=program.host_calls)).queues if row.queue == "Python"
+        row
+        for row in figures_of(replace(case, host_calls=program.host_calls)).queues
+        if row.queue == "Python"
     )
     assert (nested.busy_seconds, nested.waiting_seconds) == (4e-9, 5e-9)
     *_, host = overlap_figures(products=10, product=1e-3, copy=1e-3)[-1].queues
@@ -79,7 +94,10 @@ def test_where_the_engine_queues_launches_wait_and_control_returns_early() -> No
     queued, eager = overlap_figures()[0], overlap_figures(synchronous=True)[0]
     waits = queued.waits
     assert waits is not None
-    assert (waits.operations, waits.longest_seconds) == (50, pytest.approx(49 * (4e-3 - 20e-6) + 20e-6))
+    assert (waits.operations, waits.longest_seconds) == (
+        50,
+        pytest.approx(49 * (4e-3 - 20e-6) + 20e-6),
+    )
     assert waits.median_seconds < waits.percentile_90_seconds < waits.longest_seconds
     assert eager.waits is not None
     assert eager.waits.longest_seconds == pytest.approx(20e-6)
@@ -90,7 +108,9 @@ def test_where_the_engine_queues_launches_wait_and_control_returns_early() -> No
 
 
 def test_waits_before_the_last_one_keep_control_from_returning() -> None:
-    *calls, last = on_host(("launch", 0, 1), ("wait", 1, 4), ("launch", 4, 5), ("wait", 5, 8), ("waitall", 8, 10))
+    *calls, last = on_host(
+        ("launch", 0, 1), ("wait", 1, 4), ("launch", 4, 5), ("wait", 5, 8), ("waitall", 8, 10)
+    )
     # A second row of waits does not count as launching.
     found = made_of(*calls, last, last._replace(name="WaitForVar", queue="waits"))
     assert (found.control_returned_seconds, found.dispatch_fraction) == (8, 0.8)
@@ -110,11 +130,14 @@ def test_a_timeline_without_cases_is_one_and_a_case_without_spans_has_none() -> 
 
 
 @given(DURATIONS, DURATIONS)
-def test_figures_are_what_counting_seconds_gives(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+def test_figures_are_what_counting_seconds_gives(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
     computing, copying = spaced(one), spaced(other)
     found = made_of(*queue_of(computing), *queue_of(copying, "copy", SECOND))
     a, b = (
-        {second for start, end in times for second in range(int(start), int(end))} for times in (computing, copying)
+        {second for start, end in times for second in range(int(start), int(end))}
+        for times in (computing, copying)
     )
     assert found.compute_seconds == len(a)
     assert found.communication_seconds == len(b)
@@ -122,8 +145,12 @@ def test_figures_are_what_counting_seconds_gives(one: list[tuple[int, int]], oth
     assert found.working_seconds == len(a | b)
     assert found.hidden_share == (len(a & b) / len(b) if b else None)
     assert found.hidden_of_shorter == (len(a & b) / min(len(a), len(b)) if a and b else None)
-    assert found.idle_share == (pytest.approx(1 - len(a | b) / found.seconds) if found.seconds else 0)
-    assert found.queues_at_once == (pytest.approx((len(a) + len(b)) / len(a | b)) if a | b else None)
+    assert found.idle_share == (
+        pytest.approx(1 - len(a | b) / found.seconds) if found.seconds else 0
+    )
+    assert found.queues_at_once == (
+        pytest.approx((len(a) + len(b)) / len(a | b)) if a | b else None
+    )
 
 
 @given(DURATIONS)
@@ -133,7 +160,10 @@ def test_busy_time_and_gaps_make_up_a_queue(steps: list[tuple[int, int]]) -> Non
         lengths = np.diff(np.array(times).ravel())[1::2]
         assert queue.busy_seconds + queue.gap_seconds == times[-1][1] - times[0][0]
         assert queue.busy_share == queue.busy_seconds / (times[-1][1] - times[0][0])
-        assert (queue.gaps, queue.longest_gap_seconds) == (np.count_nonzero(lengths), lengths.max(initial=0))
+        assert (queue.gaps, queue.longest_gap_seconds) == (
+            np.count_nonzero(lengths),
+            lengths.max(initial=0),
+        )
 
 
 def test_collectives_count_alone_and_device_by_device() -> None:
@@ -143,9 +173,18 @@ def test_collectives_count_alone_and_device_by_device() -> None:
         *queue_of([(3, 6)], "copy", queue="copy"),
         *queue_of([(0, 9)], device=SECOND),
     )
-    found = made_of(*spans, *queue_of([(1, 2)], queue="compute 2"), *queue_of([(0, 9)], "host", HOST_DEVICE))
-    assert (found.collective_seconds, found.hidden_collective_seconds, found.hidden_collective_share) == (4, 1, 0.25)
-    assert [(one.device, one.hidden_collective_share) for one in found.devices] == [(FIRST, 0.25), (SECOND, None)]
+    found = made_of(
+        *spans, *queue_of([(1, 2)], queue="compute 2"), *queue_of([(0, 9)], "host", HOST_DEVICE)
+    )
+    assert (
+        found.collective_seconds,
+        found.hidden_collective_seconds,
+        found.hidden_collective_share,
+    ) == (4, 1, 0.25)
+    assert [(one.device, one.hidden_collective_share) for one in found.devices] == [
+        (FIRST, 0.25),
+        (SECOND, None),
+    ]
     # At once they count once.
     assert (found.communication_seconds, found.hidden_share) == (6, 1)
     # Three queues of the first device work for 4, 3 and 1 seconds.
@@ -153,7 +192,9 @@ def test_collectives_count_alone_and_device_by_device() -> None:
 
 
 def test_a_cpu_s_copies_are_work_in_all_figures() -> None:
-    found = made_of(*queue_of([(0, 3)], "copy", "cpu"), *queue_of([(2, 4)], "exchange", "cpu", "gloo"))
+    found = made_of(
+        *queue_of([(0, 3)], "copy", "cpu"), *queue_of([(2, 4)], "exchange", "cpu", "gloo")
+    )
     assert found.compute_seconds == found.parts.compute_seconds == 3
     assert found.hidden_share == found.parts.hidden_exchange_share == 0.5
     assert found.parts.hidden_copy_share is None
@@ -182,7 +223,10 @@ def test_copies_and_fills_are_neither_computation_nor_collectives() -> None:
 def test_one_name_of_two_kinds_is_two_rows_and_the_longest_come_first() -> None:
     spans = [*queue_of([(0, 1), (1, 3)]), *queue_of([(3, 9)], "copy")]
     found = operations_by_name(made_case(*(span._replace(name="same") for span in spans)))
-    assert [(one.kind, one.operations, one.seconds, one.mean_seconds, one.longest_seconds) for one in found] == [
+    assert [
+        (one.kind, one.operations, one.seconds, one.mean_seconds, one.longest_seconds)
+        for one in found
+    ] == [
         ("copy", 1, 6, 6, 6),
         ("compute", 2, 3, 1.5, 2),
     ]
@@ -191,19 +235,39 @@ def test_one_name_of_two_kinds_is_two_rows_and_the_longest_come_first() -> None:
 
 
 def test_each_gap_is_of_its_kind_since_all_before_it_had_ended() -> None:
-    program = Program().run(0, 10, "a", 0).run(2, 4, "b", 1).run(13, 20, "kernel", 10).run(50, 60, "other", 19)
+    program = (
+        Program()
+        .run(0, 10, "a", 0)
+        .run(2, 4, "b", 1)
+        .run(13, 20, "kernel", 10)
+        .run(50, 60, "other", 19)
+    )
     program.run(64, 70, "host", 62).run(74, 76, "unknown").run(76, 80, "none", 76)
     (found,) = queue_idleness(program.case, kernel_delay=4)
-    seconds = (found.host_wait_seconds, found.kernel_wait_seconds, found.other_wait_seconds, found.idle_seconds)
+    seconds = (
+        found.host_wait_seconds,
+        found.kernel_wait_seconds,
+        found.other_wait_seconds,
+        found.idle_seconds,
+    )
     assert seconds == (4e-9, 3e-9, 34e-9, 41e-9)
     assert (found.host_waits, found.kernel_waits, found.other_waits) == (1, 1, 2)
 
 
 def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
-    # HTA 0.5.0, get_idle_time_breakdown(consecutive_kernel_delay=30), in microseconds as the trace has them.
+    # HTA 0.5.0, get_idle_time_breakdown(consecutive_kernel_delay=30), in microseconds as the trace
+    # has them.
     one, other = queue_idleness(case_of_trace("two_streams"))
-    assert (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds) == (12.855007, 104e-6, 0)
-    assert (other.host_wait_seconds, other.kernel_wait_seconds, other.other_wait_seconds) == (12.011718, 3e-6, 0)
+    assert (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds) == (
+        12.855007,
+        104e-6,
+        0,
+    )
+    assert (other.host_wait_seconds, other.kernel_wait_seconds, other.other_wait_seconds) == (
+        12.011718,
+        3e-6,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +277,9 @@ def test_holistic_trace_analysis_says_the_same_of_whole_microseconds() -> None:
         ("ddp", {"stream 7": (1642, 0.530451, 4), "stream 40": (42, 0.5, 1)}),
     ],
 )
-def test_hta_counts_the_same_lengths(name: str, expected: dict[str, tuple[int, float, int]]) -> None:
+def test_hta_counts_the_same_lengths(
+    name: str, expected: dict[str, tuple[int, float, int]]
+) -> None:
     # HTA 0.5.0, get_queue_length_summary: count, mean and maximum.
     found = {
         one.queue: (2 * one.operations, round(one.mean_length_at_changes, 6), one.longest)
@@ -223,7 +289,9 @@ def test_hta_counts_the_same_lengths(name: str, expected: dict[str, tuple[int, f
 
 
 def test_a_length_lasts_from_launch_to_start() -> None:
-    program = Program().run(4, 5, "a", 0).run(8, 9, "b", 2).run(9, 10, "no launch").run(12, 13, "c", 12)
+    program = (
+        Program().run(4, 5, "a", 0).run(8, 9, "b", 2).run(9, 10, "no launch").run(12, 13, "c", 12)
+    )
     (found,) = queue_lengths(program.case)
     # One from 0 to 2, two to 4, one to 8, none to 12, when one is launched and starts.
     assert (found.operations, found.longest, found.mean_length) == (3, 2, 10 / 12)
@@ -235,9 +303,16 @@ ALONE, BESIDE = 1.18e-3, 2.08e-3
 
 
 def priced(
-    alone: int, beside: int, kind: SpanKind = "exchange", *, other: SpanKind | None = None, noise: float = 0.0
+    alone: int,
+    beside: int,
+    kind: SpanKind = "exchange",
+    *,
+    other: SpanKind | None = None,
+    noise: float = 0.0,
 ) -> tuple[Price, ...]:
-    """Multiply alone, then as often beside operations of a kind, and of another one; the price is planted."""
+    """Multiply alone, then as often beside operations of a kind, and of another one; the price is
+    planted.
+    """
     factors = iter(1 + noise * np.random.default_rng(0).standard_normal(alone + beside))
     spans: list[Span] = []
     now = 0.0
@@ -258,7 +333,12 @@ def test_operations_beside_an_exchange_take_what_is_planted() -> None:
         assert price.ratio == pytest.approx(BESIDE / ALONE, rel=0.02)
         assert 1.5 < price.low < price.ratio < price.high < 2
     (operation,) = exchange.operations
-    assert (operation.name, operation.device, operation.alone, operation.beside) == ("compute", FIRST, 20, 12)
+    assert (operation.name, operation.device, operation.alone, operation.beside) == (
+        "compute",
+        FIRST,
+        20,
+        12,
+    )
     assert operation.alone_seconds == pytest.approx(ALONE, rel=0.02)
     assert operation.beside_seconds == pytest.approx(BESIDE, rel=0.02)
 
@@ -270,7 +350,9 @@ def test_kinds_of_neighbours_are_told_apart_and_of_two_at_once_neither_is_blamed
 
 def test_computation_beside_computation_is_priced_on_both_devices() -> None:
     alone, beside = [(2 * n, 2 * n + 1) for n in range(8)], [(n, n + 2) for n in range(100, 116, 2)]
-    anything, compute = interference((made_case(*queue_of(alone + beside), *queue_of(beside, device=SECOND)),))
+    anything, compute = interference(
+        (made_case(*queue_of(alone + beside), *queue_of(beside, device=SECOND)),)
+    )
     assert (anything.ratio, compute.ratio) == (2, 2)
     assert compute.beside == "compute"
 
@@ -280,7 +362,10 @@ def test_of_too_few_operations_or_of_several_shapes_nothing_is_said() -> None:
     assert interference((made_case(*queue_of([(0, 1)])),)) == ()
     times = [(3 * n, 3 * n + (0.2 if n % 2 else 2)) for n in range(20)]
     beside = [(100 + start, 100 + end) for start, end in times]
-    assert interference((made_case(*queue_of(times + beside), *queue_of(beside, "copy", SECOND)),)) == ()
+    assert (
+        interference((made_case(*queue_of(times + beside), *queue_of(beside, "copy", SECOND)),))
+        == ()
+    )
 
 
 def test_alone_in_one_case_and_beside_others_in_another_are_compared() -> None:
@@ -289,7 +374,9 @@ def test_alone_in_one_case_and_beside_others_in_another_are_compared() -> None:
     both = made_case(*queue_of(times), *queue_of(times, "copy", SECOND))
     assert interference((alone,)) == interference((both,)) == ()
     assert [price.ratio for price in interference((alone, both))] == [1.5, 1.5]
-    assert interference((alone, replace(both, timed=both.seconds / 1.4))) == (), "the profiler slowed it down"
+    assert interference((alone, replace(both, timed=both.seconds / 1.4))) == (), (
+        "the profiler slowed it down"
+    )
 
 
 def test_what_is_hardly_beside_others_is_on_neither_side() -> None:

@@ -8,13 +8,25 @@ from hypothesis import strategies as st
 
 from backends.profiling import HOST_DEVICE, Span, SpanKind, Timeline, Window, in_seconds
 from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
-from parallel_core.trace_analysis.lanes import Block, block_text, drawn_ends, few_lanes, lanes, look, shortened
+from parallel_core.trace_analysis.lanes import (
+    Block,
+    block_text,
+    drawn_ends,
+    few_lanes,
+    lanes,
+    look,
+    shortened,
+)
 from tests.backends.profiling.events import ns
 from tests.parallel_core.report.plots.frameworks import many_small, mxnet_async
 from tests.parallel_core.trace_analysis.synthetic import made_case
 
 PARTS = 50
-QUEUES: tuple[tuple[str, str], ...] = ((HOST_DEVICE, "Python"), ("cpu:1", "compute"), ("cpu:2", "compute"))
+QUEUES: tuple[tuple[str, str], ...] = (
+    (HOST_DEVICE, "Python"),
+    ("cpu:1", "compute"),
+    ("cpu:2", "compute"),
+)
 # From far below what can be seen to far above it.
 LENGTHS = st.sampled_from((0, 1000, 10**4, 10**5, 10**6, 10**7))
 
@@ -35,7 +47,9 @@ def cases(draw: st.DrawFn) -> CaseSpans:
 
 
 @given(cases())
-def test_blocks_follow_each_other_in_their_lane_and_no_span_and_no_busy_second_is_lost(case: CaseSpans) -> None:
+def test_blocks_follow_each_other_in_their_lane_and_no_span_and_no_busy_second_is_lost(
+    case: CaseSpans,
+) -> None:
     spans, shown = case.spans, lanes(case, PARTS)
     for lane in shown.lanes:
         assert all(block.start <= block.end for block in lane.blocks)
@@ -64,10 +78,16 @@ def test_what_can_be_seen_stays_as_it_is(case: CaseSpans) -> None:
         found = {(block.start, block.end) for block in lane.blocks}
         long = [a for a in own if a.end - a.start > resolution]
         assert {(in_seconds(a.start - origin), in_seconds(a.end - origin)) for a in long} <= found
-        free = [(a.end - origin, b.start - origin) for a, b in pairwise(own) if b.start - a.end > resolution]
+        free = [
+            (a.end - origin, b.start - origin)
+            for a, b in pairwise(own)
+            if b.start - a.end > resolution
+        ]
         gaps = [(in_seconds(begin), in_seconds(end)) for begin, end in free]
         for begin, end in gaps:
-            assert not any(block.start < end - 1e-12 and block.end > begin + 1e-12 for block in lane.blocks)
+            assert not any(
+                block.start < end - 1e-12 and block.end > begin + 1e-12 for block in lane.blocks
+            )
 
 
 @given(cases(), LENGTHS.map(in_seconds))
@@ -98,7 +118,9 @@ def test_kinds_that_alternate_fast_keep_their_shares() -> None:
     )
     (lane,) = lanes(made_case(*spans)).lanes
     assert 2000 < len(lane.blocks) < 4000
-    computing, copying = (sum(b.end - b.start for b in lane.blocks if b.look == kind) for kind in ("compute", "copy"))
+    computing, copying = (
+        sum(b.end - b.start for b in lane.blocks if b.look == kind) for kind in ("compute", "copy")
+    )
     assert computing == pytest.approx(3 * copying)
 
 
@@ -109,19 +131,33 @@ def test_there_are_as_few_blocks_as_asked_for() -> None:
     assert sum(block.spans for lane in few.lanes for block in lane.blocks) == 2000
 
 
-RANKS = [(f"rank {rank} {device}", "queue") for rank in (0, 2, 10) for device in (HOST_DEVICE, "gpu:2", "gpu:10")]
+RANKS = [
+    (f"rank {rank} {device}", "queue")
+    for rank in (0, 2, 10)
+    for device in (HOST_DEVICE, "gpu:2", "gpu:10")
+]
 DEVICES = [
-    *((HOST_DEVICE, "Python"), (HOST_DEVICE, "waits"), ("cpu", "calling thread"), ("cpu:2", "compute")),
+    *(
+        (HOST_DEVICE, "Python"),
+        (HOST_DEVICE, "waits"),
+        ("cpu", "calling thread"),
+        ("cpu:2", "compute"),
+    ),
     *(("cpu:2", "compute 2"), ("cpu:2", "copy"), ("cpu:10", "compute")),
 ]
 
 
 # The launches of several ranks come from as many hosts.
-@pytest.mark.parametrize(("places", "linked"), [(DEVICES, True), (RANKS, False)], ids=["devices", "ranks"])
+@pytest.mark.parametrize(
+    ("places", "linked"), [(DEVICES, True), (RANKS, False)], ids=["devices", "ranks"]
+)
 def test_the_host_comes_first_devices_by_number_and_the_lanes_of_a_rank_together(
     places: list[tuple[str, str]], linked: bool
 ) -> None:
-    spans = (Span("x", "host" if place[0].endswith("host") else "copy", *place, 1, 2, 0) for place in places[::-1])
+    spans = (
+        Span("x", "host" if place[0].endswith("host") else "copy", *place, 1, 2, 0)
+        for place in places[::-1]
+    )
     shown = lanes(made_case(*spans))
     assert [lane.name for lane in shown.lanes] == [" ".join(place) for place in places]
     assert bool(shown.launches) == linked
@@ -144,12 +180,17 @@ def test_launches_are_told_where_they_are_few() -> None:
     assert (len(few.launches), many.launches) == (40, ())
 
 
-def test_a_block_says_what_is_in_it_when_it_ran_and_how_long_it_waited_and_long_names_keep_both_ends() -> None:
+def test_a_block_says_what_ran_when_and_how_long_it_waited_and_long_names_keep_both_ends() -> None:
     names = ["add"] * 4 + ["multiply"] * 2 + ["relu"]
-    short = [Span(name, "compute", "cpu:1", "compute", n * 1000, (n + 1) * 1000) for n, name in enumerate(names)]
+    short = [
+        Span(name, "compute", "cpu:1", "compute", n * 1000, (n + 1) * 1000)
+        for n, name in enumerate(names)
+    ]
     long = Span("matmul", "compute", "cpu:1", "compute", ns(1), ns(2), None, "aten::mm")
     longest = Span("kernel<" * 40, "compute", "cpu:1", "compute", ns(3), ns(4))
-    *labels, last = (block.label for block in lanes(made_case(*short, long, longest)).lanes[0].blocks)
+    *labels, last = (
+        block.label for block in lanes(made_case(*short, long, longest)).lanes[0].blocks
+    )
     assert labels == ["7 × add, multiply, …", "matmul (aten::mm)"]
     assert len(last) == 120
     assert shortened("kernel<kernel<float>", 20) == "kernel<kernel<float>"
@@ -157,5 +198,8 @@ def test_a_block_says_what_is_in_it_when_it_ran_and_how_long_it_waited_and_long_
     one = Block(0.001, 0.003, "compute", "matmul", 1, 0.002, 0.0005)
     assert block_text(one) == "matmul\n2.00 ms from 1 ms\n500 μs from launch to start"
     many = one._replace(label="5 × matmul", spans=5, busy=0.001)
-    assert block_text(many) == "5 × matmul\n2.00 ms from 1 ms, 50 % of it busy\nat most 500 μs from launch to start"
+    assert (
+        block_text(many)
+        == "5 × matmul\n2.00 ms from 1 ms, 50 % of it busy\nat most 500 μs from launch to start"
+    )
     assert block_text(one._replace(waited=None)) == "matmul\n2.00 ms from 1 ms"

@@ -30,7 +30,10 @@ class Counted(np.ndarray):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         Counted.elements += sum(np.size(one) for one in inputs)
-        plain = {name: tuple(map(_plain, value)) if name == "out" else value for name, value in options.items()}
+        plain = {
+            name: tuple(map(_plain, value)) if name == "out" else value
+            for name, value in options.items()
+        }
         return _counted(getattr(ufunc, method)(*map(_plain, inputs), **plain))
 
     def __getitem__(self, where: Any) -> Any:
@@ -49,7 +52,9 @@ def _counted(value: Any) -> Any:
 
 def with_counted_columns(made: Columned) -> Columned:
     columns = {field.name: getattr(made, field.name) for field in fields(made)}  # type: ignore[arg-type]
-    counted = {name: _counted(value) for name, value in columns.items() if isinstance(value, np.ndarray)}
+    counted = {
+        name: _counted(value) for name, value in columns.items() if isinstance(value, np.ndarray)
+    }
     return replace(made, **counted)  # type: ignore[type-var]
 
 
@@ -70,7 +75,15 @@ def on_devices(queues: int) -> Timeline:
         program.call(start, start + 60, "mm", "operator", thread)
         program.call(start + 10, start + 20, "launch", "call", thread)
         program.spans.append(
-            Span(f"kernel {number % 3}", "compute", f"gpu:{queue}", "stream 7", start + 30, start + 500, start + 10)
+            Span(
+                f"kernel {number % 3}",
+                "compute",
+                f"gpu:{queue}",
+                "stream 7",
+                start + 30,
+                start + 500,
+                start + 10,
+            )
         )
         program.call(start + 70, start + 520, "synchronize", "wait for a queue", thread)
     return Timeline("made up", sorted_by_start(program.spans), host_calls=program.host_calls)
@@ -79,7 +92,14 @@ def on_devices(queues: int) -> Timeline:
 def on_threads(queues: int) -> Timeline:
     """Make operators on as many threads, and no device."""
     spans = [
-        Span(f"add {number % 3}", "compute", "cpu", f"thread {number % queues}", 100 * number, 100 * number + 350)
+        Span(
+            f"add {number % 3}",
+            "compute",
+            "cpu",
+            f"thread {number % queues}",
+            100 * number,
+            100 * number + 350,
+        )
         for number in range(EACH * queues)
     ]
     return Timeline("made up", spans)
@@ -87,7 +107,9 @@ def on_threads(queues: int) -> Timeline:
 
 def elements(timeline: Timeline) -> int:
     calls = timeline.host_calls and with_counted_columns(timeline.host_calls)
-    (case,) = cases_of(replace(timeline, spans=with_counted_columns(timeline.columns), host_calls=calls))
+    (case,) = cases_of(
+        replace(timeline, spans=with_counted_columns(timeline.columns), host_calls=calls)
+    )
     with counting() as found:
         figures_of(case)
         interference((case,))
@@ -104,10 +126,13 @@ def test_the_elements_that_are_gone_through_grow_with_the_spans_and_not_with_spa
 
 
 def spans_on(queues: int) -> st.SearchStrategy[list[Span]]:
-    places = st.tuples(st.integers(0, queues - 1), st.sampled_from(("compute", "copy")), *(st.integers(0, 30),) * 2)
+    places = st.tuples(
+        st.integers(0, queues - 1), st.sampled_from(("compute", "copy")), *(st.integers(0, 30),) * 2
+    )
     return st.lists(places, min_size=1, max_size=12).map(
         lambda drawn: [
-            Span(kind, kind, "gpu:0", f"stream {queue}", start, start + length) for queue, kind, start, length in drawn
+            Span(kind, kind, "gpu:0", f"stream {queue}", start, start + length)
+            for queue, kind, start, length in drawn
         ]
     )
 
@@ -115,7 +140,9 @@ def spans_on(queues: int) -> st.SearchStrategy[list[Span]]:
 def ran_elsewhere(case: CaseSpans, kind: str, asked: Span) -> int:
     """Count the nanoseconds of a span in which another queue ran something of a kind."""
     others = [span for span in case.spans if span.queue != asked.queue and span.kind == kind]
-    return sum(any(one.start <= time < one.end for one in others) for time in range(asked.start, asked.end))
+    return sum(
+        any(one.start <= time < one.end for one in others) for time in range(asked.start, asked.end)
+    )
 
 
 @given(spans_on(4))
@@ -139,7 +166,9 @@ def waiting(draw: st.DrawFn) -> Program:
         program.run(start, start + 1 + 7 * draw(number), "work", launched, f"stream {draw(number)}")
     for _ in range(draw(st.integers(1, 4))):
         begin = draw(st.integers(0, 90))
-        program.call(begin, begin + draw(st.integers(1, 40)), "synchronize", "wait for a device", "waiting")
+        program.call(
+            begin, begin + draw(st.integers(1, 40)), "synchronize", "wait for a device", "waiting"
+        )
     return program
 
 
@@ -147,7 +176,9 @@ def waited_for(program: Program, begin: int, end: int) -> int | None:
     """Return when the operation ended that a wait of the host's was for, looking at every queue."""
     ends = []
     for queue in {span.queue for span in program.spans}:
-        own = [span for span in program.spans if span.queue == queue and (span.launched or 0) <= begin]
+        own = [
+            span for span in program.spans if span.queue == queue and (span.launched or 0) <= begin
+        ]
         last = max(own, key=lambda span: span.end, default=None)
         if last and begin < last.end <= end + CLOCKS_DIFFER and last.start < end:
             ends.append(last.end)

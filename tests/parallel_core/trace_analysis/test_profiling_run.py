@@ -1,4 +1,5 @@
-"""A result's cases are repeated under the profiler when all has been timed, and the clock stands beside the trace.
+"""A result's cases are repeated under the profiler when all has been timed, and the clock stands
+beside the trace.
 
 When the two agree, what is left out, and how uncertain either is.
 """
@@ -64,7 +65,9 @@ SMALLER: Mapping[str, dict[str, Any]] = {
 
 
 def small_run(backend: Backend, experiment: str, **options: Any) -> Result:
-    return EXPERIMENTS[experiment].run(backend, **{**small(experiment), **SMALLER.get(experiment, {}), **options})
+    return EXPERIMENTS[experiment].run(
+        backend, **{**small(experiment), **SMALLER.get(experiment, {}), **options}
+    )
 
 
 @pytest.fixture
@@ -98,13 +101,19 @@ def profiled(load_profiled: Load) -> Backend:
 @pytest.mark.parametrize(
     ("experiment", "frameworks"),
     [
-        pytest.param(name, ("mxnet",) if is_first == bool(place % 2) else ("torch", "jax"), marks=marks)
+        pytest.param(
+            name, ("mxnet",) if is_first == bool(place % 2) else ("torch", "jax"), marks=marks
+        )
         for place, name in enumerate(sorted(EXPERIMENTS))
         for is_first, marks in ((True, ()), (False, pytest.mark.long))
     ],
 )
 def test_every_experiment_can_be_seen(
-    load_profiled: Load, experiment: str, frameworks: tuple[str, ...], backend_name: str, engine: str
+    load_profiled: Load,
+    experiment: str,
+    frameworks: tuple[str, ...],
+    backend_name: str,
+    engine: str,
 ) -> None:
     if backend_name not in frameworks:
         pytest.skip(f"on {backend_name} it is another test")
@@ -123,16 +132,21 @@ def test_every_experiment_can_be_seen(
     assert f"{profiled.name} {profiled.version}, {profiled.engine} engine" == found.timeline.source
     # What only loads arrays, or divides them into views, may run no operator.
     working = {
-        seen.case for seen in timeline_figures(found.timeline) if any(queue.device != "host" for queue in seen.queues)
+        seen.case
+        for seen in timeline_figures(found.timeline)
+        if any(queue.device != "host" for queue in seen.queues)
     }
     idle = {name for name in set(names) - working if not name.startswith("dividing alone")}
     assert idle <= {"get_params", "split_and_load"}
 
 
-def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_never(profiled: Backend) -> None:
+def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_never(
+    profiled: Backend,
+) -> None:
     with repeatable():
         result = parallel_core.run_overlap(profiled, size=300, copies=2, rounds=1)
-    # Whose turn it is when cores are few is the kernel's choice: what overlaps is seen in one of some repetitions.
+    # Whose turn it is when cores are few is the kernel's choice: what overlaps is seen in one of
+    # some repetitions.
     for _ in range(20 if profiled.engine == "async" else 1):
         seen = {found.case: found for found in timeline_figures(profile(profiled, result).timeline)}
         together, book = seen["run and copy together"], seen["together the book's way"]
@@ -152,7 +166,11 @@ def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> No
     (case,) = result.cases
     assert 0 < case.share <= 1
     steps = case.share * len(result.series["loss"]) / result.parameters["epochs"]
-    launches = [span for span in profile(profiled, result).timeline.spans if span.name == "launch value_and_gradients"]
+    launches = [
+        span
+        for span in profile(profiled, result).timeline.spans
+        if span.name == "launch value_and_gradients"
+    ]
     assert len(launches) == round(steps) * len(profiled.devices)
 
 
@@ -162,11 +180,16 @@ def test_of_many_cases_those_are_repeated_that_a_comparison_shows(profiled: Back
     found = profile(profiled, result)
     assert EXPERIMENTS["barriers"].case in found.seconds
     assert len(found.seconds) <= MAX_PROFILED_CASES < len(result.cases)
-    assert any(note.startswith(f"{len(found.seconds)} of {len(result.cases)} cases") for note in found.timeline.notes)
+    assert any(
+        note.startswith(f"{len(found.seconds)} of {len(result.cases)} cases")
+        for note in found.timeline.notes
+    )
 
 
 @pytest.mark.parametrize("experiment", ["parallel", "data-parallel"])
-def test_where_nobody_was_going_to_repeat_it_a_result_keeps_no_arrays_and_is_refused(experiment: str) -> None:
+def test_where_nobody_was_going_to_repeat_it_a_result_keeps_no_arrays_and_is_refused(
+    experiment: str,
+) -> None:
     numpy = backends.load("numpy", 2)
     result = small_run(numpy, experiment)
     assert {case.again for case in result.cases} == {None}
@@ -205,7 +228,9 @@ def test_overlap_is_held_against_the_time_that_it_saved(
 def test_devices_at_once_are_held_against_the_speedup(together: float, agrees: bool) -> None:
     timeline = parallel_timeline(stretch=together / 0.2)
     seconds = {"on cpu:1 alone": 0.2, "on cpu:2 alone": 0.2, "on all together": together}
-    made = comparisons.result(Cell("parallel", "torch", "async"), seconds, metrics={"parallel_speedup": 0.4 / together})
+    made = comparisons.result(
+        Cell("parallel", "torch", "async"), seconds, metrics={"parallel_speedup": 0.4 / together}
+    )
     # Two workers serve each device: they are queues, and no more devices.
     found = tuple(replace(case, queues_at_once=4.0) for case in timeline_figures(timeline))
     one = of(agreements(made, found), "parallel_speedup", "on all together")
@@ -230,13 +255,17 @@ def test_a_time_that_differs_is_said_with_the_noise_and_noisy_times_make_no_disa
     assert not one.agree
     assert "200 ms by the trace, 150 ms by the clock" in one.sentence
     assert one.sentence.endswith(CAUSES[SECONDS])
-    quiet, noisy = (of(held(overlap_result(0.2, 0.2, 0.225, spread)), OVERLAP).agree for spread in (0.0, 0.2))
+    quiet, noisy = (
+        of(held(overlap_result(0.2, 0.2, 0.225, spread)), OVERLAP).agree for spread in (0.0, 0.2)
+    )
     assert (quiet, noisy) == (False, True)
 
 
-def test_what_was_done_several_times_is_divided_and_its_dispatch_left_out_as_is_what_only_one_side_knows() -> None:
+def test_what_was_done_several_times_is_divided_and_what_one_side_knows_is_left_out() -> None:
     result = overlap_result(0.02, 0.2, 0.2)
-    compared = held(replace(result, cases=(replace(result.cases[0], repeats=10), *result.cases[1:])))
+    compared = held(
+        replace(result, cases=(replace(result.cases[0], repeats=10), *result.cases[1:]))
+    )
     assert of(compared, SECONDS, "run").agree
     assert not [one for one in compared if (one.case, one.quantity) == ("run", DISPATCH)]
     assert agreements(result, ()) == ()
@@ -254,14 +283,26 @@ def test_the_overhead_is_of_the_same_clock_with_and_without_profiler() -> None:
 
 def test_the_cases_and_metrics_that_are_compared_exist() -> None:
     backend = backends.load("numpy", 2, "cpu", "sync", 1)
-    small_ones: dict[str, dict[str, int]] = {"overlap": {"size": 8, "copies": 1}, "parallel": {"size": 8}}
-    results = [EXPERIMENTS[name].run(backend, **options, rounds=3) for name, options in small_ones.items()]
-    found = {(case.name, metric) for result in results for case in result.cases for metric in result.metrics}
+    small_ones: dict[str, dict[str, int]] = {
+        "overlap": {"size": 8, "copies": 1},
+        "parallel": {"size": 8},
+    }
+    results = [
+        EXPERIMENTS[name].run(backend, **options, rounds=3) for name, options in small_ones.items()
+    ]
+    found = {
+        (case.name, metric)
+        for result in results
+        for case in result.cases
+        for metric in result.metrics
+    }
     assert set(COMPARED) <= found
 
 
 @given(TIMES, TIMES, SHARES, SHARES)
-def test_noises_add_as_squares_and_count_up_and_down_alike(one: float, other: float, share: float, more: float) -> None:
+def test_noises_add_as_squares_and_count_up_and_down_alike(
+    one: float, other: float, share: float, more: float
+) -> None:
     times = {"on a alone": one, "on b alone": other, "on all together": 1.0}
     speedup = EXPERIMENTS["parallel"].metric_named("parallel_speedup").formula
     assert speedup is not None
@@ -286,7 +327,7 @@ def test_noise_as_large_as_the_quantity_agrees_with_nothing() -> None:
     assert (one.agree, one.too_noisy, replace(one, noise=4.4).too_noisy) == (True, True, False)
 
 
-def test_devices_that_worked_and_what_was_hidden_are_told_but_not_of_a_case_that_the_profiler_slowed_down() -> None:
+def test_devices_that_worked_and_what_was_hidden_are_told_unless_the_profiler_slowed_it() -> None:
     told = about_efficiency(overlap_figures()[-1])
     assert "1.96 of 2 devices" in told
     assert "98 % of the shorter" in told

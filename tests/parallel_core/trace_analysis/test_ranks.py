@@ -1,4 +1,5 @@
-"""Ranks side by side: their collectives are matched whatever clocks say, and what each waited is the same by any clock.
+"""Ranks side by side: their collectives are matched whatever clocks say, and what each waited is
+the same by any clock.
 
 On made-up jobs, and on real ones against what a plain computation from the files gives.
 """
@@ -30,7 +31,12 @@ DAY = 86_400_000 * MS
 
 
 def call(
-    start: int, end: int, kind: str = "allreduce", group: str = "", ranks: Any = None, number: int | None = None
+    start: int,
+    end: int,
+    kind: str = "allreduce",
+    group: str = "",
+    ranks: Any = None,
+    number: int | None = None,
 ) -> Collective:
     return Collective(kind, group, ranks, "40", start, end, number)
 
@@ -38,7 +44,9 @@ def call(
 def job(
     ranks: int, count: int, seed: int, offsets: Sequence[int] = ()
 ) -> tuple[dict[int, list[Collective]], list[list[int]]]:
-    """Make up the collectives of ranks that come when they like and leave together, and how late each one came."""
+    """Make up the collectives of ranks that come when they like and leave together, and how late
+    each one came.
+    """
     chance = random.Random(seed)
     late = [[chance.randrange(8 * MS) for _ in range(ranks)] for _ in range(count)]
     begins = list(accumulate(chance.randrange(20, 60) * MS for _ in range(count)))
@@ -53,7 +61,9 @@ def job(
 
 
 @given(st.integers(2, 5), st.integers(1, 20), st.integers(0, 99), st.booleans())
-def test_every_rank_waits_from_its_arrival_to_the_last_one_s(ranks: int, count: int, seed: int, agree: bool) -> None:
+def test_every_rank_waits_from_its_arrival_to_the_last_one_s(
+    ranks: int, count: int, seed: int, agree: bool
+) -> None:
     offsets = [0 if agree else rank * DAY for rank in range(ranks)]
     calls, late = job(ranks, count, seed, offsets)
     result = meetings(calls)
@@ -70,7 +80,9 @@ def test_every_rank_waits_from_its_arrival_to_the_last_one_s(ranks: int, count: 
     [({1: [0]}, 39), ({1: [0], 0: [7]}, 38), ({1: [0], 0: [19]}, 38)],
     ids=["fewer on one rank", "others on each rank", "first and last"],
 )
-def test_order_does_not_count_if_some_are_lost(clock: int, lost: dict[int, list[int]], unmatched: int) -> None:
+def test_order_does_not_count_if_some_are_lost(
+    clock: int, lost: dict[int, list[int]], unmatched: int
+) -> None:
     calls, _ = job(2, 20, seed=2, offsets=[0, clock])
     for rank, places in lost.items():
         for place in places:
@@ -122,7 +134,9 @@ def test_of_many_in_order_single_ones_that_do_not_overlap_are_left_out() -> None
         ("allreduce", {"elements": None, "element_type": ""}, 20),
     ],
 )
-def test_order_does_not_count_if_elements_differ(kind: str, changed: dict[str, Any], count: int) -> None:
+def test_order_does_not_count_if_elements_differ(
+    kind: str, changed: dict[str, Any], count: int
+) -> None:
     calls, _ = job(2, 20, seed=3)
     same = {
         rank: [part._replace(kind=kind, element_type="Float", elements=4) for part in calls_of_rank]
@@ -158,7 +172,11 @@ def test_numbers_come_before_order() -> None:
 def test_groups_and_kinds_are_matched_by_themselves_and_messages_not_at_all() -> None:
     pair = {"group": "1 [0, 1]", "ranks": (0, 1)}
     calls = {
-        0: [call(0, 9, **pair), call(20, 29, "allgather", group="0"), call(40, 49, "send", group="0")],
+        0: [
+            call(0, 9, **pair),
+            call(20, 29, "allgather", group="0"),
+            call(40, 49, "send", group="0"),
+        ],
         1: [call(5, 12, **pair), call(20, 25, "allgather", group="0"), call(60, 70, "recv")],
         2: [call(20, 22, "allgather", group="0"), call(80, 90, group="2 [2, 3]", ranks=(2, 3))],
     }
@@ -181,9 +199,15 @@ def summary(folder: Path) -> Ranks:
 
 
 def events(folder: Path, rank: int, name: str) -> list[dict[str, Any]]:
-    """Return the events of a name in the order of their start, read without any of the code under test."""
+    """Return the events of a name in the order of their start, read without any of the code under
+    test.
+    """
     document = json.loads(gzip.decompress((folder / f"rank-{rank}.json.gz").read_bytes()))
-    named = [event for event in document["traceEvents"] if event["ph"] == "X" and event["name"].startswith(name)]
+    named = [
+        event
+        for event in document["traceEvents"]
+        if event["ph"] == "X" and event["name"].startswith(name)
+    ]
     return sorted(named, key=lambda event: event["ts"])
 
 
@@ -191,7 +215,9 @@ def check_waits(found: Ranks, pairs: Sequence[tuple[float, float]]) -> None:
     """Compare what each of two ranks waited with the differences of durations, in microseconds."""
     for rank, one in enumerate(found.by_rank):
         assert one.waited_seconds is not None
-        assert one.waited_seconds * 1e6 == pytest.approx(sum(pair[rank] - min(pair) for pair in pairs))
+        assert one.waited_seconds * 1e6 == pytest.approx(
+            sum(pair[rank] - min(pair) for pair in pairs)
+        )
     # The second rank waited less, so the first one waited for it.
     assert found.straggler == 1
 
@@ -200,9 +226,15 @@ def test_gloo_s_waits_are_the_differences_of_durations_in_order() -> None:
     first, second = (events(PROCESSES, rank, "gloo:all_reduce") for rank in (0, 1))
     pairs = [(one["dur"], other["dur"]) for one, other in zip(first, second, strict=True)]
     found = summary(PROCESSES)
-    assert (found.matched_collectives, found.unmatched_collectives, found.clocks_agree) == (12, 0, True)
+    assert (found.matched_collectives, found.unmatched_collectives, found.clocks_agree) == (
+        12,
+        0,
+        True,
+    )
     check_waits(found, pairs)
-    assert found.by_rank[1].arrived_last == sum(b["ts"] > a["ts"] for a, b in zip(first, second, strict=True))
+    assert found.by_rank[1].arrived_last == sum(
+        b["ts"] > a["ts"] for a, b in zip(first, second, strict=True)
+    )
     assert (found.world_size, found.notes) == (2, ())
 
 
@@ -226,8 +258,15 @@ def test_the_spread_of_each_figure_is_that_of_the_ranks() -> None:
     found = summary(GPUS)
     assert set(found.spread) == set(FIGURES)
     for figure, spread in found.spread.items():
-        (least, least_rank), (most, most_rank) = sorted((getattr(one, figure), one.rank) for one in found.by_rank)
-        assert (spread.least, spread.least_rank, spread.most, spread.most_rank) == (least, least_rank, most, most_rank)
+        (least, least_rank), (most, most_rank) = sorted(
+            (getattr(one, figure), one.rank) for one in found.by_rank
+        )
+        assert (spread.least, spread.least_rank, spread.most, spread.most_rank) == (
+            least,
+            least_rank,
+            most,
+            most_rank,
+        )
         assert (spread.median, spread.spread) == (pytest.approx((least + most) / 2), most - least)
 
 
@@ -237,7 +276,9 @@ def test_clocks_that_differ_change_nothing_but_what_is_said_of_them(tmp_path: Pa
         document["baseTimeNanoseconds"] += rank * 3_600_000_000_000
         (tmp_path / f"rank-{rank}.json").write_text(json.dumps(document))
     ours, theirs = summary(PROCESSES), summary(tmp_path)
-    assert [one.waited_seconds for one in theirs.by_rank] == [one.waited_seconds for one in ours.by_rank]
+    assert [one.waited_seconds for one in theirs.by_rank] == [
+        one.waited_seconds for one in ours.by_rank
+    ]
     assert (theirs.straggler, theirs.clocks_agree) == (ours.straggler, False)
     assert theirs.by_rank[1].clock_offset_seconds == pytest.approx(3600, abs=1)
     assert any("clocks do not agree" in note and "from durations" in note for note in theirs.notes)
@@ -281,7 +322,9 @@ def put(folder: Path, said: Mapping[str, int | None]) -> None:
     ],
     ids=["by the trace", "by the name", "by the order"],
 )
-def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expected: dict[int, str]) -> None:
+def test_ranks_are_numbered(
+    tmp_path: Path, said: dict[str, int | None], expected: dict[int, str]
+) -> None:
     put(tmp_path, said)
     read = read_ranks(files_of([tmp_path]))
     assert {rank: one.file.name for rank, one in read.items()} == expected
@@ -299,7 +342,9 @@ def test_ranks_are_numbered(tmp_path: Path, said: dict[str, int | None], expecte
         ({}, "holds no trace"),
     ],
 )
-def test_ranks_that_are_not_known_are_refused(tmp_path: Path, said: dict[str, int | None], problem: str) -> None:
+def test_ranks_that_are_not_known_are_refused(
+    tmp_path: Path, said: dict[str, int | None], problem: str
+) -> None:
     put(tmp_path, said)
     with pytest.raises(RequestError, match=problem):
         read_ranks(files_of([tmp_path]))

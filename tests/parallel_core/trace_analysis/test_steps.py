@@ -1,4 +1,5 @@
-"""Cases as arrays of whole nanoseconds, arithmetic of intervals, held against sets of whole hours, and figures by step.
+"""Cases as arrays of whole nanoseconds, arithmetic of intervals, held against sets of whole hours,
+and figures by step.
 
 Of a real trace, which steps are unlike the others, and what a step consists of.
 """
@@ -15,7 +16,15 @@ from hypothesis import strategies as st
 from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from backends.profiling.timeline import UNKNOWN
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of, clip, gaps, intersection, total_length, union
+from parallel_core.trace_analysis.case_spans import (
+    CaseSpans,
+    cases_of,
+    clip,
+    gaps,
+    intersection,
+    total_length,
+    union,
+)
 from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
 from parallel_core.trace_analysis.steps import StepsFigures, annotations, only_step, steps
 from tests.backends.profiling.events import ns
@@ -40,7 +49,9 @@ def is_set(intervals: np.ndarray) -> bool:
     """Tell whether these are sorted, not empty, and neither overlap nor touch."""
     bounds = intervals.ravel()
     return (
-        intervals.shape == (len(bounds) // 2, 2) and intervals.dtype == np.int64 and bool(np.all(np.diff(bounds) > 0))
+        intervals.shape == (len(bounds) // 2, 2)
+        and intervals.dtype == np.int64
+        and bool(np.all(np.diff(bounds) > 0))
     )
 
 
@@ -68,21 +79,30 @@ def test_arithmetic_of_intervals_is_that_of_sets_of_hours(
 def test_the_resolution_is_what_all_times_are_whole_in_wherever_they_begin(
     offset: int, length: int, resolution: int
 ) -> None:
-    spans = (Span("x", "compute", FIRST, "compute", at, at + length) for at in (offset, offset + 5_000_000))
+    spans = (
+        Span("x", "compute", FIRST, "compute", at, at + length)
+        for at in (offset, offset + 5_000_000)
+    )
     assert made_case(*spans).resolution == resolution
 
 
 def test_times_are_whole_numbers_also_in_traces_of_years() -> None:
     year = 31_536_000 * 10**9
-    case = made_case(*(Span("x", "compute", FIRST, "compute", *at) for at in ((1, 2, 0), (year + 3, year + 4))))
+    case = made_case(
+        *(Span("x", "compute", FIRST, "compute", *at) for at in ((1, 2, 0), (year + 3, year + 4)))
+    )
     assert (case.start, case.end, case.nanoseconds) == (0, year + 4, year + 4)
-    assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {np.dtype(np.int64)}
+    assert {times.dtype for times in (case.spans.starts, case.spans.ends, case.spans.launched)} == {
+        np.dtype(np.int64)
+    }
     assert case.spans.launched.tolist() == [0, UNKNOWN]
     assert case.since.tolist() == [0, year + 3]
 
 
 def test_queues_are_in_the_order_of_a_case_s_first_spans() -> None:
-    spans = tuple(Span(name, "compute", FIRST, name, 10 * n, 10 * n + 5) for n, name in enumerate("abcbca"))
+    spans = tuple(
+        Span(name, "compute", FIRST, name, 10 * n, 10 * n + 5) for n, name in enumerate("abcbca")
+    )
     (case,) = cases_of(Timeline("made up", spans, (Window("the second half", 30, 60),)))
     assert [queue for _, queue in case.spans.queues] == ["b", "c", "a"]
     assert case.spans == spans[3:]
@@ -112,15 +132,44 @@ def launched(at: float, *spans: Span) -> list[Span]:
 
 
 def numbered(*lengths: float, apart: float) -> CaseSpans:
-    return annotated(*((f"ProfilerStep#{n}", apart * n, apart * n + one) for n, one in enumerate(lengths)))
+    return annotated(
+        *((f"ProfilerStep#{n}", apart * n, apart * n + one) for n, one in enumerate(lengths))
+    )
 
 
 def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
     found = of(case_of_trace("ddp"))
     counted = (
-        ("ProfilerStep#4", 324, 0.222442191, 0.20618392, 0.018756924, 0.006934688, 0.011989021, 0.000442811),
-        ("ProfilerStep#5", 194, 0.219726905, 0.208348468, 0.018449604, 0.00626356, 0.012300029, 0.000207839),
-        ("ProfilerStep#6", 324, 0.224936243, 0.209042858, 0.02962917, 0.007534773, 0.022587443, 0.000760055),
+        (
+            "ProfilerStep#4",
+            324,
+            0.222442191,
+            0.20618392,
+            0.018756924,
+            0.006934688,
+            0.011989021,
+            0.000442811,
+        ),
+        (
+            "ProfilerStep#5",
+            194,
+            0.219726905,
+            0.208348468,
+            0.018449604,
+            0.00626356,
+            0.012300029,
+            0.000207839,
+        ),
+        (
+            "ProfilerStep#6",
+            324,
+            0.224936243,
+            0.209042858,
+            0.02962917,
+            0.007534773,
+            0.022587443,
+            0.000760055,
+        ),
     )
     names = ("seconds", "device_seconds", "busy_seconds", "compute_seconds", "collective_seconds")
     for one, (name, operations, *seconds) in zip(found.steps, counted, strict=True):
@@ -129,9 +178,13 @@ def test_the_steps_of_a_real_trace_are_as_counted_from_the_file() -> None:
     for typical in found.typical:
         values = [getattr(step, typical.quantity) for step in found.steps]
         assert typical.median_seconds == median(values)
-        assert typical.mad_seconds == pytest.approx(median(abs(value - median(values)) for value in values))
+        assert typical.mad_seconds == pytest.approx(
+            median(abs(value - median(values)) for value in values)
+        )
     # NCCL waited for another rank in the last step.
-    assert ("ProfilerStep#6", "collective_seconds") in [(one.step, one.quantity) for one in found.outliers]
+    assert ("ProfilerStep#6", "collective_seconds") in [
+        (one.step, one.quantity) for one in found.outliers
+    ]
     assert {one.step for one in found.outliers} == {"ProfilerStep#6"}
 
 
@@ -147,7 +200,13 @@ def test_a_step_is_an_outlier_beyond_what_the_others_differ_by() -> None:
 
 
 def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
-    marked = (("load", 0, 1), ("iteration 1", 1, 5), ("forward", 2, 3), ("iteration 2", 5, 9), ("forward", 6, 7))
+    marked = (
+        ("load", 0, 1),
+        ("iteration 1", 1, 5),
+        ("forward", 2, 3),
+        ("iteration 2", 5, 9),
+        ("forward", 6, 7),
+    )
     assert [one.name for one in of(annotated(*marked)).steps] == ["iteration 1", "iteration 2"]
     assert steps(annotated(("load", 0, 1))) is None
     assert steps(annotated(("nccl:all_reduce", 0, 1), ("nccl:all_reduce", 1, 2))) is None
@@ -157,7 +216,9 @@ def test_annotations_that_repeat_are_steps_if_there_are_no_others() -> None:
 def test_annotations_are_added_up_by_name_but_for_their_number() -> None:
     marked = (("step 1", 0, 4), ("step 2", 4, 6), ("forward", 0, 1))
     one, other = annotations(
-        annotated(*marked, spans=launched(0, *queue_of([(1, 3)])) + launched(5, *queue_of([(5, 6)])))
+        annotated(
+            *marked, spans=launched(0, *queue_of([(1, 3)])) + launched(5, *queue_of([(5, 6)]))
+        )
     )
     assert (one.name, one.annotations, one.seconds, one.mean_seconds) == ("step", 2, 6, 3)
     assert (one.operations, one.busy_seconds) == (2, 3)
@@ -177,7 +238,9 @@ def in_steps(*names: str) -> Timeline:
     return Timeline("torch", SPANS, annotations=marked)
 
 
-@pytest.mark.parametrize("names", [("ProfilerStep#7", "ProfilerStep#8"), ("epoch 1, step 7", "epoch 1, step 8")])
+@pytest.mark.parametrize(
+    "names", [("ProfilerStep#7", "ProfilerStep#8"), ("epoch 1, step 7", "epoch 1, step 8")]
+)
 def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
     timeline = in_steps(*names)
     assert [span.name for span in only_step(timeline, 7).spans] == ["launch", "late"]
@@ -208,13 +271,19 @@ def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
 
 def test_a_step_that_took_no_time_is_shown_and_not_accounted_for() -> None:
     found, empty = of(numbered(2, 0, 2, apart=2)), of(numbered(0, apart=2))
-    assert (len(found.steps), found.account) == (3, account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2))
+    assert (len(found.steps), found.account) == (
+        3,
+        account_of([Parts(2, 0, 0, 0, 2, 0, 0, 0, 0)] * 2),
+    )
     assert (len(empty.steps), empty.account) == (1, None)
 
 
 def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() -> None:
     spans = queue_of([(0, 1), (2, 3), (5, 20)])
-    assert of(annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans)).account is None
+    assert (
+        of(annotated(("ProfilerStep#0", 0, 1), ("ProfilerStep#1", 1, 2), spans=spans)).account
+        is None
+    )
 
 
 STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)

@@ -1,4 +1,5 @@
-"""Timelines from files, of other people's programs, years, clocks and accelerators: what ran is read, told, or refused.
+"""Timelines from files, of other people's programs, years, clocks and accelerators: what ran is
+read, told, or refused.
 
 The profiler is recognised by what its file holds.
 """
@@ -22,7 +23,9 @@ TRACES = Path(__file__).parent / "traces"
 
 
 def on_devices(timeline: Timeline) -> Counter[tuple[str, str]]:
-    return Counter((span.device, span.queue) for span in timeline.spans if span.device not in ("host", "cpu"))
+    return Counter(
+        (span.device, span.queue) for span in timeline.spans if span.device not in ("host", "cpu")
+    )
 
 
 def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
@@ -32,7 +35,11 @@ def test_kineto_of_2021_has_a_gpu_and_its_launches() -> None:
     assert Counter(span.kind for span in operations) == {"compute": 30, "copy": 2}
     assert all(span.launched is not None and span.launched < span.start for span in operations)
     # Steps are marks, and what the runtime is called for is its caller's work.
-    assert not any(name in span.name for span in timeline.spans for name in ("ProfilerStep", "cudaLaunchKernel"))
+    assert not any(
+        name in span.name
+        for span in timeline.spans
+        for name in ("ProfilerStep", "cudaLaunchKernel")
+    )
     assert cases_of(timeline)[0].resolution == 1000
 
 
@@ -41,7 +48,10 @@ def test_mtia_s_queues_hold_work_and_its_waits_are_told() -> None:
     assert {device for device, _ in on_devices(timeline)} == {"mtia:17"}
     assert Counter(span.kind for span in timeline.spans) == {"copy": 877, "compute": 97}
     assert sum(span.launched is not None for span in timeline.spans) == 730
-    assert "339 of MTIA's events record or await an event, which is no work, left out." in timeline.notes
+    assert (
+        "339 of MTIA's events record or await an event, which is no work, left out."
+        in timeline.notes
+    )
 
 
 def test_kernels_threads_and_gpus_have_names() -> None:
@@ -59,7 +69,16 @@ def test_kernels_threads_and_gpus_have_names() -> None:
 
 
 def event(category: str, name: str, start: int, **more: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": 5, **more}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": start,
+        "dur": 5,
+        **more,
+    }
 
 
 def of_torch(*events: dict[str, Any]) -> str:
@@ -88,8 +107,14 @@ def test_every_accelerator_s_work_is_read_with_its_launch(
     tmp_path: Path, runtime: str, category: str, device: str
 ) -> None:
     launch = event(runtime, "launch", 10, args={"correlation": 7})
-    timeline = read(tmp_path, launch, event(category, "gemm", 20, pid=0, tid="stream 7", args={"correlation": 7}))
-    assert [(span.device, span.queue, span.launched) for span in timeline.spans] == [(device, "stream 7", 0)]
+    timeline = read(
+        tmp_path,
+        launch,
+        event(category, "gemm", 20, pid=0, tid="stream 7", args={"correlation": 7}),
+    )
+    assert [(span.device, span.queue, span.launched) for span in timeline.spans] == [
+        (device, "stream 7", 0)
+    ]
 
 
 def test_a_row_that_is_called_after_another_accelerator_is_one(tmp_path: Path) -> None:
@@ -98,9 +123,13 @@ def test_a_row_that_is_called_after_another_accelerator_is_one(tmp_path: Path) -
     assert on_devices(timeline) == {("npu:3", "stream 2"): 1}
 
 
-def test_what_is_not_known_is_counted_and_what_the_host_says_of_itself_is_not(tmp_path: Path) -> None:
+def test_what_is_not_known_is_counted_and_what_the_host_says_of_itself_is_not(
+    tmp_path: Path,
+) -> None:
     categories = ("cpu_op", "python_function", "mtia_insight", "mtia_insight", "glow_op")
-    timeline = read(tmp_path, *(event(category, "a", start) for start, category in enumerate(categories)))
+    timeline = read(
+        tmp_path, *(event(category, "a", start) for start, category in enumerate(categories))
+    )
     assert timeline.notes == (
         "2 events of the category 'mtia_insight', which is not known here, left out.",
         "1 event of the category 'glow_op', which is not known here, left out.",
@@ -108,7 +137,9 @@ def test_what_is_not_known_is_counted_and_what_the_host_says_of_itself_is_not(tm
 
 
 @pytest.mark.parametrize("number", [None, [1], {"a": 1}, 1.5, "x", 2**70])
-def test_numbers_of_other_forms_link_nothing_and_break_nothing(tmp_path: Path, number: object) -> None:
+def test_numbers_of_other_forms_link_nothing_and_break_nothing(
+    tmp_path: Path, number: object
+) -> None:
     launch = event("cuda_runtime", "cudaLaunchKernel", 10, args={"correlation": number})
     kernel = event("kernel", "gemm", 20, pid=0, args={"correlation": 3, "device": 0, "stream": 7})
     timeline = read(tmp_path, launch, kernel, event("kernel", "relu", 30, args="none"))
@@ -118,7 +149,9 @@ def test_numbers_of_other_forms_link_nothing_and_break_nothing(tmp_path: Path, n
 def test_ids_of_several_ranks_that_collide_break_nothing(tmp_path: Path) -> None:
     of = {"correlation": 1, "device": 0, "stream": 7}
     launches = [event("cuda_runtime", "cudaLaunchKernel", start, args=of) for start in (10, 50)]
-    timeline = read(tmp_path, *launches, *(event("kernel", "gemm", start, pid=0, args=of) for start in (20, 21)))
+    timeline = read(
+        tmp_path, *launches, *(event("kernel", "gemm", start, pid=0, args=of) for start in (20, 21))
+    )
     assert len(timeline.spans) == 2
     (found,) = timeline_figures(timeline)
     assert found.seconds > 0
@@ -127,14 +160,19 @@ def test_ids_of_several_ranks_that_collide_break_nothing(tmp_path: Path) -> None
 def test_mxnet_s_trace_is_recognised_whatever_its_name_and_the_steps_that_it_marks_are_annotations(
     tmp_path: Path,
 ) -> None:
-    rows = [{"ph": "M", "args": {"name": f"cpu/{row}"}, "pid": row, "name": "process_name"} for row in (0, 1)]
+    rows = [
+        {"ph": "M", "args": {"name": f"cpu/{row}"}, "pid": row, "name": "process_name"}
+        for row in (0, 1)
+    ]
     operator = {"name": "_np_dot", "cat": "operator", "pid": 1, "tid": 10051307376349735870}
     step = {"name": "ProfilerStep#3", "cat": "event", "pid": 9, "tid": 7}
     # As the profiler writes them, in short.
     times = ((operator, "B", 264), (operator, "E", 2200), (step, "B", 0), (step, "E", 3000))
     marks = [{**one, "ph": phase, "ts": 1795279713356000 + time} for one, phase, time in times]
     path = tmp_path / "anything"
-    path.write_bytes(gzip.compress(json.dumps({"traceEvents": rows + marks, "displayTimeUnit": "ms"}).encode()))
+    path.write_bytes(
+        gzip.compress(json.dumps({"traceEvents": rows + marks, "displayTimeUnit": "ms"}).encode())
+    )
     timeline = read_timeline(path)
     assert "_np_dot" in [span.operator for span in timeline.spans]
     (found,) = timeline.annotations
@@ -153,7 +191,9 @@ NO_TIMELINES: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.parametrize(("text", "message"), NO_TIMELINES.values(), ids=NO_TIMELINES)
-def test_a_file_that_is_no_timeline_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+def test_a_file_that_is_no_timeline_is_refused(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
     path = tmp_path / "trace.json"
     if text is not None:
         path.write_text(text)

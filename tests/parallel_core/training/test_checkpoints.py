@@ -1,8 +1,9 @@
-"""A training that was stopped and resumed is the one that was not, and a file that is damaged or another's is refused.
+"""A training that was stopped and resumed is the one that was not, and a file that is damaged or
+another's is refused.
 
-It can go on in another environment: NumPy 1 and NumPy 2 draw the same numbers and write the same arrays. MXNet ends at
-NumPy 1.23 and JAX begins at NumPy 2, so no environment holds both. The constants were found the same in both, and this
-runs in both.
+It can go on in another environment: NumPy 1 and NumPy 2 draw the same numbers and write the same
+arrays. MXNet ends at NumPy 1.23 and JAX begins at NumPy 2, so no environment holds both. The
+constants were found the same in both, and this runs in both.
 """
 
 import io
@@ -60,18 +61,26 @@ def train(
     after: bytes | None = None,
     **options: Any,
 ) -> Trained:
-    """Train to the end, from the beginning or after a checkpoint; return the result and all checkpoints."""
+    """Train to the end, from the beginning or after a checkpoint; return the result and all
+    checkpoints.
+    """
     kept: list[bytes] = []
-    checkpoints = Checkpointing(lambda one: kept.append(to_bytes(one)), every, as_read(after) if after else None)
+    checkpoints = Checkpointing(
+        lambda one: kept.append(to_bytes(one)), every, as_read(after) if after else None
+    )
     with pytest.MonkeyPatch.context() as patched:
         # What a step takes as units is another test's.
         patched.setattr(training_steps, "BARE_ROUNDS", 1)
-        return run_data_parallel(backend, data=DATA, settings=settings, checkpoints=checkpoints, **options), kept
+        return run_data_parallel(
+            backend, data=DATA, settings=settings, checkpoints=checkpoints, **options
+        ), kept
 
 
 @cache
 def left_by_numpy() -> tuple[bytes, ...]:
-    """Return the checkpoints of every second step: after the first two, the first epoch, two more, and all."""
+    """Return the checkpoints of every second step: after the first two, the first epoch, two more,
+    and all.
+    """
     return tuple(train(NUMPY, every=2)[1])
 
 
@@ -90,7 +99,9 @@ def undisturbed(backend: Backend) -> Trained:
     return UNDISTURBED[backend.name]
 
 
-def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps_once(undisturbed: Trained) -> None:
+def test_a_checkpoint_is_kept_after_each_epoch_and_after_so_many_steps_once(
+    undisturbed: Trained,
+) -> None:
     states = [as_read(file).state for file in undisturbed[1]]
     assert [(state.epoch, state.step) for state in states] == [(1, 2), (2, 0), (2, 2), (3, 0)]
     assert len(train(NUMPY, replace(SETTINGS, epochs=1), every=4)[1]) == 1
@@ -103,25 +114,41 @@ def test_a_resumed_training_equals_an_undisturbed_one(
 ) -> None:
     expected, files = undisturbed
     result, again = train(backend, replace(SETTINGS, exchange=exchange), after=files[place - 1])
-    # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the last digit.
+    # NumPy's sums depend on where its arrays happen to lie, so two of its trainings differ in the
+    # last digit.
     rounding = 1e-6 if backend.name == "numpy" else 0
     np.testing.assert_allclose(result.series["loss"], expected.series["loss"], rtol=rounding)
     assert result.series["test_accuracy"] == expected.series["test_accuracy"]
-    for mine, other in zip(as_read(again[-1]).parameters, as_read(files[-1]).parameters, strict=True):
+    for mine, other in zip(
+        as_read(again[-1]).parameters, as_read(files[-1]).parameters, strict=True
+    ):
         np.testing.assert_allclose(mine, other, rtol=rounding, atol=rounding)
 
 
-def test_any_framework_goes_on_with_what_another_one_left(backend: Backend, undisturbed: Trained) -> None:
+def test_any_framework_goes_on_with_what_another_one_left(
+    backend: Backend, undisturbed: Trained
+) -> None:
     expected, files = undisturbed
     assert as_read(files[2]).state.written.backend == backend.name
     for there, left in ((backend, left_by_numpy()[2]), (NUMPY, files[2])):
-        np.testing.assert_allclose(train(there, after=left)[0].series["loss"], expected.series["loss"], rtol=1e-4)
+        np.testing.assert_allclose(
+            train(there, after=left)[0].series["loss"], expected.series["loss"], rtol=1e-4
+        )
 
 
-def test_a_training_that_is_complete_is_reported_and_not_continued(backend: Backend, undisturbed: Trained) -> None:
+def test_a_training_that_is_complete_is_reported_and_not_continued(
+    backend: Backend, undisturbed: Trained
+) -> None:
     images: list[int] = []
-    result, files = train(backend, after=undisturbed[1][-1], on_batch=lambda _, count: images.append(count))
-    assert (files, sum(images), len(result.series["loss"]), len(result.cases[0].seconds)) == ([], 0, 8, 2)
+    result, files = train(
+        backend, after=undisturbed[1][-1], on_batch=lambda _, count: images.append(count)
+    )
+    assert (files, sum(images), len(result.series["loss"]), len(result.cases[0].seconds)) == (
+        [],
+        0,
+        8,
+        2,
+    )
 
 
 def test_more_epochs_may_be_asked_for_and_speed_is_of_those_trained_here() -> None:
@@ -165,18 +192,28 @@ def test_other_images_and_another_order_are_refused() -> None:
 
 
 def test_a_checkpoint_read_and_written_again_says_the_same() -> None:
-    for file in train(NUMPY, Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1)[1]:
+    for file in train(NUMPY, Settings(epochs=1, batch_size=64, limit=2, seed=3, width=2), every=1)[
+        1
+    ]:
         assert to_bytes(as_read(file)) == file
 
 
 def test_the_documented_format_is_what_is_written() -> None:
     with np.load(io.BytesIO(whole()), allow_pickle=False) as found:
-        names = ["training", *(f"{layer}.{kind}" for layer in range(1, 5) for kind in ("weight", "bias"))]
+        names = [
+            "training",
+            *(f"{layer}.{kind}" for layer in range(1, 5) for kind in ("weight", "bias")),
+        ]
         assert list(found) == names
         assert tuple(found[name].shape for name in names[1:]) == shapes()
         assert {found[name].dtype for name in names[1:]} == {np.dtype(np.float32)}
         state = json.loads(bytes(found["training"]))
-    assert (state["format"], state["schema"], state["epoch"], state["step"]) == ("parallel-core checkpoint", 1, 1, 2)
+    assert (state["format"], state["schema"], state["epoch"], state["step"]) == (
+        "parallel-core checkpoint",
+        1,
+        1,
+        2,
+    )
     assert len(state["position"]["begun"]["losses"]) == 2
     assert json.loads(state["generator"]["state"])["bit_generator"] == "PCG64"
 
@@ -184,11 +221,14 @@ def test_the_documented_format_is_what_is_written() -> None:
 @given(st.data())
 def test_flipped_bytes_never_give_other_parameters(data: st.DataObject) -> None:
     content = bytearray(whole())
-    # The archive's own words, at the end and before each array, are few; half of the flips go there.
+    # The archive's own words, at the end and before each array, are few; half of the flips go
+    # there.
     anywhere = st.integers(0, len(content) - 1)
     directory = st.integers(content.index(b"PK\x01\x02"), len(content) - 1)
     headers = st.integers(0, 4000)
-    for place in data.draw(st.lists(st.one_of(directory, headers, anywhere), min_size=1, max_size=3)):
+    for place in data.draw(
+        st.lists(st.one_of(directory, headers, anywhere), min_size=1, max_size=3)
+    ):
         content[place] ^= data.draw(st.integers(1, 255))
     try:
         found = as_read(bytes(content))
@@ -199,7 +239,9 @@ def test_flipped_bytes_never_give_other_parameters(data: st.DataObject) -> None:
         np.testing.assert_array_equal(mine, other)
 
 
-@given(st.one_of(st.tuples(st.booleans(), st.floats(0, 1, exclude_max=True)), st.binary(max_size=200)))
+@given(
+    st.one_of(st.tuples(st.booleans(), st.floats(0, 1, exclude_max=True)), st.binary(max_size=200))
+)
 def test_a_part_of_a_file_and_bytes_of_others_are_refused(part: bytes | tuple[bool, float]) -> None:
     if isinstance(part, tuple):
         cut = int(part[1] * len(whole()))
@@ -224,8 +266,12 @@ def test_a_part_of_a_file_and_bytes_of_others_are_refused(part: bytes | tuple[bo
         ("training", {"data": "x"}, "Expected `int`"),
     ],
 )
-def test_archives_of_others_are_refused(name: str, changed: np.ndarray | dict[str, Any] | None, told: str) -> None:
-    """Another array stands in the place of one, or none, or the training's state says something else."""
+def test_archives_of_others_are_refused(
+    name: str, changed: np.ndarray | dict[str, Any] | None, told: str
+) -> None:
+    """Another array stands in the place of one, or none, or the training's state says something
+    else.
+    """
     with np.load(io.BytesIO(whole())) as found:
         arrays = {one: found[one] for one in found if one != name}
         if isinstance(changed, dict):
@@ -249,7 +295,11 @@ def test_what_is_no_directory_is_refused(tmp_path: Path, place: str) -> None:
 
 def test_what_is_drawn_and_written_is_that_of_every_numpy() -> None:
     orders = [shuffled(*of)[0] for of in ((0, 1, 100), (0, 2, 100), (7, 3, 60000))]
-    assert [crc32(order.astype("<i8").tobytes()) for order in orders] == [3236461665, 3230131399, 54375313]
+    assert [crc32(order.astype("<i8").tobytes()) for order in orders] == [
+        3236461665,
+        3230131399,
+        54375313,
+    ]
     assert crc32(b"".join(array.tobytes() for array in initial_parameters())) == 3237401966
     assert DATA.checksum == 2946659676
     header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (20,), }"

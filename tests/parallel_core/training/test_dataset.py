@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from parallel_core.training import dataset
-from parallel_core.training.dataset import DEBIAN, FILES, DataError, load_fashion_mnist, read_directory
+from parallel_core.training.dataset import (
+    DEBIAN,
+    FILES,
+    DataError,
+    load_fashion_mnist,
+    read_directory,
+)
 
 needs_data = pytest.mark.skipif(
-    not all(dataset.locate(DEBIAN, name) for name in FILES), reason=f"Fashion-MNIST is not in {DEBIAN}"
+    not all(dataset.locate(DEBIAN, name) for name in FILES),
+    reason=f"Fashion-MNIST is not in {DEBIAN}",
 )
 
 
@@ -31,7 +38,9 @@ def folder(tmp_path: Path) -> Path:
 def test_the_real_files_are_found_in_the_order_of_places_and_may_be_unpacked(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A named directory comes before the variable, that before the cache, and that before Debian's package."""
+    """A named directory comes before the variable, that before the cache, and that before Debian's
+    package.
+    """
     data = load_fashion_mnist()
     assert data.source == f"Fashion-MNIST from {DEBIAN}"
     assert (data.train_images.shape, data.test_images.shape) == ((60_000, 28, 28), (10_000, 28, 28))
@@ -64,7 +73,9 @@ def test_a_damaged_file_is_refused_by_name(folder: Path) -> None:
         read_directory(folder)
 
 
-def test_a_named_directory_without_the_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_directory_without_the_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match=r"holds neither train-images-idx3-ubyte\.gz nor"):
         load_fashion_mnist(tmp_path)
     monkeypatch.setenv("PARALLEL_CORE_DATA", str(tmp_path / "nowhere"))

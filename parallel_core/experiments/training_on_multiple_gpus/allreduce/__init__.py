@@ -1,27 +1,31 @@
 """Allreduce: how fast do all devices get the sum of their vectors, and which algorithm is best?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `allreduce` adds everything up on the first
-device and copies the sum back; the exercise asks why it is better to aggregate different parameters on different
-devices.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", exercise 3. Its `allreduce` adds
+everything up on the first device and copies the sum back; the exercise asks why it is better to
+aggregate different parameters on different devices.
 
-Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. If each device adds up its
-own part, every link and every core works at the same time. For short vectors the number of steps decides instead.
+Prediction: On the first device n - 1 vectors arrive and n - 1 leave, while the others idle. If each
+device adds up its own part, every link and every core works at the same time. For short vectors the
+number of steps decides instead.
 
-Method: The book's way (star), three textbook algorithms and the backend's own one sum the same vectors, from a few KiB
-to hundreds of MiB. Beside them every device copies its vector once: all vectors must be read and all sums written, so
-no allreduce moves fewer bytes than those copies do. At one size, 16 MiB at most, the steps of the sharded sum are timed
-in isolation, and the same sum with all parts added up on one device. Between processes only the framework's own sum is
-timed, and beside it one TCP stream that carries a vector once, one way.
+Method: The book's way (star), three textbook algorithms and the backend's own one sum the same
+vectors, from a few KiB to hundreds of MiB. Beside them every device copies its vector once: all
+vectors must be read and all sums written, so no allreduce moves fewer bytes than those copies do.
+At one size, 16 MiB at most, the steps of the sharded sum are timed in isolation, and the same sum
+with all parts added up on one device. Between processes only the framework's own sum is timed, and
+beside it one TCP stream that carries a vector once, one way.
 
-Look at: The table of GB/s of each algorithm over the size, with its share of the plain copies' or the stream's speed;
-`native_speedup_over_star` and `sharded_speedup_over_star`, the framework's own sum and that in which each device adds
-up its own part, compared with the book's way at the largest size;
-`spread_roots_speedup`, what different parts on different devices gain over the same parts on one.
+Look at: The table of GB/s of each algorithm over the size, with its share of the plain copies' or
+the stream's speed; `native_speedup_over_star` and `sharded_speedup_over_star`, the framework's own
+sum and that in which each device adds up its own part, compared with the book's way at the largest
+size; `spread_roots_speedup`, what different parts on different devices gain over the same parts on
+one.
 
-Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it bandwidth does. Devices on
-a CPU share one memory, so a sum in place can exceed the plain copies, which touch twice as much of it: a share above 1
-exceeds these copies and not the memory. Arrays of tens of MiB are given back to the
-system when they are freed: an algorithm that makes new ones waits for fresh pages then, which one in place does not.
+Read: Left of the knee latency decides: the algorithm with the fewest steps wins. Right of it
+bandwidth does. Devices on a CPU share one memory, so a sum in place can exceed the plain copies,
+which touch twice as much of it: a share above 1 exceeds these copies and not the memory. Arrays of
+tens of MiB are given back to the system when they are freed: an algorithm that makes new ones waits
+for fresh pages then, which one in place does not.
 """
 
 from collections.abc import Sequence
@@ -29,7 +33,13 @@ from functools import partial
 from typing import Annotated
 
 from backends.errors import unknown
-from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, Found, with_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    MORE_CORES,
+    Change,
+    Found,
+    with_queue,
+)
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import Metric, speed
 from parallel_core.experiments.runner.parameters import Parameter
@@ -46,7 +56,8 @@ ALGORITHM_NAMES = Parameter(
     choices=tuple(ALGORITHMS),
 )
 VECTOR_SIZES = Parameter(
-    "Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. Default: "
+    "Of each device's vector: a range, in factors of 4, or a list such as 4KiB,1MiB,100MB. "
+    "Default: "
     f"{sums.ALL_SIZES}, as far as memory and budget last.",
     metavar="SIZES",
     parse=parse_sizes,
@@ -58,10 +69,12 @@ def program(
     algorithms: Annotated[Sequence[str] | None, ALGORITHM_NAMES] = None,
     sizes: Annotated[Sequence[int] | None, VECTOR_SIZES] = None,
 ) -> None:
-    """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for vectors of each size.
+    """Time algorithms, by their names in `ALGORITHMS`, on one float32 vector per device, for
+    vectors of each size.
 
-    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. Raises RequestError for a
-    single device, an algorithm that is not known, and sizes for which the memory does not suffice.
+    `sizes` are in bytes, and rounded down to whole elements, of which there is at least one. Raises
+    RequestError for a single device, an algorithm that is not known, and sizes for which the memory
+    does not suffice.
     """
     trial.refuse_single_device("allreduce", "sums over devices")
     names = tuple(dict.fromkeys(ALGORITHMS if algorithms is None else algorithms))
@@ -83,7 +96,11 @@ def program(
         sums.check_sums(trial, names, length)
 
 
-SHARDED, ROOTS, OF_STREAM = "sharded_speedup_over_star", "spread_roots_speedup", sums.SHARES[sums.ONE_STREAM]
+SHARDED, ROOTS, OF_STREAM = (
+    "sharded_speedup_over_star",
+    "spread_roots_speedup",
+    sums.SHARES[sums.ONE_STREAM],
+)
 
 
 def is_between(found: Found) -> bool:
@@ -100,7 +117,12 @@ EXPERIMENT = Experiment(
     name="allreduce",
     summary="Which allreduce is the fastest?",
     position=2,
-    exercises=(Exercise(3, "Which allreduce is faster, and why add up different parameters on different devices?"),),
+    exercises=(
+        Exercise(
+            3,
+            "Which allreduce is faster, and why add up different parameters on different devices?",
+        ),
+    ),
     program=program,
     between_processes=between_processes.program,
     case="native, 4 MiB",
@@ -114,14 +136,17 @@ EXPERIMENT = Experiment(
         speed(
             "native_speedup_over_star",
             "Adding everything up on the first device was faster than the framework's own sum",
-            "The framework's own sum took about as long as adding everything up on the first device",
+            "The framework's own sum took about as long as adding everything up on one device",
             "The framework's own sum was faster than adding everything up on the first device",
         ),
         speed(
             SHARDED,
-            "Adding everything up on the first device was faster than each device adding up its own part",
-            "Each device adding up its own part took about as long as adding everything up on the first one",
-            "Each device adding up its own part was faster than adding everything up on the first one",
+            "Adding everything up on the first device was faster than each device adding up its "
+            "own part",
+            "Each device adding up its own part took about as long as adding everything up on the "
+            "first one",
+            "Each device adding up its own part was faster than adding everything up on the first "
+            "one",
         ),
         speed(
             ROOTS,
@@ -139,7 +164,8 @@ EXPERIMENT = Experiment(
     changes=(
         Change(
             lambda found: not is_between(found) and ROOTS not in found.result.metrics,
-            "All algorithms (without --algorithm): they are compared then, and spread additions with those on one.",
+            "All algorithms (without --algorithm): they are compared then, and spread additions "
+            "with those on one.",
         ),
         LESS_NOISE,
         Change(is_between, about_hosts),
@@ -160,9 +186,14 @@ EXPERIMENT = Experiment(
         y_title="GB/s",
         log_y=True,
         dotted=(sums.PLAIN_COPY, sums.ONE_STREAM),
-        caption="Size over time, on logarithmic scales. The dotted curve is of every device copying its "
-        "vector once, all at once: whatever sums the vectors must read and write as much. Between processes it is "
+        caption="Size over time, on logarithmic scales. The dotted curve is of every device "
+        "copying its "
+        "vector once, all at once: whatever sums the vectors must read and write as much. Between "
+        "processes it is "
         "of one TCP stream that carries a vector once.",
     ),
-    options={"full": {"rounds": 3, "sizes": "4KiB..64MiB"}, "quick": {"rounds": 3, "sizes": "4KiB..4MiB"}},
+    options={
+        "full": {"rounds": 3, "sizes": "4KiB..64MiB"},
+        "quick": {"rounds": 3, "sizes": "4KiB..4MiB"},
+    },
 )

@@ -1,7 +1,8 @@
-"""Allreduce between processes: how fast does a framework's own engine sum, and how near is it to the network's speed?
+"""Allreduce between processes: how fast does a framework's own engine sum, and how near is it to
+the network's speed?
 
-Every rank runs this, and each must make the same exchanges in the same order, or all wait for ever. So every time that
-is measured is sent to all ranks, and whatever depends on times is decided alike.
+Every rank runs this, and each must make the same exchanges in the same order, or all wait for ever.
+So every time that is measured is sent to all ranks, and whatever depends on times is decided alike.
 """
 
 import hmac
@@ -15,7 +16,15 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeAlias, cast
 
-from backends.process_groups import Group, GroupedBackend, GroupError, Rendezvous, barrier, broadcast, gather
+from backends.process_groups import (
+    Group,
+    GroupedBackend,
+    GroupError,
+    Rendezvous,
+    barrier,
+    broadcast,
+    gather,
+)
 from backends.process_groups.addresses import local_address
 from backends.process_groups.group import COMPARED_EXCHANGES
 from parallel_core.experiments.runner.trial import Trial
@@ -34,38 +43,47 @@ SECRET_SECONDS = 1.0
 Carry: TypeAlias = Callable[[memoryview, int], float]
 """Carries a vector from rank 0 to the other end of a stream and back, so often; all ranks call it.
 
-It returns the seconds of the ways there on rank 0, half of all ways, and 0 on the others. Raises GroupError if the
-other one is gone.
+It returns the seconds of the ways there on rank 0, half of all ways, and 0 on the others. Raises
+GroupError if the other one is gone.
 """
 
 
 def program(
-    trial: Trial, where: Rendezvous, algorithms: Sequence[str] | None = None, sizes: Sequence[int] | None = None
+    trial: Trial,
+    where: Rendezvous,
+    algorithms: Sequence[str] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> None:
-    """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each vector once, one way.
+    """Time the sum over all devices of all ranks, and beside it one TCP stream that carries each
+    vector once, one way.
 
-    All ranks call this alike, and find the same figures. A time is that of the slowest rank. `sizes` are in bytes of
-    one device's vector, rounded down to whole elements. The n of busbw is the number of all ranks' devices. There are
-    no bare times: a sum between processes is hardly anything but exchange.
+    All ranks call this alike, and find the same figures. A time is that of the slowest rank.
+    `sizes` are in bytes of one device's vector, rounded down to whole elements. The n of busbw is
+    the number of all ranks' devices. There are no bare times: a sum between processes is hardly
+    anything but exchange.
 
-    `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be depends on the
-    engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much at the same time, so it reaches
-    n / (2(n − 1)) if both directions are as fast as one, which is 1 for two ranks; a parameter server receives n
-    vectors and sends n, so it reaches 1/n if all ranks are on other hosts. Processes on one host share its cores
-    and need not obey either.
+    `share_of_stream_bound` is the stream's time for one vector over the sum's. How large it can be
+    depends on the engine: in a ring of n ranks each sends 2(n − 1)/n vectors and receives as much
+    at the same time, so it reaches n / (2(n − 1)) if both directions are as fast as one, which is 1
+    for two ranks; a parameter server receives n vectors and sends n, so it reaches 1/n if all ranks
+    are on other hosts. Processes on one host share its cores and need not obey either.
 
-    Raises RequestError for other algorithms than `native`, which are written over the devices of one process, and for
-    sizes for which the memory does not suffice.
+    Raises RequestError for other algorithms than `native`, which are written over the devices of
+    one process, and for sizes for which the memory does not suffice.
     """
     backend = cast(GroupedBackend, trial.backend)
     group, count = backend.group, sum(backend.device_counts)
     if any(name != NATIVE for name in algorithms or ()):
-        raise RequestError(f"between processes the sum is the framework's own: leave --algorithm out, or say {NATIVE}")
+        raise RequestError(
+            "between processes the sum is the framework's own: leave --algorithm out, or say "
+            f"{NATIVE}"
+        )
     trial.parameters["hosts"] = len(set(group.hosts))
     hosts = zip(backend.device_counts, group.hosts, strict=True)
     here = sum(devices for devices, host in hosts if host == group.hosts[group.rank])
     whole = sums.sizes_to_time(sizes, here)
-    # The exchanges that ranks compare with each other's before they make them: none of those is timed.
+    # The exchanges that ranks compare with each other's before they make them: none of those is
+    # timed.
     warm_up = sums.summing(backend, native, sums.zeros(backend, sums.ITEM))
     for _ in range(COMPARED_EXCHANGES):
         warm_up()
@@ -90,8 +108,11 @@ def program(
             trial, whole, sizes is not None, lambda: _gathered(group, trial.left())[0]
         ):
             sums.check_sums(trial, (NATIVE,), size // sums.ITEM, group.rank, backend.device_counts)
-            reduce = partial(sums.measure_each, backend, sums.summing(backend, native, sums.zeros(backend, size)))
-            # Not zeros: pages that were never written to are all the same one, which stays in the cache.
+            reduce = partial(
+                sums.measure_each, backend, sums.summing(backend, native, sums.zeros(backend, size))
+            )
+            # Not zeros: pages that were never written to are all the same one, which stays in the
+            # cache.
             carry_one = partial(stream, memoryview(bytearray(b"\1") * size))
             takes = {sums.ONE_STREAM: partial(in_step, carry_one), NATIVE: partial(in_step, reduce)}
             sums.time_repeated(trial, takes, size, seconds)
@@ -106,16 +127,19 @@ def _gathered(group: Group, value: Any) -> list[Any]:
 
 
 def other_end(hosts: Sequence[str]) -> int:
-    """Choose the rank that rank 0 has a stream with: the first one on another host, if there is one; else rank 1."""
+    """Choose the rank that rank 0 has a stream with: the first one on another host, if there is
+    one; else rank 1.
+    """
     return next((rank for rank, host in enumerate(hosts) if host != hosts[0]), 1)
 
 
 @contextmanager
 def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
-    """Connect rank 0 with its `other_end` for a while, by one TCP stream: the way of exchanges, without additions.
+    """Connect rank 0 with its `other_end` for a while, by one TCP stream: the way of exchanges,
+    without additions.
 
-    All ranks call this. Rank 0 listens at the address by which the other host reaches it, and at no other. Raises
-    MeasurementError.
+    All ranks call this. Rank 0 listens at the address by which the other host reaches it, and at no
+    other. Raises MeasurementError.
     """
     other = other_end(group.hosts)
     with ExitStack() as connections:
@@ -123,7 +147,8 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
             connection = _connect(group, other, where, connections)
         except OSError as error:
             raise MeasurementError(
-                f"no TCP connection between rank 0 and rank {other} ({error}): does a firewall refuse it?"
+                f"no TCP connection between rank 0 and rank {other} ({error}): does a firewall "
+                "refuse it?"
             ) from error
 
         def carry(vector: memoryview, times: int) -> float:
@@ -133,13 +158,19 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
             try:
                 return sum(way(connection, vector) or 0.0 for _ in range(times)) / 2
             except OSError as error:
-                raise GroupError(f"the TCP stream between rank 0 and rank {other} broke: {error}") from error
+                raise GroupError(
+                    f"the TCP stream between rank 0 and rank {other} broke: {error}"
+                ) from error
 
         yield carry
 
 
-def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack) -> socket.socket | None:
-    """Return this rank's end of the stream, closed with `connections`; None for a rank that has none."""
+def _connect(
+    group: Group, other: int, where: Rendezvous, connections: ExitStack
+) -> socket.socket | None:
+    """Return this rank's end of the stream, closed with `connections`; None for a rank that has
+    none.
+    """
     # The job's deadline must not pass before this one, whose error says what is wrong.
     patience = where.timeout / 2
     # Every rank has a route to the address at which all have met.
@@ -147,7 +178,8 @@ def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack
     addresses = _gathered(group, own_address)
     if group.rank == 0:
         theirs = addresses[other]
-        # If a host's name resolves to loopback, its route to the other host has the address that others see.
+        # If a host's name resolves to loopback, its route to the other host has the address that
+        # others see.
         is_loopback = ipaddress.ip_address(theirs).is_loopback
         mine = own_address if is_loopback else local_address(theirs)
         secret = secrets.token_hex(16)
@@ -161,7 +193,9 @@ def _connect(group: Group, other: int, where: Rendezvous, connections: ExitStack
 
 
 def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.socket:
-    """Wait at most `timeout` seconds for the side that knows the secret, and turn others away. Raises OSError."""
+    """Wait at most `timeout` seconds for the side that knows the secret, and turn others away.
+    Raises OSError.
+    """
     deadline = monotonic() + timeout
     while (left := deadline - monotonic()) > 0:
         listener.settimeout(left)
@@ -170,7 +204,9 @@ def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.s
         with suppress(OSError):
             connection.setsockopt(*AT_ONCE)
             connection.settimeout(min(SECRET_SECONDS, max(deadline - monotonic(), 0.001)))
-            if hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
+            if hmac.compare_digest(
+                _receive(connection, memoryview(bytearray(len(secret)))), secret
+            ):
                 connection.sendall(secret)
                 connection.settimeout(timeout)
                 return connection
@@ -184,7 +220,9 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
     try:
         connection.setsockopt(*AT_ONCE)
         connection.sendall(secret)
-        if not hmac.compare_digest(_receive(connection, memoryview(bytearray(len(secret)))), secret):
+        if not hmac.compare_digest(
+            _receive(connection, memoryview(bytearray(len(secret)))), secret
+        ):
             raise ConnectionError(f"another program answers at {address}, port {port}")
     except OSError:
         connection.close()
@@ -193,9 +231,11 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
 
 
 def round_trip(connection: socket.socket, buffer: memoryview) -> float:
-    """Send a buffer and receive as much back into it; return the seconds that it took. Raises OSError.
+    """Send a buffer and receive as much back into it; return the seconds that it took. Raises
+    OSError.
 
-    It is the caller's, who uses it again: to fault in the pages of a new one takes longer than to copy.
+    It is the caller's, who uses it again: to fault in the pages of a new one takes longer than to
+    copy.
     """
     start = perf_counter()
     connection.sendall(buffer)
@@ -204,7 +244,9 @@ def round_trip(connection: socket.socket, buffer: memoryview) -> float:
 
 
 def answer_round_trip(connection: socket.socket, buffer: memoryview) -> None:
-    """Take part in the other side's `round_trip` with a buffer of the same length. Raises OSError."""
+    """Take part in the other side's `round_trip` with a buffer of the same length. Raises
+    OSError.
+    """
     _receive(connection, buffer)
     connection.sendall(buffer)
 

@@ -1,12 +1,15 @@
-"""Sums of vectors of one size: are they NumPy's, how long do they and their parts take, and how fast is that?
+"""Sums of vectors of one size: are they NumPy's, how long do they and their parts take, and how
+fast is that?
 
-Algorithms are timed alternately, with the plain copies that bound them. The vectors are zeros, and one algorithm's sums
-are the next one's vectors: zeros stay zeros however often they are summed, while other numbers would overflow, and
-adding zeros takes as long. Whether sums are right is checked apart, on fresh numbers, as nccl-tests does; bandwidths
-are its too (PERFORMANCE.md): GB are decimal, and no figure is clamped.
+Algorithms are timed alternately, with the plain copies that bound them. The vectors are zeros, and
+one algorithm's sums are the next one's vectors: zeros stay zeros however often they are summed,
+while other numbers would overflow, and adding zeros takes as long. Whether sums are right is
+checked apart, on fresh numbers, as nccl-tests does; bandwidths are its too (PERFORMANCE.md): GB are
+decimal, and no figure is clamped.
 
-The bare time of a sum is that of its additions: each device adds up a part of all vectors, as one unit and in separate
-memory. Every algorithm needs as many additions; that it may share them out worse, and all copies, is its schedule.
+The bare time of a sum is that of its additions: each device adds up a part of all vectors, as one
+unit and in separate memory. Every algorithm needs as many additions; that it may share them out
+worse, and all copies, is its schedule.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +41,9 @@ ITEM = 4
 BLOCK = 2**18
 """Elements that are compared at once."""
 HELD_AT_ONCE = 6
-"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and sums."""
+"""Vectors per device that exist at the same time, at most: drawn ones, loaded ones, their parts and
+sums.
+"""
 MIN_SECONDS = 0.002
 """The least that a timing takes, so that the timer and a single disturbance weigh little in it."""
 LONG_SECONDS = 0.02
@@ -53,7 +58,11 @@ PLAIN_COPY, ONE_STREAM = "plain copy", "one TCP stream"
 SHARES = {PLAIN_COPY: "share_of_copy_bound", ONE_STREAM: "share_of_stream_bound"}
 """By what bounds a sum, the figure that says how near it comes."""
 SPREAD_ROOTS, ONE_ROOT = "parts on spread roots", "parts on one root"
-SUMS = {SPREAD_ROOTS: ways.sharded, ONE_ROOT: ways.on_one_root, "the native sum of the same": ways.native}
+SUMS = {
+    SPREAD_ROOTS: ways.sharded,
+    ONE_ROOT: ways.on_one_root,
+    "the native sum of the same": ways.native,
+}
 CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
 Operation: TypeAlias = Callable[[], Sequence[Array]]
@@ -73,19 +82,22 @@ def _named(name: str, size: int) -> str:
 def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
     """Round sizes down to whole elements, one at least; return them once each, in ascending order.
 
-    By default they are all whose vectors this machine can hold on so many devices. Raises RequestError if there is
-    none, and for vectors that it cannot hold.
+    By default they are all whose vectors this machine can hold on so many devices. Raises
+    RequestError if there is none, and for vectors that it cannot hold.
     """
     memory = describe_machine()["memory_bytes"]
     if sizes is None:
-        return tuple(size for size in parse_sizes(ALL_SIZES) if HELD_AT_ONCE * devices * size <= memory)
+        return tuple(
+            size for size in parse_sizes(ALL_SIZES) if HELD_AT_ONCE * devices * size <= memory
+        )
     if not sizes:
         raise RequestError("no size is given")
     whole = tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
     needed = HELD_AT_ONCE * devices * whole[-1]
     if needed > memory:
         raise RequestError(
-            f"vectors of {write_size(whole[-1])} on {devices} devices take about {needed / 1e9:.3g} GB of memory, "
+            f"vectors of {write_size(whole[-1])} on {devices} devices take about "
+            f"{needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
     return whole
@@ -94,15 +106,20 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
 def swept_sizes(
     trial: Trial, sizes: Sequence[int], in_full: bool, left: Callable[[], float]
 ) -> Iterator[tuple[int, float]]:
-    """Iterate over sizes in ascending order, each with the seconds that it may take: half of those that are `left`.
+    """Iterate over sizes in ascending order, each with the seconds that it may take: half of those
+    that are `left`.
 
-    Unless all are wanted, `in_full`, the sweep ends before a size that would take more than is left, judging by the
-    size before it; a note says so. A size may take half of what is left, so that larger ones are reached.
+    Unless all are wanted, `in_full`, the sweep ends before a size that would take more than is
+    left, judging by the size before it; a note says so. A size may take half of what is left, so
+    that larger ones are reached.
     """
     before, took, last = left(), 0.0, 0
     for place, size in enumerate(sizes):
         if last and not in_full and took * size / last > before:
-            ended = f"The budget of {trial.budget:g} s ended the sweep at {write_size(last)} of {write_size(sizes[-1])}"
+            ended = (
+                f"The budget of {trial.budget:g} s ended the sweep at {write_size(last)} of "
+                f"{write_size(sizes[-1])}"
+            )
             trial.notes.append(f"{ended} (--budget gives more, --sizes chooses others).")
             return
         with part(place / len(sizes), (place + 1) / len(sizes)):
@@ -112,12 +129,17 @@ def swept_sizes(
 
 
 def check_sums(
-    trial: Trial, algorithms: Sequence[str], length: int, rank: int = 0, counts: Sequence[int] | None = None
+    trial: Trial,
+    algorithms: Sequence[str],
+    length: int,
+    rank: int = 0,
+    counts: Sequence[int] | None = None,
 ) -> None:
-    """Sum uniform float32 vectors by each algorithm, and compare the sums on all devices with NumPy's.
+    """Sum uniform float32 vectors by each algorithm, and compare the sums on all devices with
+    NumPy's.
 
-    The numbers are drawn by rank and device, so that each of several ranks, which have `counts` devices, can draw the
-    others' too.
+    The numbers are drawn by rank and device, so that each of several ranks, which have `counts`
+    devices, can draw the others' too.
     """
 
     def drawn(rank: int, place: int) -> np.ndarray:
@@ -132,59 +154,91 @@ def check_sums(
     blocks = 1 + length // BLOCK
     for name in algorithms:
         tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
-        vectors = [trial.backend.asarray(x, device) for x, device in zip(own, trial.devices, strict=True)]
+        vectors = [
+            trial.backend.asarray(x, device) for x, device in zip(own, trial.devices, strict=True)
+        ]
         for total in map(trial.backend.to_numpy, CHECKED[name](trial.backend, vectors)):
             trial.check("sums", np.array_split(total, blocks), np.array_split(expected, blocks))
 
 
 def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float) -> None:
-    """Time copies of all vectors at once, each on its own device, and every algorithm, for about so many seconds."""
+    """Time copies of all vectors at once, each on its own device, and every algorithm, for about so
+    many seconds.
+    """
     backend = trial.backend
     vectors, buffers = zeros(backend, size), zeros(backend, size)
 
     def copy() -> Sequence[Array]:
         each = zip(vectors, backend.devices, buffers, strict=True)
-        buffers[:] = [backend.copy_to(vector, device, out=buffer) for vector, device, buffer in each]
+        buffers[:] = [
+            backend.copy_to(vector, device, out=buffer) for vector, device, buffer in each
+        ]
         return buffers
 
-    operations = {PLAIN_COPY: copy, **{name: summing(backend, ways.ALGORITHMS[name], vectors) for name in algorithms}}
+    operations = {
+        PLAIN_COPY: copy,
+        **{name: summing(backend, ways.ALGORITHMS[name], vectors) for name in algorithms},
+    }
     bare = additions(backend, size // ITEM, max(1, min(MAX_ADDITIONS, UNIT_BYTES // size)))
-    takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
+    takes = {
+        name: partial(measure_each, backend, operation) for name, operation in operations.items()
+    }
     time_repeated(trial, takes, size, seconds, dict.fromkeys(algorithms, bare))
 
 
 def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
-    """Time what sums of parts are made of, at the largest of the sizes that does not take most of a budget.
+    """Time what sums of parts are made of, at the largest of the sizes that does not take most of a
+    budget.
 
-    Timed are the sums of parts on spread roots and on one, which divide, copy and join alike, and the native one; and
-    alternately with them dividing, copying, adding and joining in isolation.
+    Timed are the sums of parts on spread roots and on one, which divide, copy and join alike, and
+    the native one; and alternately with them dividing, copying, adding and joining in isolation.
     """
-    size, backend = max((size for size in sizes if size <= LARGEST), default=min(sizes)), trial.backend
+    size, backend = (
+        max((size for size in sizes if size <= LARGEST), default=min(sizes)),
+        trial.backend,
+    )
     check_sums(trial, (ONE_ROOT,), size // ITEM)
     devices, places = backend.devices, range(len(backend.devices))
     vectors = zeros(backend, size)
     parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
     # What was copied before, so that adding and joining copy nothing.
-    arrived = [[backend.copy_to(own[place], device) for own in parts] for place, device in enumerate(devices)]
-    whole = [[backend.copy_to(part, device) for part in own] for own, device in zip(parts, devices, strict=True)]
+    arrived = [
+        [backend.copy_to(own[place], device) for own in parts]
+        for place, device in enumerate(devices)
+    ]
+    whole = [
+        [backend.copy_to(part, device) for part in own]
+        for own, device in zip(parts, devices, strict=True)
+    ]
     crossing = [(place, root) for root in places for place in places if place != root]
 
     def copy() -> list[Array]:
         there = [backend.copy_to(parts[place][root], devices[root]) for place, root in crossing]
-        return there + [backend.copy_to(arrived[root][root], devices[place]) for place, root in crossing]
+        return there + [
+            backend.copy_to(arrived[root][root], devices[place]) for place, root in crossing
+        ]
 
     operations: dict[str, Operation] = {
-        **{name: summing(backend, algorithm, zeros(backend, size)) for name, algorithm in SUMS.items()},
-        "dividing alone": lambda: [part for vector in vectors for part in ways.parts_of(backend, vector, len(devices))],
+        **{
+            name: summing(backend, algorithm, zeros(backend, size))
+            for name, algorithm in SUMS.items()
+        },
+        "dividing alone": lambda: [
+            part for vector in vectors for part in ways.parts_of(backend, vector, len(devices))
+        ],
         "copying alone": copy,
         "adding alone": lambda: [reduce(partial(ways.added, backend), terms) for terms in arrived],
         "joining alone": lambda: [ways.joined(backend, own) for own in whole],
     }
-    takes = {name: partial(measure_each, backend, operation) for name, operation in operations.items()}
+    takes = {
+        name: partial(measure_each, backend, operation) for name, operation in operations.items()
+    }
     time_repeated(trial, takes, size, seconds)
     for name in operations:
         trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(_named(name, size)))
-    trial.found_by("spread_roots_speedup", ratio(_named(ONE_ROOT, size), _named(SPREAD_ROOTS, size)))
+    trial.found_by(
+        "spread_roots_speedup", ratio(_named(ONE_ROOT, size), _named(SPREAD_ROOTS, size))
+    )
 
 
 def zeros(backend: Backend, size: int) -> list[Array]:
@@ -194,7 +248,9 @@ def zeros(backend: Backend, size: int) -> list[Array]:
 
 
 def summing(backend: Backend, algorithm: ways.Allreduce, vectors: list[Array]) -> Operation:
-    """Return what sums a vector of each device again and again, one time's sums being the next one's vectors."""
+    """Return what sums a vector of each device again and again, one time's sums being the next
+    one's vectors.
+    """
 
     def sum_up() -> Sequence[Array]:
         vectors[:] = algorithm(backend, vectors)
@@ -228,9 +284,11 @@ def time_repeated(
     seconds: float,
     bare: Mapping[str, Sequence[Work]] | None = None,
 ) -> None:
-    """Time alternately what takes a number of repeats, which the fastest of a few runs decides; cases are of once.
+    """Time alternately what takes a number of repeats, which the fastest of a few runs decides;
+    cases are of once.
 
-    There are fewer rounds, but three at least, if more would exceed so many seconds by these runs' times.
+    There are fewer rounds, but three at least, if more would exceed so many seconds by these runs'
+    times.
     """
     a_round = 0.0
     for name, take in takes.items():
@@ -246,7 +304,9 @@ def time_repeated(
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:
-    """Repeat an operation on idle devices, waiting for its results each time; return the timing of all."""
+    """Repeat an operation on idle devices, waiting for its results each time; return the timing of
+    all.
+    """
     backend.waitall()
     dispatch = 0.0
     start = perf_counter()
@@ -258,21 +318,28 @@ def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing
     return dispatch, perf_counter() - start
 
 
-def find_bandwidths(trial: Trial, sizes: Sequence[int], names: Sequence[str], bound: str, devices: int) -> None:
-    """Keep the series of some algorithms over the sizes, and the metrics of one of them at the largest size.
+def find_bandwidths(
+    trial: Trial, sizes: Sequence[int], names: Sequence[str], bound: str, devices: int
+) -> None:
+    """Keep the series of some algorithms over the sizes, and the metrics of one of them at the
+    largest size.
 
-    It is `native`, or the last algorithm. Series are `FIGURE ALGORITHM`, and the sizes themselves `bytes`. busbw is
-    what each device's link carries if no bytes are sent in vain; if links are the limit, the number of devices does
-    not matter to it.
+    It is `native`, or the last algorithm. Series are `FIGURE ALGORITHM`, and the sizes themselves
+    `bytes`. busbw is what each device's link carries if no bytes are sent in vain; if links are the
+    limit, the number of devices does not matter to it.
     """
     of_link = 2 * (devices - 1) / devices
     series = {"bytes": tuple(map(float, sizes))}
     for name in (bound, *names):
-        seconds, bounds = ([trial.cases[_named(one, size)].median for size in sizes] for one in (name, bound))
+        seconds, bounds = (
+            [trial.cases[_named(one, size)].median for size in sizes] for one in (name, bound)
+        )
         series[f"{ALGBW} {name}"] = tuple(map(algorithm_bandwidth, sizes, seconds))
         if name != bound:
             series[f"{BUSBW} {name}"] = tuple(of_link * one for one in series[f"{ALGBW} {name}"])
-            series[f"{SHARES[bound]} {name}"] = tuple(b / mine for b, mine in zip(bounds, seconds, strict=True))
+            series[f"{SHARES[bound]} {name}"] = tuple(
+                b / mine for b, mine in zip(bounds, seconds, strict=True)
+            )
     trial.described["series"] = series
     trial.parameters["algorithms"] = ",".join(names)
     trial.parameters["sizes"] = ",".join(write_size(size).replace(" ", "") for size in sizes)
@@ -283,4 +350,6 @@ def find_bandwidths(trial: Trial, sizes: Sequence[int], names: Sequence[str], bo
     trial.found_by(BUSBW, lambda times: of_link * algorithm_bandwidth(largest, times[judged]))
     trial.found_by(SHARES[bound], ratio(_named(bound, largest), judged))
     for name in ("native", "sharded"):
-        trial.found_by(f"{name}_speedup_over_star", ratio(_named("star", largest), _named(name, largest)))
+        trial.found_by(
+            f"{name}_speedup_over_star", ratio(_named("star", largest), _named(name, largest))
+        )

@@ -1,27 +1,31 @@
 """Partitioning: which way of dividing a network over devices is best, and when?
 
-Book: Dive into Deep Learning, "Training on Multiple GPUs", the figure of three ways to divide a network: network
-partitioning, layer-wise partitioning and data parallelism.
+Book: Dive into Deep Learning, "Training on Multiple GPUs", the figure of three ways to divide a
+network: network partitioning, layer-wise partitioning and data parallelism.
 
-Prediction: Layers and channels exchange activations, which grow with the batch and with the width; data parallelism
-exchanges gradients, which grow with the square of the width and not with the batch. So data parallelism moves least on
-a narrow network and most on a wide one, and its devices meet once a step, while those that divide every layer meet at
-every layer. Network partitioning without micro-batches keeps one device busy at a time: it cannot beat one device.
+Prediction: Layers and channels exchange activations, which grow with the batch and with the width;
+data parallelism exchanges gradients, which grow with the square of the width and not with the
+batch. So data parallelism moves least on a narrow network and most on a wide one, and its devices
+meet once a step, while those that divide every layer meet at every layer. Network partitioning
+without micro-batches keeps one device busy at a time: it cannot beat one device.
 
-Method: The same step of gradient descent, of a convolution and two dense layers, is taken in five ways: on one device,
-with the layers on different devices (the whole batch at once, and cut into micro-batches), with every layer's channels
-or units divided, and with the batch divided. The batch is on the devices before the step begins. Only the number of
-channels and units changes, from narrow to wide in doublings. Bytes and waits are read off a recording of the step. That
-all ways take the same step is checked in float64, where rounding hardly ever turns a ReLU on or off.
+Method: The same step of gradient descent, of a convolution and two dense layers, is taken in five
+ways: on one device, with the layers on different devices (the whole batch at once, and cut into
+micro-batches), with every layer's channels or units divided, and with the batch divided. The batch
+is on the devices before the step begins. Only the number of channels and units changes, from narrow
+to wide in doublings. Bytes and waits are read off a recording of the step. That all ways take the
+same step is checked in float64, where rounding hardly ever turns a ReLU on or off.
 
-Look at: The curves of `seconds` over the width; `data_parallel_advantage`, the time of the fastest other division over
-that of data parallelism on the widest network; the bytes and waits of each division.
+Look at: The curves of `seconds` over the width; `data_parallel_advantage`, the time of the fastest
+other division over that of data parallelism on the widest network; the bytes and waits of each
+division.
 
-Read: Above 1 data parallelism wins. Layers on different devices, and divided layers, compute a part of the forward pass
-again on the way back, as pipelines do to save memory; data parallelism does not, so equal times would mean that the
-others use their devices better. An allreduce counts as a wait for each device that brings a value or fetches the sum.
-Logical devices on a CPU copy through memory that they share: bytes are cheap there, and dear between GPUs without a
-fast link; what is seen there is mostly what it costs to launch and to wait.
+Read: Above 1 data parallelism wins. Layers on different devices, and divided layers, compute a part
+of the forward pass again on the way back, as pipelines do to save memory; data parallelism does
+not, so equal times would mean that the others use their devices better. An allreduce counts as a
+wait for each device that brings a value or fetches the sum. Logical devices on a CPU copy through
+memory that they share: bytes are cheap there, and dear between GPUs without a fast link; what is
+seen there is mostly what it costs to launch and to wait.
 """
 
 from collections.abc import Mapping
@@ -34,16 +38,28 @@ from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
-from parallel_core.experiments.training_steps import Batch, Parameters, Strategy, swept, time_steps_in_a_row
+from parallel_core.experiments.training_steps import (
+    Batch,
+    Parameters,
+    Strategy,
+    swept,
+    time_steps_in_a_row,
+)
 from parallel_core.experiments.works import geometric, record
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.task_graph import crossings, without_loads
 from parallel_core.system.errors import RequestError
 
-UNDIVIDED, WHOLE, CUT = "one device", "network partitioning", "network partitioning in micro-batches"
+UNDIVIDED, WHOLE, CUT = (
+    "one device",
+    "network partitioning",
+    "network partitioning in micro-batches",
+)
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
 STEPS = 3
-"""Steps in one timing: several, so that an engine may begin the next one before the last one has ended."""
+"""Steps in one timing: several, so that an engine may begin the next one before the last one has
+ended.
+"""
 CHECKED_STEPS = 2
 RATE = 0.01
 """For the average over the rows."""
@@ -67,38 +83,56 @@ def program(
     batch: Annotated[int, Parameter("Images, over all devices.")] = 64,
     micro_batches: Annotated[int, Parameter("Pieces of a batch.")] = 4,
 ) -> None:
-    """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to wide in doublings.
+    """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to
+    wide in doublings.
 
-    Raises RequestError for a single device, and for what leaves a device or a micro-batch without anything to do.
+    Raises RequestError for a single device, and for what leaves a device or a micro-batch without
+    anything to do.
     """
     trial.refuse_single_device("partitioning", "divides a network")
     backend, devices = trial.backend, len(trial.devices)
     if devices > (channels := divisions.CHANNELS * narrow):
         raise RequestError(
-            f"the narrowest network has {channels} channels for {devices} devices: choose a larger --narrow"
+            f"the narrowest network has {channels} channels for {devices} devices: choose a larger "
+            "--narrow"
         )
     if narrow > wide:
-        raise RequestError(f"the narrowest network ({narrow}) must not be wider than the widest ({wide})")
+        raise RequestError(
+            f"the narrowest network ({narrow}) must not be wider than the widest ({wide})"
+        )
     if batch < max(devices, micro_batches):
         raise RequestError(
-            f"a batch of {batch} leaves one of {devices} devices or {micro_batches} micro-batches without rows: "
+            f"a batch of {batch} leaves one of {devices} devices or {micro_batches} micro-batches "
+            "without rows: "
             f"choose a larger --batch"
         )
     ways, rows = strategies(micro_batches), divisions.synthetic_batch(batch)
-    moved: dict[str, tuple[float, ...]] = {f"bytes {name}": () for name in ways if name != UNDIVIDED}
+    moved: dict[str, tuple[float, ...]] = {
+        f"bytes {name}": () for name in ways if name != UNDIVIDED
+    }
     widths = geometric(narrow, wide)
     for width in swept(trial, widths, widths):
         initial = divisions.initial_parameters(width)
-        check_steps(trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1))
-        steps = {name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()}
-        recorded = {name: without_loads(record(backend, steps[name])) for name in ways if name != UNDIVIDED}
+        check_steps(
+            trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1)
+        )
+        steps = {
+            name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()
+        }
+        recorded = {
+            name: without_loads(record(backend, steps[name])) for name in ways if name != UNDIVIDED
+        }
         for name, tasks in recorded.items():
             moved[f"bytes {name}"] += (float(sum(task.bytes for task in tasks)),)
         for name in ways:
-            time_steps_in_a_row(trial, f"{name}, width {width}", steps[name], STEPS, curve=name, at=width)
+            time_steps_in_a_row(
+                trial, f"{name}, width {width}", steps[name], STEPS, curve=name, at=width
+            )
     trial.described["series"] = moved
 
-    mine, one, whole, cut = (f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT))
+    mine, one, whole, cut = (
+        f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT)
+    )
     others = (whole, cut, f"{DIVIDED_LAYERS}, width {width}")
     fastest = min(others, key=lambda name: trial.cases[name].median)
     trial.found_by("data_parallel_advantage", ratio(fastest, mine))
@@ -110,8 +144,11 @@ def program(
         trial.found(f"{plain}_waits", float(crossings(tasks)))
 
 
-def check_steps(trial: Trial, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch) -> None:
-    """Take steps from these parameters by each strategy; compare the change of the parameters with NumPy's.
+def check_steps(
+    trial: Trial, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch
+) -> None:
+    """Take steps from these parameters by each strategy; compare the change of the parameters with
+    NumPy's.
 
     Errors are shares of the parameter's largest change. Parameters and batch keep their dtype.
     """
@@ -133,9 +170,10 @@ EXPERIMENT = Experiment(
         speed(
             "data_parallel_advantage",
             "Another division was faster than data parallelism on the widest network",
-            "Data parallelism was about as fast as the fastest other division on the widest network",
+            "Data parallelism was as fast as the fastest other division on the widest network",
             "Data parallelism was faster than every other division on the widest network",
-            means="the fastest other division's time over that of a divided batch: above 1 the divided batch wins",
+            means="the fastest other division's time over that of a divided batch: above 1 the "
+            "divided batch wins",
         ),
         speed(
             "data_parallel_speedup",
@@ -151,10 +189,16 @@ EXPERIMENT = Experiment(
         ),
     ),
     changes=(
-        with_queue("devices should work at the same time, and a division be faster than one device"),
+        with_queue(
+            "devices should work at the same time, and a division be faster than one device"
+        ),
         LESS_NOISE,
         MORE_CORES,
-        larger("wide", "A wider network", "data parallelism moves more bytes; with a larger --batch the others do"),
+        larger(
+            "wide",
+            "A wider network",
+            "data parallelism moves more bytes; with a larger --batch the others do",
+        ),
     ),
     curves=Curves(
         over="width",
@@ -163,7 +207,8 @@ EXPERIMENT = Experiment(
         y_title="seconds a step",
         log_y=True,
         dotted=("one device",),
-        caption="A network of width 1 has 8 channels and 32 units. The dotted curve is of one device.",
+        caption="A network of width 1 has 8 channels and 32 units. The dotted curve is of one "
+        "device.",
     ),
     options={"full": {"rounds": 5}, "quick": {"rounds": 3}},
 )

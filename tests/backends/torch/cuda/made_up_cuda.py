@@ -1,13 +1,16 @@
-"""A made-up `torch` for machines without a GPU: its GPUs are names, and its streams only write down who waits for whom.
+"""A made-up `torch` for machines without a GPU: its GPUs are names, and its streams only write down
+who waits for whom.
 
-Everything is computed on the CPU at once, by whichever thread issues it, so nothing here shows that a GPU would obey.
-What it does show is whether two accesses to the same memory, one of them writing, are ordered by what a GPU would go
-by: the order within a stream, waits for events, and what the host has seen to be done. Each stream counts its
-operations, and knows of every other stream up to which count it has waited for it; an event is a copy of that
-knowledge. An access that does not know of an earlier one that it conflicts with is a race, whoever would win it.
+Everything is computed on the CPU at once, by whichever thread issues it, so nothing here shows that
+a GPU would obey. What it does show is whether two accesses to the same memory, one of them writing,
+are ordered by what a GPU would go by: the order within a stream, waits for events, and what the
+host has seen to be done. Each stream counts its operations, and knows of every other stream up to
+which count it has waited for it; an event is a copy of that knowledge. An access that does not know
+of an earlier one that it conflicts with is a race, whoever would win it.
 
-Memory that is let go goes back to the stream that allocated it, as PyTorch's does, and that is an access by writing. It
-comes after all that was issued by then to the streams that were recorded as its users.
+Memory that is let go goes back to the stream that allocated it, as PyTorch's does, and that is an
+access by writing. It comes after all that was issued by then to the streams that were recorded as
+its users.
 """
 
 import os
@@ -84,7 +87,9 @@ class Cuda:
         self.here = threading.local()
         self.on_gpu: dict[int, int] = {}
         self.allocated_on: dict[int, MadeUpStream] = {}
-        self.accesses: dict[int, list[tuple[Part, MadeUpStream, int, bool, str]]] = defaultdict(list)
+        self.accesses: dict[int, list[tuple[Part, MadeUpStream, int, bool, str]]] = defaultdict(
+            list
+        )
         self.users: Counter[int] = Counter()
         self.recorded: dict[int, set[MadeUpStream]] = defaultdict(set)
         # An address that came back would be taken for the memory that was there before.
@@ -136,7 +141,10 @@ class Cuda:
     def check(self, gpu: int) -> None:
         """Raise what CUDA raises, whatever it is asked, after an error on a GPU."""
         if gpu in self.broken:
-            raise RuntimeError("CUDA error: made up\nCompile with TORCH_USE_CUDA_DSA to enable device-side assertions.")
+            raise RuntimeError(
+                "CUDA error: made up\nCompile with TORCH_USE_CUDA_DSA to enable device-side "
+                "assertions."
+            )
 
     def issued(self) -> set[str]:
         """Return the names of all accesses."""
@@ -147,7 +155,11 @@ class Cuda:
         """Return the names of the accesses of which the host does not know that they are done."""
         with self.lock:
             accesses = [access for memory in self.accesses.values() for access in memory]
-            return {name for _, stream, number, _, name in accesses if self.seen_done[id(stream)] < number}
+            return {
+                name
+                for _, stream, number, _, name in accesses
+                if self.seen_done[id(stream)] < number
+            }
 
     def forget(self) -> None:
         """Forget all accesses, but not who waited for whom."""
@@ -155,9 +167,16 @@ class Cuda:
             self.accesses.clear()
 
     def access(
-        self, part: Part, writes: bool, name: str, stream: MadeUpStream | None, users: Collection[MadeUpStream] = ()
+        self,
+        part: Part,
+        writes: bool,
+        name: str,
+        stream: MadeUpStream | None,
+        users: Collection[MadeUpStream] = (),
     ) -> None:
-        """Note a race where the access does not know of an earlier one that it conflicts with; it waits for `users`."""
+        """Note a race where the access does not know of an earlier one that it conflicts with; it
+        waits for `users`.
+        """
         if graph := recorded_here():
             graph.accesses.append((part, writes, name))
             return
@@ -165,14 +184,23 @@ class Cuda:
         waited_for = reduce(or_, (user.known for user in users), known)
         for other, earlier, number, wrote, what in self.accesses[part.memory]:
             meet = part.start < other.stop and other.start < part.stop
-            if meet and (writes or wrote) and earlier is not stream and waited_for[id(earlier)] < number:
+            if (
+                meet
+                and (writes or wrote)
+                and earlier is not stream
+                and waited_for[id(earlier)] < number
+            ):
                 self.races.append(f"{name} does not wait for {what}")
         if stream is not None:
             stream.known = known | Known({id(stream): known[id(stream)] + 1})
-            self.accesses[part.memory].append((part, stream, stream.known[id(stream)], writes, name))
+            self.accesses[part.memory].append(
+                (part, stream, stream.known[id(stream)], writes, name)
+            )
 
     def used(self, x: torch.Tensor, gpu: int | None) -> None:
-        """Count a tensor among the users of its memory, which belongs to the stream that first uses it."""
+        """Count a tensor among the users of its memory, which belongs to the stream that first uses
+        it.
+        """
         memory = address(x)
         if memory not in self.kept:
             self.kept[memory] = x.untyped_storage()
@@ -185,7 +213,8 @@ class Cuda:
         weakref.finalize(x, self.dropped, memory).atexit = False
 
     def dropped(self, memory: int) -> None:
-        # A thread of gloo's drops tensors too, and the thread that has the lock may be waiting for that one.
+        # A thread of gloo's drops tensors too, and the thread that has the lock may be waiting for
+        # that one.
         if isinstance(threading.current_thread(), threading._DummyThread):
             self.dropped_by_others.append(memory)
             return
@@ -224,7 +253,11 @@ class MadeUpTorch:
 
             @classmethod
             def __torch_function__(
-                cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+                cls,
+                func: Any,
+                types: Any,
+                args: tuple[Any, ...] = (),
+                kwargs: dict[str, Any] | None = None,
             ) -> Any:
                 if func is torch.Tensor.to and args[0].is_cuda:
                     # From one memory to another, though both are the host's here.
@@ -247,7 +280,9 @@ class MadeUpTorch:
         return getattr(torch, name)
 
     def tensor(self, x: Any, device: str = "cpu") -> Any:
-        return self._new(torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:")))
+        return self._new(
+            torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:"))
+        )
 
     def empty(self, size: int, dtype: torch.dtype, **_: bool) -> Any:
         return self._new(torch.empty(size, dtype=dtype), None)
@@ -268,8 +303,12 @@ class MadeUpTorch:
         return x
 
 
-def noted(cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-    """Write down what an operator reads and writes; what gives a view of its argument does neither."""
+def noted(
+    cuda: Cuda, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> None:
+    """Write down what an operator reads and writes; what gives a view of its argument does
+    neither.
+    """
     if isinstance(result, tuple):
         for part in result:
             noted(cuda, name, args, kwargs, part)

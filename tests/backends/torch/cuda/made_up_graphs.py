@@ -1,4 +1,6 @@
-"""Made-up CUDA graphs: what is recorded is computed when it is replayed, and not before, in the memory recorded."""
+"""Made-up CUDA graphs: what is recorded is computed when it is replayed, and not before, in the
+memory recorded.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +27,9 @@ class Part(NamedTuple):
 
 
 def address(x: torch.Tensor) -> int:
-    """Return what stands for the memory of a tensor: its address, or that of the storage if it has no elements."""
+    """Return what stands for the memory of a tensor: its address, or that of the storage if it has
+    no elements.
+    """
     with torch._C.DisableTorchFunctionSubclass():
         storage = x.untyped_storage()
         return storage.data_ptr() or storage._cdata
@@ -34,7 +38,9 @@ def address(x: torch.Tensor) -> int:
 def part_of(x: torch.Tensor) -> Part:
     """Return the memory of a tensor; what is between its elements counts."""
     with torch._C.DisableTorchFunctionSubclass():
-        last = sum((length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True))
+        last = sum(
+            (length - 1) * stride for length, stride in zip(x.shape, x.stride(), strict=True)
+        )
         size = (last + 1) * x.element_size() if x.numel() else 0
         return Part(address(x), x.data_ptr(), x.data_ptr() + size)
 
@@ -88,7 +94,9 @@ class Recording(TorchDispatchMode):
 
 
 @contextmanager
-def recording(graph: MadeUpGraph, stream: "MadeUpStream", capture_error_mode: str) -> Iterator[None]:
+def recording(
+    graph: MadeUpGraph, stream: "MadeUpStream", capture_error_mode: str
+) -> Iterator[None]:
     """Record in a graph what this thread issues to the stream."""
     cuda = graph.cuda
     assert capture_error_mode == "thread_local"

@@ -1,4 +1,6 @@
-"""A training step replayed from CUDA graphs, on made-up GPUs: the same numbers, no races, and memory of its own."""
+"""A training step replayed from CUDA graphs, on made-up GPUs: the same numbers, no races, and
+memory of its own.
+"""
 
 import gc
 from collections.abc import Callable
@@ -19,17 +21,26 @@ pytestmark = pytest.mark.parametrize("engine", ["async"])
 
 Load = Callable[..., tuple[Backend, Any]]
 REPLAY = ("graph-replay",)
-GPUS = pytest.mark.parametrize("names", ["gpu:0", "gpu:1,gpu:0", "gpu:0/0,gpu:0/1", "gpu:0/0,gpu:1,gpu:0/1"])
+GPUS = pytest.mark.parametrize(
+    "names", ["gpu:0", "gpu:1,gpu:0", "gpu:0/0,gpu:0/1", "gpu:0/0,gpu:1,gpu:0/1"]
+)
 
 
 @GPUS
-def test_a_training_that_is_replayed_gives_numpy_s_losses(on_made_up_gpus: Load, names: str) -> None:
+def test_a_training_that_is_replayed_gives_numpy_s_losses(
+    on_made_up_gpus: Load, names: str
+) -> None:
     # The last batch of an epoch is a short one, and shares are uneven.
     data, chosen = synthetic("a test needs no more", train=50, test=10), Settings(4, 19)
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
     reference = backends.load("numpy", devices=1, threads_per_device=1)
     found, expected = (
-        [epoch.losses for epoch in train(one, [get_params(one, device) for device in one.devices], data, chosen)]
+        [
+            epoch.losses
+            for epoch in train(
+                one, [get_params(one, device) for device in one.devices], data, chosen
+            )
+        ]
         for one in (backend, reference)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-4)
@@ -40,7 +51,9 @@ def test_a_training_that_is_replayed_gives_numpy_s_losses(on_made_up_gpus: Load,
 
 
 def squares(backend: Backend) -> Any:
-    return backend.ops.value_and_grad(lambda parameters, x: backend.ops.total(parameters[0] * parameters[0] * x))
+    return backend.ops.value_and_grad(
+        lambda parameters, x: backend.ops.total(parameters[0] * parameters[0] * x)
+    )
 
 
 def test_other_shapes_types_and_numbers_are_other_graphs(on_made_up_gpus: Load) -> None:
@@ -66,7 +79,9 @@ def test_what_is_called_differently_each_time_is_issued_as_usual(on_made_up_gpus
 
 
 @pytest.mark.parametrize("variants", [(), REPLAY])
-def test_only_steps_are_recorded_and_only_where_asked(on_made_up_gpus: Load, variants: tuple[str, ...]) -> None:
+def test_only_steps_are_recorded_and_only_where_asked(
+    on_made_up_gpus: Load, variants: tuple[str, ...]
+) -> None:
     backend, cuda = on_made_up_gpus("gpu:0", variants=variants)
     gradient, (device,) = squares(backend), backend.devices
     x = backend.asarray(np.float32([1]), device)
@@ -112,7 +127,10 @@ def test_units_within_a_gradient_and_within_a_unit_are_issued_as_usual(
     backend, _ = on_made_up_gpus("gpu:0", variants=variants)
     ops, (device,) = backend.ops, backend.devices
     square = ops.as_unit(lambda x: x * x)
-    fourth, gradient = ops.as_unit(lambda x: square(square(x))), ops.value_and_grad(lambda p: ops.total(square(p[0])))
+    fourth, gradient = (
+        ops.as_unit(lambda x: square(square(x))),
+        ops.value_and_grad(lambda p: ops.total(square(p[0]))),
+    )
     for k in range(ISSUED_AS_USUAL + 3):
         x = backend.asarray(np.float32([k]), device)
         np.testing.assert_array_equal(backend.to_numpy(backend.launch(fourth, x)), [k**4])
@@ -128,7 +146,9 @@ def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(
 ) -> None:
     backend, cuda = on_made_up_gpus("gpu:0", variants=variants)
     (device,) = backend.devices
-    gradient = backend.ops.value_and_grad(lambda parameters, labels: backend.ops.cross_entropy(parameters[0], labels))
+    gradient = backend.ops.value_and_grad(
+        lambda parameters, labels: backend.ops.cross_entropy(parameters[0], labels)
+    )
     x = backend.asarray(np.zeros((2, 2), np.float32), device)
 
     def loss(last: int) -> Any:
@@ -143,7 +163,9 @@ def test_a_label_of_no_class_fails_and_makes_a_replayed_loss_nan(
         np.testing.assert_allclose([loss(label), loss(1)], [np.nan, right], rtol=1e-6)
         assert cuda.graphs
     else:
-        with pytest.raises(ComputationError, match=f"IndexError: labels are from 0 to 1, and there is {label}"):
+        with pytest.raises(
+            ComputationError, match=f"IndexError: labels are from 0 to 1, and there is {label}"
+        ):
             loss(label)
 
 
@@ -155,14 +177,18 @@ def test_what_cannot_be_recorded_is_said(on_made_up_gpus: Load, names: str) -> N
     x = backend.asarray(np.float32([1]), backend.devices[-1])
     for _ in range(ISSUED_AS_USUAL):
         backend.wait(backend.launch(asks, (x,), x))
-    with pytest.raises(ComputationError, match=r"RuntimeError: .* not permitted when stream is capturing"):
+    with pytest.raises(
+        ComputationError, match=r"RuntimeError: .* not permitted when stream is capturing"
+    ):
         backend.wait(backend.launch(asks, (x,), x))
     # Whoever comes after does not issue to the stream that was to be recorded.
     assert [cuda.current_stream(gpu) for gpu in range(2)] == streams
 
 
 @GPUS
-def test_gradients_that_are_replayed_share_memory_with_nothing(on_made_up_gpus: Load, names: str) -> None:
+def test_gradients_that_are_replayed_share_memory_with_nothing(
+    on_made_up_gpus: Load, names: str
+) -> None:
     backend, cuda = on_made_up_gpus(names, variants=REPLAY)
     device = backend.devices[-1]
     gradient = backend.ops.value_and_grad(lambda two, x: backend.ops.total((two[0] + two[1]) * x))

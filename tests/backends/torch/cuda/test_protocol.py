@@ -1,4 +1,6 @@
-"""The protocol's own tests on made-up GPUs: whole ones, and two streams of one with a CPU device; without races."""
+"""The protocol's own tests on made-up GPUs: whole ones, and two streams of one with a CPU device;
+without races.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

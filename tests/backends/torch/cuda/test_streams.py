@@ -1,4 +1,6 @@
-"""Who waits for whom on GPUs, and for no more, and what fails where; on made-up GPUs, which know what is not done."""
+"""Who waits for whom on GPUs, and for no more, and what fails where; on made-up GPUs, which know
+what is not done.
+"""
 
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -22,7 +24,9 @@ def ones(backend: Backend, device: Device) -> Array:
 
 
 def issue(backend: Backend, cuda: Any, what: str, x: Array) -> Array:
-    """Launch what the made-up GPUs call `what` in their notes; return when the GPU has it in its queue."""
+    """Launch what the made-up GPUs call `what` in their notes; return when the GPU has it in its
+    queue.
+    """
     result = backend.launch({"pow": lambda y: y.pow(2), "exp": lambda y: y.exp()}[what], x)
     until_issued(cuda, what)
     return result
@@ -64,7 +68,9 @@ def test_a_copy_and_what_is_computed_beside_it_do_not_wait_for_each_other(
     on_made_up_gpus: Load, names: str, source: int | Device, target: int | Device, into: str
 ) -> None:
     backend, cuda = on_made_up_gpus(names)
-    start, there = (place if isinstance(place, Device) else backend.devices[place] for place in (source, target))
+    start, there = (
+        place if isinstance(place, Device) else backend.devices[place] for place in (source, target)
+    )
     on_gpus = [device for device in backend.devices if device.kind == "gpu"]
     x, out, *others = (backend.wait(ones(backend, device)) for device in (start, there, *on_gpus))
     cuda.forget()
@@ -101,7 +107,9 @@ def test_a_copy_waits_for_its_source_and_for_who_reads_its_buffer_alone(
 ) -> None:
     backend, cuda = on_made_up_gpus(names)
     source, target = backend.devices
-    x, out, other = (ones(backend, d) for d in (source, target, target if awaited == "reader" else source))
+    x, out, other = (
+        ones(backend, d) for d in (source, target, target if awaited == "reader" else source)
+    )
     computed = issue(backend, cuda, "exp", out if awaited == "reader" else x)
     issue(backend, cuda, "pow", other)
     if awaited == "reader":
@@ -122,7 +130,9 @@ def test_waiting_for_all_is_for_loads_too(on_made_up_gpus: Load) -> None:
     del shards
 
 
-def test_memory_forgets_readers_that_are_done(on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_forgets_readers_that_are_done(
+    on_made_up_gpus: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("backends.torch.cuda.streams.FORGET_FROM", 20)
     backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
     for _ in range(200):
@@ -144,7 +154,9 @@ REFUSED: dict[str, Callable[[Backend, Array], object]] = {
     "copy into memory elsewhere": lambda b, x: b.copy_to(x, HOST, out=ones(b, b.devices[0])),
     "copy of no array": lambda b, _: b.copy_to(1.0, b.devices[0]),
     "launch on a GPU and the host": lambda b, _: b.launch(b.ops.add, *on_gpu_and_host(b)),
-    "launch on the host and a GPU": lambda b, _: b.launch(lambda pair: pair, on_gpu_and_host(b)[::-1]),
+    "launch on the host and a GPU": lambda b, _: b.launch(
+        lambda pair: pair, on_gpu_and_host(b)[::-1]
+    ),
     "sum of a value of several devices": lambda b, x: b.allreduce([on_gpu_and_host(b), (x, x)]),
 }
 """What the protocol's tests do not ask."""
@@ -170,7 +182,9 @@ def test_an_error_names_the_device_that_failed(on_made_up_gpus: Load, names: str
         made = backend.launch(fail, ones(backend, failing))
         for device in (*backend.devices, HOST):
             made = backend.copy_to(made, device)
-        with pytest.raises(ComputationError, match=rf"^torch on {failing}: ZeroDivisionError: made up$"):
+        with pytest.raises(
+            ComputationError, match=rf"^torch on {failing}: ZeroDivisionError: made up$"
+        ):
             backend.wait(made)
         with pytest.raises(ComputationError, match="refuses further work"):
             backend.waitall()
@@ -200,7 +214,9 @@ def test_a_gpu_that_breaks_down_is_named(on_made_up_gpus: Load, names: str, verb
     # If a copy between GPUs fails, CUDA does not say on which of them.
     between = "copy_to", "allreduce"
     named = "gpu:[01]" if verb in between and backend.devices[-1].kind == "gpu" else broken
-    with pytest.raises(ComputationError, match=rf"^torch on {named}: RuntimeError: CUDA error: made up$"):
+    with pytest.raises(
+        ComputationError, match=rf"^torch on {named}: RuntimeError: CUDA error: made up$"
+    ):
         VERBS[verb](backend, x)
     with pytest.raises(ComputationError, match="refuses further work"):
         backend.waitall()
@@ -218,5 +234,7 @@ def test_a_gpu_that_breaks_down_while_all_is_awaited_is_named(
     backend, _ = on_made_up_gpus("gpu:1")
     backend.launch(backend.ops.add, ones(backend, backend.devices[0]), 1.0)
     monkeypatch.setattr(getattr(made_up_cuda, awaited), "synchronize", fail)
-    with pytest.raises(ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"):
+    with pytest.raises(
+        ComputationError, match=r"^torch on gpu:1: RuntimeError: CUDA error: made up$"
+    ):
         backend.waitall()

@@ -1,4 +1,6 @@
-"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: right numbers, no races on made-up GPUs."""
+"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: right numbers, no races on
+made-up GPUs.
+"""
 
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,7 +20,13 @@ from backends.devices import Device
 from backends.protocol import DelegatingBackend
 from tests.backends.conformance.in_this_process import fault_in
 
-PLACES = ("gpu:0/0,gpu:0/1", "cpu:1,gpu:0", "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1", "gpu:0", "gpu:1,gpu:0")
+PLACES = (
+    "gpu:0/0,gpu:0/1",
+    "cpu:1,gpu:0",
+    "gpu:1,cpu:2,gpu:0/0,gpu:0/1,cpu:1",
+    "gpu:0",
+    "gpu:1,gpu:0",
+)
 
 Loaded = tuple[Backend, Any]
 
@@ -56,7 +64,9 @@ def test_random_programs_have_no_races_and_give_numpy_s_numbers(
     assert cuda.races == []
 
 
-def test_streams_of_one_gpu_read_each_other_s_arrays_and_let_them_go(on_made_up_gpus: Callable[..., Loaded]) -> None:
+def test_streams_of_one_gpu_read_each_other_s_arrays_and_let_them_go(
+    on_made_up_gpus: Callable[..., Loaded],
+) -> None:
     backend, cuda = on_made_up_gpus("gpu:0/0,gpu:0/1")
     first, second = backend.devices
     for step in range(20):
@@ -101,12 +111,17 @@ def test_a_value_of_several_devices_is_copied_as_its_arrays_are(
     for place in range(len(names.split(",")) + 1):
         backend, cuda = on_made_up_gpus(names)
         everywhere = (*backend.devices, HOST)
-        loaded = [backend.asarray(np.float32([k, k]), device) for k, device in enumerate(everywhere)]
+        loaded = [
+            backend.asarray(np.float32([k, k]), device) for k, device in enumerate(everywhere)
+        ]
         # What lies on the host has arrived there by a copy that is still under way.
         loaded[-1] = backend.copy_to(backend.copy_to(loaded[-1], backend.devices[-1]), HOST)
         x = tuple(reversed(loaded) if turned else loaded)
         out = backend.asarray(tuple(np.zeros(2, np.float32) for _ in x), everywhere[place])
-        for copy in backend.copy_to(x, everywhere[place]), backend.copy_to(x, everywhere[place], out=out):
+        for copy in (
+            backend.copy_to(x, everywhere[place]),
+            backend.copy_to(x, everywhere[place], out=out),
+        ):
             found = [part[0] for part in backend.to_numpy(copy)]
             assert found == sorted(range(len(x)), reverse=turned)
         assert cuda.races == []
@@ -116,7 +131,10 @@ SHAPES = st.lists(st.integers(0, 7), max_size=3)
 DTYPES = st.sampled_from(["float32", "float64", "uint8", "bool", "int64"])
 
 
-@given(st.lists(st.tuples(SHAPES, DTYPES, st.booleans(), st.booleans()), max_size=6), st.integers(0, 99))
+@given(
+    st.lists(st.tuples(SHAPES, DTYPES, st.booleans(), st.booleans()), max_size=6),
+    st.integers(0, 99),
+)
 def test_arrays_of_any_shape_cross_by_way_of_page_locked_buffers_in_pieces(
     require: Callable[[str], None], copies: list[tuple[list[int], str, bool, bool]], seed: int
 ) -> None:
@@ -129,7 +147,9 @@ def test_arrays_of_any_shape_cross_by_way_of_page_locked_buffers_in_pieces(
     torch = MadeUpTorch(1, seed)
     staging, stream = Staging(torch, buffers=3, piece_bytes=64), torch.cuda.Stream(0)
     for shape, dtype, transposed, transposed_out in copies:
-        x = torch.tensor(real.arange(real.Size(shape).numel()).reshape(shape).to(getattr(real, dtype)).numpy())
+        x = torch.tensor(
+            real.arange(real.Size(shape).numel()).reshape(shape).to(getattr(real, dtype)).numpy()
+        )
         x = x.mT if transposed and x.ndim > 1 else x
         with torch.cuda.stream(stream):
             there, back = torch.empty_like(x, device="cuda:0"), torch.empty_like(x)
@@ -145,13 +165,17 @@ Alone = tuple[Any, Backend]
 
 
 @pytest.fixture
-def alone(on_made_up_gpus: Callable[..., Loaded], monkeypatch: pytest.MonkeyPatch) -> Iterator[Alone]:
+def alone(
+    on_made_up_gpus: Callable[..., Loaded], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Alone]:
     """A group of one process, over gloo, and its backend of one GPU, which sees no race."""
     torch = pytest.importorskip("torch")
     from backends.torch.process_group import TorchGroup
 
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
     backend, cuda = on_made_up_gpus("gpu:0")
     yield TorchGroup(backend._torch, backend, 0, ("here",)), backend  # type: ignore[attr-defined]
     torch.distributed.destroy_process_group()
@@ -162,7 +186,9 @@ def test_a_value_of_a_gpu_is_summed_when_it_is_computed(alone: Alone) -> None:
     group, backend = alone
     (device,) = backend.devices
     for step in range(3):
-        term = backend.launch(backend.ops.add, backend.asarray(np.full(2, step, np.float32), device), 1.0)
+        term = backend.launch(
+            backend.ops.add, backend.asarray(np.full(2, step, np.float32), device), 1.0
+        )
         pair = group.sum((term, backend.asarray(np.float32([step]), device)))
         doubled = backend.launch(lambda first, second: (first + first, second), pair[0], pair[1])
         summed, other = backend.to_numpy(doubled)
@@ -193,7 +219,11 @@ def test_a_sum_waits_for_what_read_its_memory_by_a_name_that_is_gone(alone: Alon
 
 @pytest.mark.parametrize(
     ("of_other", "hosts", "refused"),
-    [("GPU-1", ("here", "here"), True), ("GPU-2", ("here", "here"), False), ("GPU-1", ("here", "there"), False)],
+    [
+        ("GPU-1", ("here", "here"), True),
+        ("GPU-2", ("here", "here"), False),
+        ("GPU-1", ("here", "there"), False),
+    ],
 )
 def test_ranks_on_one_gpu_are_refused(of_other: str, hosts: tuple[str, str], refused: bool) -> None:
     torch = pytest.importorskip("torch")
@@ -206,7 +236,9 @@ def test_ranks_on_one_gpu_are_refused(of_other: str, hosts: tuple[str, str], ref
 
 
 @pytest.mark.parametrize("length", [0, 2])
-def test_a_made_up_array_is_where_it_was_made(made_up_torch: Callable[..., Any], length: int) -> None:
+def test_a_made_up_array_is_where_it_was_made(
+    made_up_torch: Callable[..., Any], length: int
+) -> None:
     """Those without elements have one address."""
     torch, places = made_up_torch(2), {"cuda:1": 1, "cpu": None, "cuda:0": 0}
     made = [torch.tensor(np.zeros(length), device=place) for place in places]

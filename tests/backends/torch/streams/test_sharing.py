@@ -1,4 +1,6 @@
-"""Who overwrites memory comes after those that read it earlier, by whatever name, and waits for nobody else."""
+"""Who overwrites memory comes after those that read it earlier, by whatever name, and waits for
+nobody else.
+"""
 
 import threading
 import time
@@ -39,7 +41,9 @@ NAMES: dict[str, Names] = {
     "a view": lambda worker, x: worker.submit(halves, x)[0],
     "a part, counted from the end": lambda worker, x: worker.submit(halves, x)[-2],
     "a tuple of views": lambda worker, x: worker.submit(halves, x),
-    "a view of a view": lambda worker, x: worker.submit(lambda y: y.view(1, 2), worker.submit(halves, x)[0]),
+    "a view of a view": lambda worker, x: worker.submit(
+        lambda y: y.view(1, 2), worker.submit(halves, x)[0]
+    ),
     "the argument of a task": lambda worker, x: worker.submit(lambda y: y, x),
     "an item of an array": lambda _, x: x[0],
 }
@@ -61,7 +65,9 @@ def test_a_writer_comes_after_earlier_readers_by_any_name(
     gate.set()
     for overwritten in written:
         overwritten.result()
-    assert [name for name, copy in zip(NAMES, copies, strict=True) if 7 in torch.tensor(copy.result())] == []
+    assert [
+        name for name, copy in zip(NAMES, copies, strict=True) if 7 in torch.tensor(copy.result())
+    ] == []
 
 
 def test_two_items_of_one_array_are_one_memory(gate: threading.Event) -> None:

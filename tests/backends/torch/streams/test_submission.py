@@ -1,4 +1,6 @@
-"""What is submitted is submitted whole: neither Ctrl-C nor a thread comes between the parts of a collective."""
+"""What is submitted is submitted whole: neither Ctrl-C nor a thread comes between the parts of a
+collective.
+"""
 
 from collections.abc import Callable
 
@@ -73,7 +75,8 @@ print(sum(found), len(found))
 
 
 @pytest.mark.parametrize(
-    ("program", "printed"), [(CTRL_C_AT_ANY_MOMENT, "300\n"), (THREADS_WITH_DATA_OF_THEIR_OWN, "8 8\n")]
+    ("program", "printed"),
+    [(CTRL_C_AT_ANY_MOMENT, "300\n"), (THREADS_WITH_DATA_OF_THEIR_OWN, "8 8\n")],
 )
 def test_nobody_waits_for_a_part_that_never_comes(
     program: str, printed: str, require: Callable[[str], None], run_python: RunPython

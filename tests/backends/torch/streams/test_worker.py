@@ -1,4 +1,6 @@
-"""Worker streams: items of futures, order, memory and pools; decided by events rather than by the clock."""
+"""Worker streams: items of futures, order, memory and pools; decided by events rather than by the
+clock.
+"""
 
 import threading
 import time
@@ -9,7 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backends import BackendError, Device
-from backends.torch.streams.future import Announcing, Failure, Future, completed_future, device_of, resolve
+from backends.torch.streams.future import (
+    Announcing,
+    Failure,
+    Future,
+    completed_future,
+    device_of,
+    resolve,
+)
 from backends.torch.streams.worker import PooledStream, WorkerStream, submit_collective
 
 FIRST, SECOND = Device("cpu", 1), Device("cpu", 2)
@@ -45,7 +54,10 @@ def test_an_announced_item_is_there_before_the_rest() -> None:
 
 def test_who_waits_for_an_item_gets_it_or_what_prevented_it() -> None:
     gate = threading.Event()
-    futures = [stream().submit(fn) for fn in (lambda: gate.wait() and ("a", "b"), lambda: gate.wait() and 1 // 0)]
+    futures = [
+        stream().submit(fn)
+        for fn in (lambda: gate.wait() and ("a", "b"), lambda: gate.wait() and 1 // 0)
+    ]
     made, failed = (stream(SECOND).submit(lambda item: item, future[1]) for future in futures)
     gate.set()
     assert made.result() == "b"
@@ -142,7 +154,9 @@ def test_a_consumer_comes_after_all_readers_not_the_last_alone(consumer: str, it
     read = value[0] if item else value
     slow = worker.submit(lambda x: gate.wait() and list(x if item else x[0]), read)
     worker.submit(lambda _: None, read).result()
-    writer = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}[consumer]
+    writer = {"the same stream": worker, "another": stream(SECOND), "another pool": pool(SECOND)}[
+        consumer
+    ]
     overwritten = writer.submit_consuming(lambda x: x[0].append(3), value)
     time.sleep(SHORTLY)
     gate.set()

@@ -1,7 +1,7 @@
 """The chapter's experiments: `async`, `barriers`, `cost-model` and `eager-cpu`.
 
-Each case waits as its name says, curves are those of the cases, the model says where its regimes meet and at which
-sizes it misses, and a framework that cannot be measured elsewhere is a note.
+Each case waits as its name says, curves are those of the cases, the model says where its regimes
+meet and at which sizes it misses, and a framework that cannot be measured elsewhere is a note.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,10 +20,26 @@ from backends.installation.frameworks import is_installed
 from parallel_core import RequestError, Result
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS, works
-from parallel_core.experiments.asynchronous_computation import barriers, cost_model, eager_cpu, increments
+from parallel_core.experiments.asynchronous_computation import (
+    barriers,
+    cost_model,
+    eager_cpu,
+    increments,
+)
 from parallel_core.experiments.asynchronous_computation.asynchrony import time_waiting
-from parallel_core.experiments.asynchronous_computation.barriers import OTHER, SAME, added_by, added_fraction, depths
-from parallel_core.experiments.asynchronous_computation.cost_model import CostModel, Point, crossing, disturbance
+from parallel_core.experiments.asynchronous_computation.barriers import (
+    OTHER,
+    SAME,
+    added_by,
+    added_fraction,
+    depths,
+)
+from parallel_core.experiments.asynchronous_computation.cost_model import (
+    CostModel,
+    Point,
+    crossing,
+    disturbance,
+)
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
@@ -37,9 +53,17 @@ def test_it_answers_all_its_questions(backend: Backend) -> None:
     result = parallel_core.run_async(backend, **small("async"))
     assert set(result.bands) == {"dispatch_fraction", "wait_fraction", "t2_over_t1"}
     blockers = {f"product, to {what}" for what in ("NumPy", "a number", "text")}
-    increments = {f"increments{how}" for how in (", waiting each time", ", waiting once", " in one launch")}
+    increments = {
+        f"increments{how}" for how in (", waiting each time", ", waiting once", " in one launch")
+    }
     waits = {"wait for one result", "waitall"}
-    assert {one.name for one in result.cases} == {"10 products in NumPy", "10 products", *waits, *blockers, *increments}
+    assert {one.name for one in result.cases} == {
+        "10 products in NumPy",
+        "10 products",
+        *waits,
+        *blockers,
+        *increments,
+    }
     # A hundred arrays of 4 MiB: those that are kept must be there.
     assert result.metrics["peak_bytes_kept_waiting_every_100"] > 0.8 * 100 * 2**22
     cases = {one.name: one for one in result.cases}
@@ -48,7 +72,9 @@ def test_it_answers_all_its_questions(backend: Backend) -> None:
     assert result.metrics["dispatch_fraction"] == pytest.approx(sent / done)
 
 
-def test_steps_and_size_are_chosen_to_suit_the_budget(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_and_size_are_chosen_to_suit_the_budget(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(increments, "SIDE", 8)
     parameters = parallel_core.run_async(backend, rounds=1, budget=1e-9).parameters
     assert (parameters["size"], parameters["steps"]) == (8, 100)
@@ -57,18 +83,24 @@ def test_steps_and_size_are_chosen_to_suit_the_budget(backend: Backend, monkeypa
 def test_the_cost_model_repeats_the_slower_side() -> None:
     short, long = case("short", 1.0), case("long", 3.0)
     device_bound, python_bound = CostModel(short, long, 2.0), CostModel(long, short, 2.0)
-    assert device_bound.waiting_once(10) == device_bound.waiting_once_by_the_book(10) == 1 + 10 * 3 + 2
+    assert (
+        device_bound.waiting_once(10) == device_bound.waiting_once_by_the_book(10) == 1 + 10 * 3 + 2
+    )
     assert python_bound.waiting_once(10) == 10 * 3 + 1 + 2
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 + 2
     assert device_bound.waiting_each(10) == python_bound.waiting_each(10) == 60
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
 
 
-def test_what_is_compiled_makes_increments_as_units_that_keep_each(load_any: Callable[[int], Backend]) -> None:
+def test_what_is_compiled_makes_increments_as_units_that_keep_each(
+    load_any: Callable[[int], Backend],
+) -> None:
     trial = Trial(load_any(1), {})
     x = works.ones(trial, trial.devices[0])
     once = works.increments(trial, x, 7, trial.devices[0])
-    (made,) = tree_leaves(trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch()))
+    (made,) = tree_leaves(
+        trial.backend.to_numpy(increments.in_one_launch(trial, x, once, 7).launch())
+    )
     # All begin with the same value, or each with the one before.
     assert made.item() == (1 + 7 if trial.backend.name == "jax" else 1 + 1)
 
@@ -78,7 +110,9 @@ def test_memory_is_measured_after_a_warm_up_and_where_the_host_holds_it(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, kind: DeviceKind, figures: int
 ) -> None:
     launched: list[int] = []
-    monkeypatch.setattr(increments, "incremented", lambda *args: launched.append(args[2]) or args[1])
+    monkeypatch.setattr(
+        increments, "incremented", lambda *args: launched.append(args[2]) or args[1]
+    )
     monkeypatch.setattr(increments, "peak_memory_growth", lambda _: len(launched))
     trial = Trial(backend, {})
     trial.devices = [Device(kind, 1)]
@@ -95,7 +129,11 @@ def test_each_wait_has_a_curve_for_each_place(backend: Backend) -> None:
         for wait in ("wait", "waitall"):
             expected = tuple(medians[f"{wait}, {count} behind {place}"] for count in (0, 1, 2, 3))
             assert result.series[f"seconds {wait}, {place}"] == expected
-    assert set(result.bands) == {"added_wait_fraction", "other_device_added_wait_fraction", "dispatch_fraction"}
+    assert set(result.bands) == {
+        "added_wait_fraction",
+        "other_device_added_wait_fraction",
+        "dispatch_fraction",
+    }
     assert {one.name for one in result.cases if one.bare_seconds} == {
         f"{wait}, 3 behind {place}" for wait in ("wait", "waitall") for place in (SAME, OTHER)
     }
@@ -110,7 +148,9 @@ def verbs(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Verbs:
     calls, called = list[str](), dict[str, list[str]]()
     for verb in ("launch", "wait", "waitall"):
         right = getattr(backend, verb)
-        monkeypatch.setattr(backend, verb, lambda *args, verb=verb, right=right: calls.append(verb) or right(*args))
+        monkeypatch.setattr(
+            backend, verb, lambda *args, verb=verb, right=right: calls.append(verb) or right(*args)
+        )
 
     def once(takes: Mapping[str, Callable[[], Timing]], *_: Any, **__: Any) -> Any:
         for name, take in takes.items():
@@ -128,11 +168,17 @@ def verbs(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Verbs:
 
 
 def test_each_case_waits_as_its_name_says(verbs: Verbs) -> None:
-    waits = verbs(lambda backend: parallel_core.run_barriers(backend, size=8, deepest=2, rounds=1, budget=600.0))
+    waits = verbs(
+        lambda backend: parallel_core.run_barriers(
+            backend, size=8, deepest=2, rounds=1, budget=600.0
+        )
+    )
     assert len(waits) == 3 * 2 * 2
     for name, called in waits.items():
         wait, behind = name.split(", ")
-        assert called == ["waitall", *["launch"] * (1 + int(behind.split()[0])), wait, "waitall"], name
+        assert called == ["waitall", *["launch"] * (1 + int(behind.split()[0])), wait, "waitall"], (
+            name
+        )
 
 
 def test_async_waits_for_one_result_or_for_all(verbs: Verbs) -> None:
@@ -150,12 +196,16 @@ def test_async_waits_for_one_result_or_for_all(verbs: Verbs) -> None:
 
 def test_a_comparison_names_waits_with_the_deepest_queue() -> None:
     described = EXPERIMENTS["barriers"]
-    assert {described.case, described.queued_case} == {barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")}
+    assert {described.case, described.queued_case} == {
+        barriers.named(wait, 64, SAME) for wait in ("wait", "waitall")
+    }
     assert all("deepest" not in options for options in described.options.values())
 
 
 @given(st.floats(1e-6, 1e-2), st.floats(1e-6, 1e-2), st.floats(1e-6, 1), st.integers(2, 64))
-def test_what_one_adds_is_the_slope_of_the_curve(to_one: float, to_all: float, base: float, deepest: int) -> None:
+def test_what_one_adds_is_the_slope_of_the_curve(
+    to_one: float, to_all: float, base: float, deepest: int
+) -> None:
     cases = {
         name: case(name, *(drift * (base + count * slope) for drift in (1.0, 1.1, 0.9)))
         for wait, slope in (("wait", to_one), ("waitall", to_all))
@@ -171,32 +221,47 @@ def test_what_one_adds_is_the_slope_of_the_curve(to_one: float, to_all: float, b
     assert fraction.low < fraction.estimate < fraction.high
 
 
-def test_every_size_has_a_case_and_stands_on_every_curve(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_size_has_a_case_and_stands_on_every_curve(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right, among = cost_model.over_rounds, list[int]()
-    monkeypatch.setattr(cost_model, "over_rounds", lambda *a, **k: among.append(k.get("among", 1)) or right(*a, **k))
+    monkeypatch.setattr(
+        cost_model, "over_rounds", lambda *a, **k: among.append(k.get("among", 1)) or right(*a, **k)
+    )
     result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
     assert result.series["elements"] == (2, 8, 32)
-    assert [one.name for one in result.cases] == [f"increment of {size} elements" for size in (2, 8, 32)]
+    assert [one.name for one in result.cases] == [
+        f"increment of {size} elements" for size in (2, 8, 32)
+    ]
     assert result.series["seconds measured"] == tuple(one.median for one in result.cases)
     predictions = ("longer of t1 and t2", "book's formula", "longer of both and disturbance", "t1")
-    assert set(result.series) == {"elements", "seconds measured", *(f"seconds {label}" for label in predictions)}
+    assert set(result.series) == {
+        "elements",
+        "seconds measured",
+        *(f"seconds {label}" for label in predictions),
+    }
     assert all(len(values) == 3 for values in result.series.values())
     assert all(20 <= one.repeats <= 1000 for one in result.cases)
     # Each size: whether it is missed, unknown, and missed with the disturbance.
     assert among == [3] * 9
 
 
-def point(elements: int, t1: float, t2: float, measured: float | None = None, spread: float = 0.0) -> Point:
+def point(
+    elements: int, t1: float, t2: float, measured: float | None = None, spread: float = 0.0
+) -> Point:
     model = CostModel(case("t1", *(t1,) * 3), case("t2", *(t2,) * 3), 0.0)
     seconds = max(t1, t2) if measured is None else measured
-    return Point(elements, 10**6, model, case("any", seconds * (1 - spread), seconds, seconds * (1 + spread)))
+    return Point(
+        elements, 10**6, model, case("any", seconds * (1 - spread), seconds, seconds * (1 + spread))
+    )
 
 
 @given(st.floats(2.001, 2**19 - 1), st.floats(1e-7, 1e-3))
 def test_the_regimes_meet_where_both_take_equally_long(met: float, t1: float) -> None:
     points = [point(size, t1, t1 * size / met) for size in works.geometric(2, 2**19, 4)]
     assert crossing(points) == pytest.approx(met, rel=1e-6)
-    # Measured is the longer of both, so a straight line between logarithms is at its most wrong near the bend.
+    # Measured is the longer of both, so a straight line between logarithms is at its most wrong
+    # near the bend.
     left = cost_model.floor_left(points)
     assert left is None or met / 4 < left < met * 2
 
@@ -208,18 +273,30 @@ def test_after_the_crossing_the_device_is_always_slower(ratios: list[float]) -> 
     if met is None:
         assert ratios[0] > 1 or ratios[-1] <= 1
     else:
-        assert all(not one.model.python_is_slower for one in points if one.elements > met * 1.000001)
+        assert all(
+            not one.model.python_is_slower for one in points if one.elements > met * 1.000001
+        )
         assert points[0].elements <= met * 1.000001 <= points[-1].elements * 1.00001
 
 
 def test_what_the_sides_disturb_each_other_is_found_at_other_sizes_of_the_same_regime() -> None:
-    points = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 2.0, 6.1), point(32, 4.0, 8.0, 7.0), point(128, 4.0, 32.0, 31.0)]
+    points = [
+        point(2, 4.0, 1.0, 6.0),
+        point(8, 4.0, 2.0, 6.1),
+        point(32, 4.0, 8.0, 7.0),
+        point(128, 4.0, 32.0, 31.0),
+    ]
     assert disturbance(points, points[0]) == pytest.approx(2.1, abs=0.01)
     assert disturbance(points, points[3]) == pytest.approx(-1.0, abs=0.01)
     assert disturbance(points[1:], points[1]) == 0
     assert [one.elements for one in points if one.misses()] == [2, 8, 32]
     assert not any(one.misses(disturbance(points, one)) for one in points)
-    grows = [point(2, 4.0, 1.0, 6.0), point(8, 4.0, 1.0, 6.0), point(32, 4.0, 1.0, 20.0), point(128, 4.0, 1.0, 6.0)]
+    grows = [
+        point(2, 4.0, 1.0, 6.0),
+        point(8, 4.0, 1.0, 6.0),
+        point(32, 4.0, 1.0, 20.0),
+        point(128, 4.0, 1.0, 6.0),
+    ]
     assert [one.elements for one in grows if one.misses(disturbance(grows, one))] == [32]
 
 
@@ -231,18 +308,23 @@ def test_a_prediction_is_per_increment_and_as_uncertain_as_its_time_and_its_part
     assert not replace(sure, model=replace(sure.model, issued=case("t1", 2.5, 4.0, 5.5))).misses()
     assert not point(2, 4.0, 2.0, 5.0, spread=0.4).misses()
     assert not point(2, 4.0, 2.0, 4.1).misses()
-    # A tenth of what was measured cannot be called within the noise of a time that is known by a factor of ten.
+    # A tenth of what was measured cannot be called within the noise of a time that is known by a
+    # factor of ten.
     assert point(2, 4.0, 2.0, 40.0, spread=0.95).is_unknown()
     assert not any(one.is_unknown() for one in (sure, point(2, 4.0, 2.0, 4.1)))
     narrowly = point(2, 4.0, 2.0, 4.33, spread=0.02)
     assert (narrowly.misses(), narrowly.misses(among=10)) == (True, False)
 
 
-KNOWN = {(name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")}
+KNOWN = {
+    (name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")
+}
 PAIRS = {(name, engine) for name, engine in KNOWN if is_installed(name)}
 
 
-def test_others_are_all_that_are_installed_but_the_backend_itself_and_a_comparison_has_none() -> None:
+def test_others_are_all_that_are_installed_but_the_backend_itself_and_a_comparison_has_none() -> (
+    None
+):
     assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
     assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == PAIRS - {("torch", "sync")}
     if is_installed("torch"):
@@ -252,7 +334,9 @@ def test_others_are_all_that_are_installed_but_the_backend_itself_and_a_comparis
     assert named == (("numpy", "sync"), ("mxnet", "async"))
 
 
-def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contrasts_are_measured_alike_and_failures_are_notes(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
@@ -264,18 +348,33 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, m
         return made_up.result(cell, {"10 products": 2.0}, problems=problems)
 
     monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
-    pairs = {(name, engine) for name, engine in KNOWN if (name, engine) != (backend.name, backend.engine)}
+    pairs = {
+        (name, engine) for name, engine in KNOWN if (name, engine) != (backend.name, backend.engine)
+    }
     against = ",".join(f"{name}:{engine}" for name, engine in sorted(pairs))
     result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0, against=against)
     sides = [f"{options['backend']} {options['engine']}" for options in asked]
     assert len(sides) == len(KNOWN) - 1
     assert f"{backend.name} {backend.engine}" not in sides
-    same = {"devices": 3, "device-kind": "cpu", "threads": 1, "size": 8, "rounds": 1, "against": "none", "variant": ()}
+    same = {
+        "devices": 3,
+        "device-kind": "cpu",
+        "threads": 1,
+        "size": 8,
+        "rounds": 1,
+        "against": "none",
+        "variant": (),
+    }
     assert all(same.items() <= options.items() for options in asked)
     assert all(0 < options["budget"] < 600 for options in asked)
-    assert [case.name for case in result.cases] == ["10 products", *(f"10 products, {side}" for side in sides[3:])]
+    assert [case.name for case in result.cases] == [
+        "10 products",
+        *(f"10 products, {side}" for side in sides[3:]),
+    ]
     for side in sides[3:]:
-        assert result.metrics[f"{side.replace(' ', '_')}_dispatch_fraction"] == pytest.approx(0.1, rel=0.01)
+        assert result.metrics[f"{side.replace(' ', '_')}_dispatch_fraction"] == pytest.approx(
+            0.1, rel=0.01
+        )
     # One note for each reason.
     assert result.notes[:2] == (
         f"No contrast with {sides[0]} and {sides[1]}: it is not installed",
@@ -286,6 +385,8 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(backend: Backend, m
 
 @pytest.mark.usefixtures("in_process")
 def test_a_contrast_is_asked_for_as_the_command_takes_it(backend: Backend) -> None:
-    result = parallel_core.run_eager_cpu(backend, size=8, against="torch:sync", rounds=2, budget=600.0)
+    result = parallel_core.run_eager_cpu(
+        backend, size=8, against="torch:sync", rounds=2, budget=600.0
+    )
     assert [case.name for case in result.cases] == ["10 products", "10 products, torch sync"]
     assert [len(case.seconds) for case in result.cases] == [2, 2]

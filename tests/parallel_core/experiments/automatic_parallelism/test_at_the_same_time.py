@@ -51,7 +51,9 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 
 
 def run(backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1) -> Result:
-    return parallel_core.run_independent_ops(backend, workers_compared=workers, size=48, rounds=rounds, budget=600.0)
+    return parallel_core.run_independent_ops(
+        backend, workers_compared=workers, size=48, rounds=rounds, budget=600.0
+    )
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])
@@ -62,19 +64,36 @@ def test_workers_and_threads_that_a_backend_has_not_are_measured_elsewhere(
     monkeypatch.setattr(backend, "engine", engine)
     result = run(backend, rounds=2)
     names = [case.name for case in result.cases]
-    here, threaded = ["independent, 1 worker", "chain, 1 worker"], "independent, 1 worker, 2 threads each"
+    here, threaded = (
+        ["independent, 1 worker", "chain, 1 worker"],
+        "independent, 1 worker, 2 threads each",
+    )
     several = ["independent, 2 workers", "chain, 2 workers"] if engine == "async" else []
     assert names == [*here, *several, threaded, "chain, 1 worker, 2 threads each"]
     assert result.parameters["workers"] == ("1,2" if several else "1")
-    assert [(asked["workers"], asked["threads"]) for asked in elsewhere] == [(2, 1), (1, 2)][-len(names) // 2 + 1 :]
+    assert [(asked["workers"], asked["threads"]) for asked in elsewhere] == [(2, 1), (1, 2)][
+        -len(names) // 2 + 1 :
+    ]
     # One device's products, of the same size, and no separate processes.
     for asked in elsewhere:
-        assert (asked["devices"], asked["size"], asked["workers-compared"]) == (1, 48, asked["workers"])
-        assert (asked["backend"], asked["engine"], asked["variant"]) == (backend.name, engine, backend.variants)
+        assert (asked["devices"], asked["size"], asked["workers-compared"]) == (
+            1,
+            48,
+            asked["workers"],
+        )
+        assert (asked["backend"], asked["engine"], asked["variant"]) == (
+            backend.name,
+            engine,
+            backend.variants,
+        )
     medians = {case.name: case.median for case in result.cases}
     by_most = several or here
     compared = {
-        **({"parallel_speedup": (here[0], several[0]), "chain_speedup": (here[1], several[1])} if several else {}),
+        **(
+            {"parallel_speedup": (here[0], several[0]), "chain_speedup": (here[1], several[1])}
+            if several
+            else {}
+        ),
         "independence_speedup": (here[1], here[0]),
         "independence_speedup_most_workers": (by_most[1], by_most[0]),
         "threads_speedup": (here[0], threaded),
@@ -96,7 +115,9 @@ def test_one_number_of_workers_starts_no_process(backend: Backend, elsewhere: El
     assert result.bands.keys() == {"independence_speedup"}
 
 
-def test_a_number_of_workers_that_is_refused_is_a_note(queueing: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_workers_that_is_refused_is_a_note(
+    queueing: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> Result:
         raise RequestError("use --workers 1")
 
@@ -115,7 +136,9 @@ def test_a_number_of_workers_that_is_refused_is_a_note(queueing: Backend, monkey
 
 
 @pytest.mark.usefixtures("in_process")
-def test_other_threads_are_asked_for_as_the_command_takes_them(load: Callable[[int], Backend]) -> None:
+def test_other_threads_are_asked_for_as_the_command_takes_them(
+    load: Callable[[int], Backend],
+) -> None:
     assert len(run(load(2), rounds=2).cases) == 4
 
 
@@ -127,23 +150,34 @@ def test_the_other_workers_really_run_in_fresh_processes(require: Callable[[str]
     assert set(result.problems) <= set(result.disturbances)
 
 
-def test_each_size_is_timed_three_ways(backend: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_size_is_timed_three_ways(
+    backend: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backend, "variants", ("bulk-on", "temporary-space-low"))
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
     result = parallel_core.run_small_ops(backend, sizes=(16, 8, 16), rounds=2, budget=600.0)
     (asked,) = elsewhere
-    same = {"backend": backend.name, "engine": backend.engine, "variant": backend.variants, "rounds": 2}
+    same = {
+        "backend": backend.name,
+        "engine": backend.engine,
+        "variant": backend.variants,
+        "rounds": 2,
+    }
     own = {"devices": 1, "device-kind": "cpu", "threads": 3, "sizes": "8,16"}
     # A part of what is left of its own budget.
     assert asked == {**same, **own, "budget": pytest.approx(300, abs=300)}
     ways = ("one device", "all devices", "all threads")
-    assert {case.name for case in result.cases} == {f"{way}, size {size}" for way in ways for size in (8, 16)}
+    assert {case.name for case in result.cases} == {
+        f"{way}, size {size}" for way in ways for size in (8, 16)
+    }
     # Of the fewest on each of three devices.
     assert {case.repeats for case in result.cases if "threads" not in case.name} == {6}
     medians = {case.name: case.median for case in result.cases}
     assert result.series["size"] == (8, 16)
     for way in ways[1:]:
-        speedups = tuple(medians[f"one device, size {size}"] / medians[f"{way}, size {size}"] for size in (8, 16))
+        speedups = tuple(
+            medians[f"one device, size {size}"] / medians[f"{way}, size {size}"] for size in (8, 16)
+        )
         assert result.series[f"speedup {way}"] == speedups
     of_devices = result.series["speedup all devices"]
     assert result.metrics["largest_speedup"] == pytest.approx(max(of_devices))
@@ -153,7 +187,11 @@ def test_each_size_is_timed_three_ways(backend: Backend, elsewhere: Elsewhere, m
 
 def test_small_are_the_sizes_up_to_128_or_the_smallest() -> None:
     def figures(*sizes: int) -> dict[str, float]:
-        cases = [case(f"{way}, size {size}", *[seconds] * 3) for size in sizes for way, seconds in times(size)]
+        cases = [
+            case(f"{way}, size {size}", *[seconds] * 3)
+            for size in sizes
+            for way, seconds in times(size)
+        ]
         made = trial(*cases)
         made.backend.engine = "async"  # type: ignore[misc]
         small_ops.find_figures(made, sizes)
@@ -192,22 +230,39 @@ def cases(*seconds: float) -> list[Case]:
         ((1.0, 0.5, 1.0, 1.0), None),  # a single size, by chance
         ((1.0, 1.0, 1.0, 0.5), pytest.approx(32)),
         ((2.0, 2.0, 0.5, 0.5), pytest.approx(16 * 2**0.5)),
-        ((2.0, 2.0, 0.98, 0.5), pytest.approx(16 * 2 ** (1 / log2(2 / 0.98)))),  # half of them beyond the noise
+        (
+            (2.0, 2.0, 0.98, 0.5),
+            pytest.approx(16 * 2 ** (1 / log2(2 / 0.98))),
+        ),  # half of them beyond the noise
         ((2.0, 0.98, 0.98, 0.5), None),  # a third
         ((1.0, 0.5, 0.5, 1.0), None),
     ],
 )
-def test_the_crossing_is_interpolated_and_beyond_the_noise(spread: tuple[float, ...], crossing: float | None) -> None:
+def test_the_crossing_is_interpolated_and_beyond_the_noise(
+    spread: tuple[float, ...], crossing: float | None
+) -> None:
     assert small_ops.crossing_size((8, 16, 32, 64), cases(1, 1, 1, 1), cases(*spread)) == crossing
 
 
 @pytest.mark.parametrize("devices", [2, 3])
-def test_both_compute_and_copy(load: Callable[[int], Backend], devices: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_compute_and_copy(
+    load: Callable[[int], Backend], devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     went, right = [], copying.copies_of
-    monkeypatch.setattr(copying, "copies_of", lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args))
-    result = parallel_core.run_three_way(load(devices), size=32, products=5, copies=2, rounds=2, budget=600.0)
+    monkeypatch.setattr(
+        copying,
+        "copies_of",
+        lambda *args: went.append((str(args[5]), str(args[2]))) or right(*args),
+    )
+    result = parallel_core.run_three_way(
+        load(devices), size=32, products=5, copies=2, rounds=2, budget=600.0
+    )
     *parts, together = result.cases
-    assert [part.name for part in parts] == ["products on cpu:1", "products on cpu:2", "copies both ways"]
+    assert [part.name for part in parts] == [
+        "products on cpu:1",
+        "products on cpu:2",
+        "copies both ways",
+    ]
     assert together.parts == tuple(part.name for part in parts)
     added = sum(part.median for part in parts)
     assert result.metrics["saved_fraction"] == pytest.approx((added - together.median) / added)
@@ -215,12 +270,17 @@ def test_both_compute_and_copy(load: Callable[[int], Backend], devices: int, mon
     assert result.metrics["possible_on_cores_fraction"] <= result.metrics["possible_fraction"]
 
 
-def test_the_cores_work_in_rounds_that_count(load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of three rounds only the first was quiet; in it the cores work 1000 s for each of the parts, else not at all.
+def test_the_cores_work_in_rounds_that_count(
+    load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of three rounds only the first was quiet; in it the cores work 1000 s for each of the parts,
+    # else not at all.
     monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
     calls = count()
     monkeypatch.setattr(three_way, "process_time", lambda: 1000.0 * min(max(next(calls) - 6, 0), 6))
-    found = parallel_core.run_three_way(load(2), size=32, products=5, copies=2, rounds=3, budget=600.0).metrics
+    found = parallel_core.run_three_way(
+        load(2), size=32, products=5, copies=2, rounds=3, budget=600.0
+    ).metrics
     assert found["possible_on_cores_fraction"] < 0 < found["possible_fraction"]
 
 
@@ -228,11 +288,15 @@ def test_what_can_be_saved_is_bounded_by_the_longest_part_and_by_the_cores() -> 
     cases = {name: case(name, 1.0, 1.0, 1.0) for name in ("a", "b", "c")}
     cases |= {"all at once": case("all at once", 1.5, 1.5, 1.5, parts=tuple(cases))}
     found = [three_way.SAVED.measured(cases), three_way.POSSIBLE.measured(cases)]
-    found += [interval_of(partial(three_way.possible, on_cores=share), cases) for share in (0.5, 0.1)]
+    found += [
+        interval_of(partial(three_way.possible, on_cores=share), cases) for share in (0.5, 0.1)
+    ]
     assert [one and one.estimate for one in found] == pytest.approx([0.5, 2 / 3, 0.5, 2 / 3])
 
 
-def test_earlier_results_travel_to_the_other_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_results_travel_to_the_other_device(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     went: list[tuple[object, object]] = []
     monkeypatch.setattr(works, "multiplied", lambda *_: [])
     monkeypatch.setattr(copying, "copy_in_turn", lambda *args: went.append((args[3], args[4])))

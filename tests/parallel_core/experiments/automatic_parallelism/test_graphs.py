@@ -1,4 +1,6 @@
-"""Graphs of tasks that depend on each other: right on every backend, recorded as they ran, judged by numbers, drawn."""
+"""Graphs of tasks that depend on each other: right on every backend, recorded as they ran, judged
+by numbers, drawn.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -21,7 +23,13 @@ from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import record
 from parallel_core.measurement import timing
 from parallel_core.measurement.checks import relative_error
-from parallel_core.measurement.task_graph import Kind, Task, bounds_of, without_implied, without_loads
+from parallel_core.measurement.task_graph import (
+    Kind,
+    Task,
+    bounds_of,
+    without_implied,
+    without_loads,
+)
 
 SIZE = 6
 
@@ -30,7 +38,10 @@ SIZE = 6
 def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers: int) -> None:
     nodes = dependencies.random_graph(seed, len(backend.devices), layers)
     matrices = dependencies.device_matrices(SIZE, len(backend.devices))
-    loaded = [backend.asarray(matrix, device) for matrix, device in zip(matrices, backend.devices, strict=True)]
+    loaded = [
+        backend.asarray(matrix, device)
+        for matrix, device in zip(matrices, backend.devices, strict=True)
+    ]
     values = dependencies.launch_graph(backend, nodes, loaded)
     for value, wanted in zip(values, dependencies.expected(nodes, matrices), strict=True):
         found = backend.to_numpy(value)
@@ -40,11 +51,15 @@ def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers
 
 
 @given(seed=st.integers(0, 2**32))
-def test_a_recording_has_the_graph_s_dependencies_and_a_copy_for_each_crossing(backend: Backend, seed: int) -> None:
+def test_a_recording_has_the_graph_s_dependencies_and_a_copy_for_each_crossing(
+    backend: Backend, seed: int
+) -> None:
     nodes = dependencies.random_graph(seed, len(backend.devices))
     tasks = without_loads(record(backend, dependencies.program_of(nodes, SIZE)))
     computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
-    assert [tasks[place].device for place in computed] == [str(backend.devices[node.device]) for node in nodes]
+    assert [tasks[place].device for place in computed] == [
+        str(backend.devices[node.device]) for node in nodes
+    ]
     for node, place in zip(nodes, computed, strict=True):
         # A copy stands for the task whose result it copies.
         sources = {tasks[e].after[0] if tasks[e].kind == "copy" else e for e in tasks[place].after}
@@ -56,7 +71,9 @@ def test_a_recording_has_the_graph_s_dependencies_and_a_copy_for_each_crossing(b
 
 
 @given(seed=st.integers(0, 2**32), devices=st.integers(1, 4), layers=st.integers(1, 9))
-def test_a_random_graph_is_layered_and_always_the_same(seed: int, devices: int, layers: int) -> None:
+def test_a_random_graph_is_layered_and_always_the_same(
+    seed: int, devices: int, layers: int
+) -> None:
     nodes = dependencies.random_graph(seed, devices, layers)
     assert nodes == dependencies.random_graph(seed, devices, layers)
     assert len(nodes) >= layers
@@ -68,7 +85,15 @@ def test_a_random_graph_is_layered_and_always_the_same(seed: int, devices: int, 
 
 
 def test_diamonds_fork_to_all_devices_and_join() -> None:
-    tasks = [(0, (), 1), (0, (0,), 4), (1, (0,), 4), (0, (1, 2), 1), (0, (3,), 4), (1, (3,), 4), (0, (4, 5), 1)]
+    tasks = [
+        (0, (), 1),
+        (0, (0,), 4),
+        (1, (0,), 4),
+        (0, (1, 2), 1),
+        (0, (3,), 4),
+        (1, (3,), 4),
+        (0, (4, 5), 1),
+    ]
     assert dependencies.diamond(2) == tuple(dependencies.Node(*task) for task in tasks)
 
 
@@ -78,7 +103,9 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     (found,) = dependencies.time_programs(trial, {"": diamonds})
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
-    assert [len(seconds) for one in (separate, free) for seconds in (one.seconds, one.bare_seconds)] == [3] * 4
+    assert [
+        len(seconds) for one in (separate, free) for seconds in (one.seconds, one.bare_seconds)
+    ] == [3] * 4
     assert 0 < sum(task.seconds for task in found.tasks) < sum(separate.seconds)
     assert all(task.seconds > 0 and task.kind != "load" for task in found.tasks)
     fraction = found.bound_fraction(Times(lambda case, _: trial.cases[case].median, trial.cases))
@@ -86,12 +113,18 @@ def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) 
     assert {"bound_fraction", *dependencies.LOWER_BOUND} < trial.figures.keys()
 
 
-def test_bounds_are_of_the_rounds_that_count(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_are_of_the_rounds_that_count(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Only the first of three rounds was quiet.
     monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
     trial = Trial(backend, {}, rounds=3)
-    (found,) = dependencies.time_programs(trial, {"": dependencies.program_of(dependencies.diamond(2), SIZE)})
-    assert trial.cases["one by one"].seconds == (pytest.approx(sum(task.seconds for task in found.tasks)),)
+    (found,) = dependencies.time_programs(
+        trial, {"": dependencies.program_of(dependencies.diamond(2), SIZE)}
+    )
+    assert trial.cases["one by one"].seconds == (
+        pytest.approx(sum(task.seconds for task in found.tasks)),
+    )
 
 
 def task(device: str, seconds: float, *after: int, kind: Kind = "compute") -> Task:
@@ -113,7 +146,9 @@ def task(device: str, seconds: float, *after: int, kind: Kind = "compute") -> Ta
         ([task("gpu:0", 1), task("gpu:1", 3, kind="copy")], 2, 1, (3, 0.5, 1)),
     ],
 )
-def test_the_largest_counts(tasks: list[Task], places: int, workers: int, bounds: tuple[float, ...]) -> None:
+def test_the_largest_counts(
+    tasks: list[Task], places: int, workers: int, bounds: tuple[float, ...]
+) -> None:
     found = bounds_of(tasks, places, workers)
     assert (found.critical_path, found.work_per_device, found.busiest_device) == bounds
     assert found.seconds == max(bounds)
@@ -126,7 +161,9 @@ def arrows(tasks: tuple[Task, ...]) -> set[tuple[str, str]]:
     """Return dependencies by the tasks' names and devices, without those that are implied."""
     names = [f"{task.name} on {task.device}" for task in tasks]
     return {
-        (names[earlier], names[place]) for place, task in enumerate(without_implied(tasks)) for earlier in task.after
+        (names[earlier], names[place])
+        for place, task in enumerate(without_implied(tasks))
+        for earlier in task.after
     }
 
 
@@ -137,7 +174,10 @@ def test_the_step_has_the_book_s_dependencies(backend: Backend) -> None:
     wanted |= {(f"copy ∇{layer} on {keeper}", f"sum ∇{layer} on {keeper}") for layer in (1, 2)}
     for device in workers:
         chain = ["copy batch", "layer 1", "layer 2", "loss", "layer 2 back", "layer 1 back"]
-        wanted |= {(f"{first} on {device}", f"{then} on {device}") for first, then in itertools.pairwise(chain)}
+        wanted |= {
+            (f"{first} on {device}", f"{then} on {device}")
+            for first, then in itertools.pairwise(chain)
+        }
         for layer in (1, 2):
             wanted.add((f"layer {layer} back on {device}", f"copy ∇{layer} on {keeper}"))
             wanted.add((f"update W{layer} on {keeper}", f"copy W{layer} on {device}"))
@@ -146,12 +186,20 @@ def test_the_step_has_the_book_s_dependencies(backend: Backend) -> None:
     moved = {task.name: task.bytes // 4 for task in tasks if task.kind == "copy"}
     first, second = 785 * 512, 513 * 10
     batch = BATCH // 2 * 785
-    assert moved == {"copy batch": batch, "copy ∇1": first, "copy ∇2": second, "copy W1": first, "copy W2": second}
+    assert moved == {
+        "copy batch": batch,
+        "copy ∇1": first,
+        "copy ∇2": second,
+        "copy W1": first,
+        "copy W2": second,
+    }
 
     # New parameters wait for all that read the old ones.
     tasks = record(backend, mlp(BATCH))
     for copy in (task for task in tasks if task.name == "copy W2"):
-        readers = {tasks[earlier].name for earlier in copy.after if tasks[earlier].device == copy.device}
+        readers = {
+            tasks[earlier].name for earlier in copy.after if tasks[earlier].device == copy.device
+        }
         assert {"layer 2", "layer 2 back"} <= readers
 
 
@@ -166,7 +214,9 @@ def test_the_step_is_that_of_a_single_device(backend: Backend, batch: int) -> No
     assert all(task.seconds > 0 for task in result.tasks)
 
 
-def test_the_chain_of_two_runs_on_one_device(load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chain_of_two_runs_on_one_device(
+    load: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(graph, "XY_SIZE", 5)
     result = parallel_core.run_graph(load(1), of="xy", rounds=1, budget=600.0)
     tasks = [(task.name, task.after) for task in result.tasks]
@@ -175,12 +225,29 @@ def test_the_chain_of_two_runs_on_one_device(load: Callable[[int], Backend], mon
     assert result.metrics["parallelism"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("of", "labels"), [("mlp", ["layer 1 back", "update W2", "copy ∇1"]), ("xy", ["x", "x · y"])])
+@pytest.mark.parametrize(
+    ("of", "labels"), [("mlp", ["layer 1 back", "update W2", "copy ∇1"]), ("xy", ["x", "x · y"])]
+)
 def test_the_command_draws_what_was_recorded(of: str, labels: list[str], tmp_path: Path) -> None:
     path = tmp_path / "graph.svg"
-    arguments = ["run", "graph", "--backend", "numpy", "--of", of, "--batch", "8", "--rounds", "1", "--plot", str(path)]
+    arguments = [
+        "run",
+        "graph",
+        "--backend",
+        "numpy",
+        "--of",
+        of,
+        "--batch",
+        "8",
+        "--rounds",
+        "1",
+        "--plot",
+        str(path),
+    ]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
-    texts = [element.text for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")]
+    texts = [
+        element.text for element in ElementTree.parse(path).iter() if element.tag.endswith("}text")
+    ]
     assert {*labels, "cpu:1"} <= set(texts)
     assert any(text and "recorded on numpy" in text and "sync engine" in text for text in texts)

@@ -19,7 +19,10 @@ def case(name: str, *seconds: float, parts: Sequence[str] = (), **changes: objec
 def trial(*cases: Case, devices: int = 2, rounds: int = 3, budget: float = 600.0) -> Trial:
     """Return a trial in which these cases were timed."""
     made = Trial(
-        backends.load("numpy", devices, threads_per_device=1), {"rounds": rounds, "budget": budget}, rounds, budget
+        backends.load("numpy", devices, threads_per_device=1),
+        {"rounds": rounds, "budget": budget},
+        rounds,
+        budget,
     )
     made.cases |= {one.name: one for one in cases}
     return made

@@ -1,4 +1,5 @@
-"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no verdict.
+"""What is wrong, or cannot be true, invalidates a result; what other work leaves open has no
+verdict.
 
 A guess is compared with a figure's interval: it is judged, or left open, and told in words.
 """
@@ -41,7 +42,9 @@ def read_again(result: Result) -> Result:
 
 
 def test_a_result_has_its_metrics_bands_and_an_answer_and_is_read_again() -> None:
-    result = pretended(trial(PART, WHOLE), HALF, Metric("plain", lambda times: times["whole"]), changes=(ALWAYS,))
+    result = pretended(
+        trial(PART, WHOLE), HALF, Metric("plain", lambda times: times["whole"]), changes=(ALWAYS,)
+    )
     assert result.metrics == {"half": 0.5, "plain": 2.0}
     assert result.bands == {"half": "half"}
     assert result.metric_intervals.keys() == {"half", "plain"}
@@ -49,7 +52,11 @@ def test_a_result_has_its_metrics_bands_and_an_answer_and_is_read_again() -> Non
     assert (len(result.answer.sentences), result.answer.would_change) == (1, "Anything would.")
     assert result.explanation == result.answer.sentences[0]
     read = read_again(result)
-    assert (read.bands, read.metric_intervals, read.answer) == (result.bands, result.metric_intervals, result.answer)
+    assert (read.bands, read.metric_intervals, read.answer) == (
+        result.bands,
+        result.metric_intervals,
+        result.answer,
+    )
     assert read.parameters == {"rounds": 3, "budget": 600.0}
     before = {**result.as_json(), "schema": 1}
     del before["bands"]
@@ -92,7 +99,9 @@ def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() ->
     def limited(speedup: float) -> Result:
         given = trial(PART)
         given.found("speedup", Interval(speedup, 0.95 * speedup, 1.05 * speedup))
-        return pretended(given, Metric("speedup", at_most=lambda result: len(result.backend["devices"])))
+        return pretended(
+            given, Metric("speedup", at_most=lambda result: len(result.backend["devices"]))
+        )
 
     within, beyond = limited(2.06), limited(2.6)
     assert (len(within.notes), within.problems) == (1, ())
@@ -102,7 +111,9 @@ def test_more_than_is_possible_is_noted_within_the_noise_and_invalid_beyond() ->
 
 
 @pytest.mark.parametrize(("share", "judged"), [(0.0, True), (0.1, True), (0.5, False)])
-def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(share: float, judged: bool) -> None:
+def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(
+    share: float, judged: bool
+) -> None:
     watch = MachineWatch(10.0, 2.0, share, 0.0, None, None, None)
     timed = [replace(one, watch=watch) for one in (PART, WHOLE)]
     noted = trial(*timed)
@@ -113,7 +124,9 @@ def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(sh
     assert found.has_verdict == judged
     assert (found.problems, found.machine_watch) == ((), watch)
     # What is decided is said on a busy machine, too.
-    decided = replace(HALF, name="decided", bands=(Band(LOWEST, "some", "Some"), Band(2.0, "more", "More")))
+    decided = replace(
+        HALF, name="decided", bands=(Band(LOWEST, "some", "Some"), Band(2.0, "more", "More"))
+    )
     both = pretended(trial(*timed), HALF, decided)
     assert both.has_verdict
     assert both.bands == {"half": "half" if judged else None, "decided": "some"}
@@ -145,10 +158,16 @@ def test_a_count_answers_first_and_alone_where_the_clock_says_nothing(whole: Cas
     quiet = answered(PART, WHOLE)
     assert quiet.bands == {"order": "some", "half": "half"}
     assert quiet.answer is not None
-    assert [sentence[:12] for sentence in quiet.answer.sentences] == ["Yes: 9 of 10", "By the clock"]
+    assert [sentence[:12] for sentence in quiet.answer.sentences] == [
+        "Yes: 9 of 10",
+        "By the clock",
+    ]
     disturbed = answered(*(replace(one, watch=busy) for one in (PART, whole)))
     assert disturbed.answer is not None
-    assert [sentence[:12] for sentence in disturbed.answer.sentences] == ["Yes: 9 of 10", "By the clock"]
+    assert [sentence[:12] for sentence in disturbed.answer.sentences] == [
+        "Yes: 9 of 10",
+        "By the clock",
+    ]
     assert read_again(disturbed).counts == counted
 
 
@@ -218,19 +237,26 @@ def judged(guess: float, low: float, high: float, name: str = "speedup", **chang
         (metric(), 0.5, -0.1, 3.0, "open"),
     ],
 )
-def test_a_guess_is_judged(of: Metric, guess: float, low: float, high: float, judgement: str) -> None:
+def test_a_guess_is_judged(
+    of: Metric, guess: float, low: float, high: float, judgement: str
+) -> None:
     assert judge(guess, of, measured(low, high, of.name)).judgement == judgement
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, POSITIVE)
-def test_the_interval_decides_in_both_directions(one: float, other: float, guess: float, distance: float) -> None:
+def test_the_interval_decides_in_both_directions(
+    one: float, other: float, guess: float, distance: float
+) -> None:
     low, high = sorted((one, other))
     there, back = judged(guess, low, high).judgement, judged(-guess, -high, -low).judgement
     assert back == {"too low": "too high", "too high": "too low"}.get(there, there)
     assert (there in ("within", "open")) == (low <= guess <= high)
     # Far outside it is judged however wide the interval is.
     far = 1e-2 * max(1.0, abs(low) + high - low) + distance
-    assert [judged(at, low, high).judgement for at in (low - far, high + far)] == ["too low", "too high"]
+    assert [judged(at, low, high).judgement for at in (low - far, high + far)] == [
+        "too low",
+        "too high",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -241,17 +267,30 @@ def test_the_interval_decides_in_both_directions(one: float, other: float, guess
         ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
     ],
 )
-def test_nothing_is_said_without_an_interval_or_of_an_invalid_result(changed: dict[str, Any], why: str) -> None:
+def test_nothing_is_said_without_an_interval_or_of_an_invalid_result(
+    changed: dict[str, Any], why: str
+) -> None:
     guess = judged(5.0, 1.0, 1.2, **changed)
     assert guess.judgement == "open"
     assert why in guess.sentence
 
 
 def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit_on_a_busy_machine_too() -> None:
-    assert judged(0.5, 0.9, 0.96).sentence == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
+    assert (
+        judged(0.5, 0.9, 0.96).sentence
+        == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
+    )
     slow = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
-    assert slow.sentence == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
-    as_json = {"metric": "sum_seconds", "value": 1e-6, "judgement": "too low", "reason": "your guess is too low"}
+    assert (
+        slow.sentence
+        == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
+    )
+    as_json = {
+        "metric": "sum_seconds",
+        "value": 1e-6,
+        "judgement": "too low",
+        "reason": "your guess is too low",
+    }
     assert slow.as_json() == as_json
     busy = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
     assert judged(5.0, 1.0, 1.2, machine_watch=busy).judgement == "too high"
@@ -266,8 +305,12 @@ def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
         check_guess(value, metric())
 
 
-def test_an_impossible_guess_and_an_unknown_metric_get_one_line_that_says_what_is_possible() -> None:
-    with pytest.raises(RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"):
+def test_an_impossible_guess_and_an_unknown_metric_get_one_line_that_says_what_is_possible() -> (
+    None
+):
+    with pytest.raises(
+        RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"
+    ):
         check_guess(1.4, metric("share", (0.0, 1.0)))
     with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
         check_guess(-2, metric(limits=(0.0, math.inf)))

@@ -37,12 +37,19 @@ def by_start(*spans: Span) -> Sequence[Span]:
 
 
 def queued(factor: int) -> Sequence[Span]:
-    """Return three launches that return at once, and a wait for the first; times are stretched by a factor."""
+    """Return three launches that return at once, and a wait for the first; times are stretched by a
+    factor.
+    """
     return by_start(
         call("waitall", 0, 1 * factor),
         *(call("launch matmul", at * factor, (at + 1) * factor) for at in (2, 4, 6)),
         *(
-            run("cpu:1", (10 * at + 5) * factor, (10 * at + 14) * factor, launched=(2 * at + 2) * factor)
+            run(
+                "cpu:1",
+                (10 * at + 5) * factor,
+                (10 * at + 14) * factor,
+                launched=(2 * at + 2) * factor,
+            )
             for at in range(3)
         ),
         call("wait", 8 * factor, 15 * factor),
@@ -55,7 +62,10 @@ def in_turn(factor: int) -> Sequence[Span]:
     return by_start(
         call("waitall", 0, 1 * factor),
         *(call("launch matmul", 10 * at * factor, (10 * at + 9) * factor) for at in (1, 2, 3)),
-        *(run("cpu:1", (10 * at + 1) * factor, (10 * at + 8) * factor, launched=10 * at * factor) for at in (1, 2, 3)),
+        *(
+            run("cpu:1", (10 * at + 1) * factor, (10 * at + 8) * factor, launched=10 * at * factor)
+            for at in (1, 2, 3)
+        ),
         call("wait", 40 * factor, 41 * factor),
     )
 
@@ -69,7 +79,8 @@ def test_order_is_the_same_however_long_it_takes(factor: int) -> None:
 
 
 def test_the_device_counts_that_had_most_beside_it() -> None:
-    # The second device was kept from running at first, so only its first computation began beside the other.
+    # The second device was kept from running at first, so only its first computation began beside
+    # the other.
     first = [run("cpu:1", at, at + 9) for at in (0, 10, 20)]
     late = [run("cpu:2", at, at + 9) for at in (25, 35, 45)]
     assert begun_beside_another_device(repetition_of(by_start(*first, *late))) == (1, 3)
@@ -95,7 +106,9 @@ def test_the_copies_of_a_result_count_once_and_those_that_only_touch_a_computati
 PARALLEL: Count = EXPERIMENTS["parallel"].counts[0]
 
 
-def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle_one_counts() -> None:
+def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle_one_counts() -> (
+    None
+):
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(25, 25)])
     assert needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)])
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)

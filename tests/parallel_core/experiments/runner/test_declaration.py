@@ -1,4 +1,6 @@
-"""An experiment chooses its sizes in the quietest moment, and takes a smaller one if too few rounds fit."""
+"""An experiment chooses its sizes in the quietest moment, and takes a smaller one if too few rounds
+fit.
+"""
 
 from functools import partial
 from typing import Any
@@ -26,9 +28,19 @@ def run_twice(backend: Backend, **options: Any) -> Result:
     return run_parallel(backend, rounds=2, budget=600.0, **options)
 
 
-def test_what_was_chosen_in_the_quietest_moment_counts(numpy: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_chosen_in_the_quietest_moment_counts(
+    numpy: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = iter((0.3, 0.2, 0.4))
-    watch = partial(MachineWatch, 10.0, 2.0, stolen_share=None, waiting_share=None, slowest_mhz=None, fastest_mhz=None)
+    watch = partial(
+        MachineWatch,
+        10.0,
+        2.0,
+        stolen_share=None,
+        waiting_share=None,
+        slowest_mhz=None,
+        fastest_mhz=None,
+    )
     monkeypatch.setattr(parameters, "watched", lambda *_: watch(others_share=next(taken)))
     sizes = iter((8, 16, 24))
     monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: next(sizes))
@@ -36,8 +48,12 @@ def test_what_was_chosen_in_the_quietest_moment_counts(numpy: Backend, monkeypat
     assert next(taken, None) is None
 
 
-@pytest.mark.parametrize(("taken", "spent", "size"), [(3, 9.0, 800), (1, 10.0, 608), (1, 5.0, 768), (2, 1e6, 8)])
-def test_too_few_rounds_take_a_size_with_which_three_fit(numpy: Backend, taken: int, spent: float, size: int) -> None:
+@pytest.mark.parametrize(
+    ("taken", "spent", "size"), [(3, 9.0, 800), (1, 10.0, 608), (1, 5.0, 768), (2, 1e6, 8)]
+)
+def test_too_few_rounds_take_a_size_with_which_three_fit(
+    numpy: Backend, taken: int, spent: float, size: int
+) -> None:
     trial = Trial(numpy, {"size": 800}, rounds=5, budget=10.0)
     trial._started -= spent
     trial.cases = {"run": Case("run", (0.1,) * taken, (0.1,) * taken)}

@@ -1,4 +1,5 @@
-"""A metric follows from the times that its formula touches, and means what the band of its whole interval says.
+"""A metric follows from the times that its formula touches, and means what the band of its whole
+interval says.
 
 What others took of the cores widens the interval so that the figure of a quiet machine lies in it.
 """
@@ -11,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation.barriers import SAME, added_fraction, depths, named
+from parallel_core.experiments.asynchronous_computation.barriers import (
+    SAME,
+    added_fraction,
+    depths,
+    named,
+)
 from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of, ratio
@@ -23,7 +29,10 @@ from tests.parallel_core.comparison.made_up import parallel, result
 from tests.parallel_core.experiments.runner.pretended import case
 
 HALF = Metric("half", lambda times: times["part"] / times["whole"])
-CASES = {one.name: one for one in (case("part", 1.0, 1.1, 0.9), case("whole", 2.0, 2.2, 1.8), case("other", 9, 1, 5))}
+CASES = {
+    one.name: one
+    for one in (case("part", 1.0, 1.1, 0.9), case("whole", 2.0, 2.2, 1.8), case("other", 9, 1, 5))
+}
 
 
 def on(engine: str = "async", devices: int = 2, **parameters: object) -> Result:
@@ -32,7 +41,10 @@ def on(engine: str = "async", devices: int = 2, **parameters: object) -> Result:
     # With two cores for three parts a third can be saved.
     metrics = {**found.metrics, "possible_on_cores_fraction": 1 / 3}
     return replace(
-        found, backend=backend, parameters={**found.parameters, "workers": "1,2", **parameters}, metrics=metrics
+        found,
+        backend=backend,
+        parameters={**found.parameters, "workers": "1,2", **parameters},
+        metrics=metrics,
     )
 
 
@@ -41,7 +53,8 @@ def test_it_is_of_the_medians_with_an_interval_over_the_rounds_that_it_touches()
     assert found is not None
     assert found.estimate == 0.5
     assert 0.4 < found.low < 0.5 < found.high < 0.6
-    # Rounds are resampled whole: what is common to part and whole is no noise, and the other case is not looked at.
+    # Rounds are resampled whole: what is common to part and whole is no noise, and the other case
+    # is not looked at.
     assert HALF.measured({**CASES, "other": case("other", 1e9)}) == found
     dispatched = interval_of(lambda times: times.dispatch("part") / times["part"], CASES)
     assert dispatched is not None
@@ -49,7 +62,9 @@ def test_it_is_of_the_medians_with_an_interval_over_the_rounds_that_it_touches()
 
 
 def test_bands_ascend_from_the_lowest_and_each_has_a_code_and_a_sentence_of_its_own() -> None:
-    for metric in (one for experiment in EXPERIMENTS.values() for one in experiment.metrics if one.bands):
+    for metric in (
+        one for experiment in EXPERIMENTS.values() for one in experiment.metrics if one.bands
+    ):
         starts = [band.start for band in metric.bands]
         assert starts[0] == LOWEST, metric.name
         assert starts == sorted(set(starts)), metric.name
@@ -61,11 +76,17 @@ def test_bands_ascend_from_the_lowest_and_each_has_a_code_and_a_sentence_of_its_
             assert not any(character.isdigit() for character in says), says
 
 
-SHARE = Metric("share", bands=(Band(LOWEST, "low", "Low"), Band(0.2, "middle", "Middle"), Band(0.8, "high", "High")))
+SHARE = Metric(
+    "share",
+    bands=(Band(LOWEST, "low", "Low"), Band(0.2, "middle", "Middle"), Band(0.8, "high", "High")),
+)
 FALLING = replace(SHARE, share=lambda value, _: 1 - value)
 
 
-@given(st.sampled_from([SHARE, FALLING]), st.lists(st.floats(-1, 6), min_size=3, max_size=3).map(sorted))
+@given(
+    st.sampled_from([SHARE, FALLING]),
+    st.lists(st.floats(-1, 6), min_size=3, max_size=3).map(sorted),
+)
 def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list[float]) -> None:
     low, estimate, high = bounds
     placed = metric.place(Interval(estimate, low, high), on())
@@ -81,13 +102,28 @@ MEANINGS = [
     ("parallel", "async", 8, {0.5: "hindered", 0.9: "serial"}),
     ("overlap", "async", 2, {-0.4: "hindered", 0.05: "serial", 0.5: "partly", 0.93: "hidden"}),
     ("overlap", "sync", 2, {0.05: "serial", 0.93: "without-queue", 0.5: "without-queue"}),
-    ("independent-ops", "async", 2, {0.67: "hindered", 1.02: "serial", 1.43: "partly", 1.92: "parallel"}),
+    (
+        "independent-ops",
+        "async",
+        2,
+        {0.67: "hindered", 1.02: "serial", 1.43: "partly", 1.92: "parallel"},
+    ),
     ("independent-ops independence_speedup", "async", 2, {1.1: "in-order", 1.9: "parallel"}),
-    ("independent-ops threads_speedup", "async", 2, {0.5: "slower", 1.0: "unchanged", 1.9: "faster"}),
+    (
+        "independent-ops threads_speedup",
+        "async",
+        2,
+        {0.5: "slower", 1.0: "unchanged", 1.9: "faster"},
+    ),
     ("small-ops", "async", 2, {0.7: "hindered", 1.1: "no-help", 1.5: "partly", 1.9: "parallel"}),
     ("small-ops", "async", 4, {0.7: "hindered", 1.1: "no-help"}),
     ("small-ops", "async", 1, {1.0: "no-help"}),
-    ("small-ops small_advantage_over_threads", "async", 2, {0.5: "operators", 1.0: "neither", 2.0: "launches"}),
+    (
+        "small-ops small_advantage_over_threads",
+        "async",
+        2,
+        {0.5: "operators", 1.0: "neither", 2.0: "launches"},
+    ),
     ("small-ops small_dispatch_fraction", "async", 2, {0.3: "computing", 0.9: "launching"}),
     ("three-way", "async", 2, {-0.2: "hindered", 0.02: "serial", 0.2: "partly", 0.32: "parallel"}),
     ("three-way", "sync", 2, {0.32: "without-queue"}),
@@ -111,8 +147,18 @@ MEANINGS = [
     ("data-parallel test_accuracy", "async", 2, {0.1: "chance", 0.22: "learnt"}),
     ("batch-scaling", "async", 2, {0.9: "less", 1.1: "more"}),
     ("batch-scaling fixed_batch_scaling_efficiency", "async", 2, {0.3: "hindered", 0.5: "serial"}),
-    ("batch-scaling fixed_batch_scaling_efficiency", "async", 4, {0.15: "hindered", 0.25: "serial", 0.7: "partly"}),
-    ("batch-scaling scaled_batch_scaling_efficiency", "async", 2, {0.7: "partly", 0.95: "parallel"}),
+    (
+        "batch-scaling fixed_batch_scaling_efficiency",
+        "async",
+        4,
+        {0.15: "hindered", 0.25: "serial", 0.7: "partly"},
+    ),
+    (
+        "batch-scaling scaled_batch_scaling_efficiency",
+        "async",
+        2,
+        {0.7: "partly", 0.95: "parallel"},
+    ),
     ("evaluate", "async", 2, {0.9: "slower", 1.5: "faster"}),
     ("evaluate unequal_images", "async", 2, {0: "equal", 1: "rounding"}),
     ("learning-rates", "async", 4, {0.5: "lower", 1: "same", 2: "partly"}),
@@ -122,7 +168,9 @@ MEANINGS = [
 
 
 @pytest.mark.parametrize(("experiment", "engine", "devices", "codes"), MEANINGS)
-def test_what_an_experiment_s_figure_means(experiment: str, engine: str, devices: int, codes: dict[float, str]) -> None:
+def test_what_an_experiment_s_figure_means(
+    experiment: str, engine: str, devices: int, codes: dict[float, str]
+) -> None:
     name, _, figure = experiment.partition(" ")
     metric = EXPERIMENTS[name].metric_named(figure or EXPERIMENTS[name].main.name)
     for value, code in codes.items():
@@ -133,17 +181,25 @@ def test_what_an_experiment_s_figure_means(experiment: str, engine: str, devices
 
 def test_a_sentence_has_the_figure_its_bounds_and_what_is_possible() -> None:
     speedup = EXPERIMENTS["parallel"].metrics[0]
-    assert speedup.sentence(Interval(1.97, 1.95, 1.99), on()) == (f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2.")
+    assert speedup.sentence(Interval(1.97, 1.95, 1.99), on()) == (
+        f"{speedup.bands[3].says}: 1.97 (1.95–1.99) of 2."
+    )
     assert "parallel_speedup" in speedup.sentence(Interval(1.6, 0.8, 2.1), on())
 
 
 QUIET = MachineWatch(10.0, 2.0, 0.0, 0.0, 0.0, None, None)
-PARALLEL, OVERLAP, DISPATCH = (EXPERIMENTS[name].metrics[0] for name in ("parallel", "overlap", "eager-cpu"))
+PARALLEL, OVERLAP, DISPATCH = (
+    EXPERIMENTS[name].metrics[0] for name in ("parallel", "overlap", "eager-cpu")
+)
 DISPATCHED = "10 products"
 
 
-def timed(name: str, seconds: float, taken: float, parts: tuple[str, ...] = (), sent: float = 0.5) -> Case:
-    """Return a case whose three rounds took equally long, while others held a share of the cores."""
+def timed(
+    name: str, seconds: float, taken: float, parts: tuple[str, ...] = (), sent: float = 0.5
+) -> Case:
+    """Return a case whose three rounds took equally long, while others held a share of the
+    cores.
+    """
     watch = replace(QUIET, others_share=taken)
     return Case(name, (seconds,) * 3, (sent * seconds,) * 3, parts=parts, watch=watch)
 
@@ -163,7 +219,10 @@ SECONDS, SHARES = st.floats(0.5, 2.0), st.floats(0.0, 1.0)
 
 
 @given(
-    st.lists(SECONDS, min_size=2, max_size=2), SHARES, st.floats(0.06, 0.6), st.lists(SHARES, min_size=3, max_size=3)
+    st.lists(SECONDS, min_size=2, max_size=2),
+    SHARES,
+    st.floats(0.06, 0.6),
+    st.lists(SHARES, min_size=3, max_size=3),
 )
 def test_the_figure_of_a_quiet_machine_is_in_it(
     alone: tuple[float, float], hidden: float, taken: float, lost: tuple[float, float, float]
@@ -175,9 +234,14 @@ def test_the_figure_of_a_quiet_machine_is_in_it(
         (OVERLAP, ("run", "copy"), "run and copy together"),
     ):
         quiet = [*zip(parts, alone, strict=True), (whole, together)]
-        without = [timed(name, seconds, 0.0, parts if name == whole else ()) for name, seconds in quiet]
+        without = [
+            timed(name, seconds, 0.0, parts if name == whole else ()) for name, seconds in quiet
+        ]
         shares = dict(zip((*parts, whole), (*of_parts, of_all), strict=True))
-        loaded = [timed(one.name, one.median / (1 - taken * shares[one.name]), taken, one.parts) for one in without]
+        loaded = [
+            timed(one.name, one.median / (1 - taken * shares[one.name]), taken, one.parts)
+            for one in without
+        ]
         found, truth = measured(metric, *loaded), measured(metric, *without).estimate
         assert found.low <= truth <= found.high
 
@@ -205,7 +269,10 @@ def test_the_time_until_control_returned_is_a_part_of_all(sent: float, code: str
 def test_a_ratio_is_as_wide_as_either_case_may_have_lost() -> None:
     slow, fast = timed("slow", 4.0, 0.5), timed("fast", 1.0, 0.2)
     metric = Metric("ratio", ratio("slow", "fast"), ratio=True)
-    found, bare = measured(metric, slow, fast), measured(metric, *(replace(one, watch=None) for one in (slow, fast)))
+    found, bare = (
+        measured(metric, slow, fast),
+        measured(metric, *(replace(one, watch=None) for one in (slow, fast))),
+    )
     assert (found.low, found.high) == pytest.approx((bare.low * 0.5, bare.high / 0.8))
     assert times_as_long(slow, fast).low == pytest.approx(found.low)
 
@@ -213,7 +280,10 @@ def test_a_ratio_is_as_wide_as_either_case_may_have_lost() -> None:
 def test_barriers_answer_although_others_hold_half_of_the_cores() -> None:
     deepest, taken = 64, 0.46
     cases = [timed(named("wait", count, SAME), 0.00357, taken) for count in depths(deepest)]
-    cases += [timed(named("waitall", count, SAME), 0.00357 + 0.0021 * count, taken) for count in depths(deepest)]
+    cases += [
+        timed(named("waitall", count, SAME), 0.00357 + 0.0021 * count, taken)
+        for count in depths(deepest)
+    ]
     metric = replace(EXPERIMENTS["barriers"].metrics[0], formula=added_fraction(SAME, deepest))
     assert code_of(metric, measured(metric, *cases)) == "selective"
 

@@ -1,6 +1,8 @@
-"""Training and evaluating on several devices: `building-blocks`, `data-parallel`, `batch-scaling` and `evaluate`.
+"""Training and evaluating on several devices: `building-blocks`, `data-parallel`, `batch-scaling`
+and `evaluate`.
 
-What a step computes is tested with the training; here, what is reported, for how many images and on which devices.
+What a step computes is tested with the training; here, what is reported, for how many images and on
+which devices.
 """
 
 from collections.abc import Mapping
@@ -36,7 +38,9 @@ def test_every_building_block_shows_its_values(backend: Backend) -> None:
     assert result.problems == ()
     assert result.bands == {"right_examples": "right"}
     assert result.metrics["right_examples"] == len(result.notes) == 6
-    summed, rebound, shared, parameters, even, uneven = (note.split("[", 1)[-1] for note in result.notes)
+    summed, rebound, shared, parameters, even, uneven = (
+        note.split("[", 1)[-1] for note in result.notes
+    )
     assert summed.count("[1, 1]") == summed.count("[2, 2]") == 1
     assert summed.count("[3, 3]") == 2
     assert rebound.count("[-1.5, -1.5]") == 3
@@ -47,9 +51,13 @@ def test_every_building_block_shows_its_values(backend: Backend) -> None:
     assert "3 and 2" in uneven
 
 
-def test_other_parameters_make_the_building_blocks_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_parameters_make_the_building_blocks_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = enlarged_start(1, 1)
-    monkeypatch.setattr(building_blocks, "get_params", lambda backend, device: backend.asarray(start, device))
+    monkeypatch.setattr(
+        building_blocks, "get_params", lambda backend, device: backend.asarray(start, device)
+    )
     result = parallel_core.run_building_blocks(backend, rounds=1)
     assert (len(result.problems), "'parameters on a device'" in result.problems[0]) == (1, True)
     assert (result.metrics["right_examples"], result.bands["right_examples"]) == (5, "wrong")
@@ -62,17 +70,25 @@ def test_the_training_experiment_reports_epochs(backend: Backend) -> None:
     assert len(result.series["loss"]) == 2 * 5
     assert result.metrics["test_accuracy"] == result.series["test_accuracy"][-1]
     assert result.metrics["best_test_accuracy"] == max(result.series["test_accuracy"])
-    assert result.metrics["images_per_second"] == pytest.approx(300 / result.metrics["seconds_per_epoch"])
+    assert result.metrics["images_per_second"] == pytest.approx(
+        300 / result.metrics["seconds_per_epoch"]
+    )
     assert result.checks["max_replica_difference"] == 0
     assert min(result.cases[0].bare_seconds) > 0
     assert result.parameters["batch_size"] == 64
 
 
-def test_devices_that_differ_after_training_make_the_result_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_that_differ_after_training_make_the_result_invalid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(data_parallel, "largest_replica_difference", lambda *_: 1e-9)
     backend = backends.load("numpy", 2, threads_per_device=1)
-    result = parallel_core.run_data_parallel(backend, data=DATA_PARALLEL["data"], settings=Settings(1, 16, limit=1))
-    assert result.problems == ("the devices' parameters differ after training, by 1.0e-09 of the largest",)
+    result = parallel_core.run_data_parallel(
+        backend, data=DATA_PARALLEL["data"], settings=Settings(1, 16, limit=1)
+    )
+    assert result.problems == (
+        "the devices' parameters differ after training, by 1.0e-09 of the largest",
+    )
     assert not result.is_merely_disturbed
 
 
@@ -81,8 +97,12 @@ def test_a_limited_training_is_tested_on_as_few_images(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, limit: int | None, tested: int
 ) -> None:
     counted = []
-    monkeypatch.setattr(training_loop, "evaluate", lambda _, __, data: counted.append(len(data.test_labels)) or 0.5)
-    result = parallel_core.run_data_parallel(backend, data=DATA_PARALLEL["data"], settings=Settings(1, 16, limit=limit))
+    monkeypatch.setattr(
+        training_loop, "evaluate", lambda _, __, data: counted.append(len(data.test_labels)) or 0.5
+    )
+    result = parallel_core.run_data_parallel(
+        backend, data=DATA_PARALLEL["data"], settings=Settings(1, 16, limit=limit)
+    )
     # The check against NumPy has a single one.
     assert counted == [tested, 1]
     assert result.bands == {"test_accuracy": "learnt"}
@@ -91,11 +111,17 @@ def test_a_limited_training_is_tested_on_as_few_images(
 def test_there_is_a_figure_for_each_number_of_devices(backend: Backend) -> None:
     result = parallel_core.run_batch_scaling(backend, **BATCH_SCALING)
     names = ("1 device", "2 devices, fixed batch", "2 devices, scaled batch")
-    assert [case.name for case in result.cases] == [*names, "all devices, fixed batch", "all devices, scaled batch"]
+    assert [case.name for case in result.cases] == [
+        *names,
+        "all devices, fixed batch",
+        "all devices, scaled batch",
+    ]
     assert result.series["devices"] == (1, 2, 3)
     medians = [case.median for case in result.cases]
     one, _, _, fixed, scaled = medians
-    assert result.series["images_per_second scaled batch"] == pytest.approx((16 / one, 32 / medians[2], 48 / scaled))
+    assert result.series["images_per_second scaled batch"] == pytest.approx(
+        (16 / one, 32 / medians[2], 48 / scaled)
+    )
     assert result.series["scaling_efficiency scaled batch"][2] == pytest.approx(one / scaled)
     assert result.series["step_seconds fixed batch"][1] == pytest.approx(medians[1] / 2)
     assert result.metrics["fixed_batch_scaling_efficiency"] == pytest.approx(one / fixed / 3)
@@ -105,13 +131,23 @@ def test_there_is_a_figure_for_each_number_of_devices(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize(("budget", "images", "steps"), [(1e-3, 300, 1), (1e6, 12, 4)])
-def test_steps_are_chosen_to_fit_budget_and_images(backend: Backend, budget: float, images: int, steps: int) -> None:
-    data = replace(MADE_UP, train_images=MADE_UP.train_images[:images], train_labels=MADE_UP.train_labels[:images])
-    result = parallel_core.run_batch_scaling(backend, data=data, batch_size=1, rounds=1, budget=budget)
+def test_steps_are_chosen_to_fit_budget_and_images(
+    backend: Backend, budget: float, images: int, steps: int
+) -> None:
+    data = replace(
+        MADE_UP,
+        train_images=MADE_UP.train_images[:images],
+        train_labels=MADE_UP.train_labels[:images],
+    )
+    result = parallel_core.run_batch_scaling(
+        backend, data=data, batch_size=1, rounds=1, budget=budget
+    )
     assert result.parameters["steps"] == steps
 
 
-def test_bare_times_are_of_all_steps_and_gains_have_a_limit(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bare_times_are_of_all_steps_and_gains_have_a_limit(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def timed(takes: dict[str, object], *_: object, **__: object) -> list[Case]:
         assert sum("as one unit" in name for name in takes) == 1 + 2 * 2 + 2 * 3
         seconds = {name: 0.5 if name == "all devices, scaled batch" else 1.0 for name in takes}
@@ -143,15 +179,21 @@ def test_every_number_of_devices_counts_the_same_images(backend: Backend) -> Non
 
 
 def test_the_least_of_budgets_trains_and_checks_a_little_and_says_so(backend: Backend) -> None:
-    result = parallel_core.run_evaluate(backend, **{**EVALUATE, "train_steps": 30, "budget": 1e-6, "images": None})
+    result = parallel_core.run_evaluate(
+        backend, **{**EVALUATE, "train_steps": 30, "budget": 1e-6, "images": None}
+    )
     assert result.parameters["train_steps"] == 10
     assert result.parameters["images"] == 12
     assert ["10 of 30" in note for note in result.notes][:2] == [True, False]
     assert "first 4 images" in result.notes[1]
 
 
-def test_a_checkpoint_is_evaluated_as_it_is_and_a_directory_without_refused(backend: Backend, tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["run", "evaluate", "--backend", "numpy", "--checkpoint", str(tmp_path)])
+def test_a_checkpoint_is_evaluated_as_it_is_and_a_directory_without_refused(
+    backend: Backend, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(
+        cli, ["run", "evaluate", "--backend", "numpy", "--checkpoint", str(tmp_path)]
+    )
     assert done.exit_code == 2
     assert "there is no " in " ".join(done.output.split())
     reference = backends.load("numpy", 1)
@@ -175,7 +217,9 @@ LABELS = np.array([0, 1, 2, 3])
 SURE = np.eye(10, dtype=np.float32)[LABELS]
 
 
-def described(scores: Mapping[int, np.ndarray], counted: Mapping[int, int], numpy: np.ndarray = SURE) -> Trial:
+def described(
+    scores: Mapping[int, np.ndarray], counted: Mapping[int, int], numpy: np.ndarray = SURE
+) -> Trial:
     trial = Trial(backends.load("numpy", 2), {})
     compare(trial, scores, numpy, LABELS, counted)
     return trial
@@ -189,7 +233,9 @@ def nearly_tied(by: float) -> np.ndarray:
 
 
 def test_an_image_whose_scores_are_nearly_tied_is_named_and_is_no_error() -> None:
-    found = described({1: nearly_tied(-1e-7), 2: nearly_tied(1e-6)}, {1: 4, 2: 3}, nearly_tied(-1e-7))
+    found = described(
+        {1: nearly_tied(-1e-7), 2: nearly_tied(1e-6)}, {1: 4, 2: 3}, nearly_tied(-1e-7)
+    )
     assert found.figures["unequal_images"].estimate == 1
     assert (len(found.notes), found.problems) == (1, [])
     assert found.notes[0].startswith("Image 2 ")
@@ -197,10 +243,16 @@ def test_an_image_whose_scores_are_nearly_tied_is_named_and_is_no_error() -> Non
 
 
 def test_scores_that_differ_beyond_rounding_and_counts_that_are_not_theirs_are_errors() -> None:
-    assert "depend on the number of devices" in described({1: SURE, 2: nearly_tied(0.5)}, {1: 4, 2: 3}).problems[0]
+    assert (
+        "depend on the number of devices"
+        in described({1: SURE, 2: nearly_tied(0.5)}, {1: 4, 2: 3}).problems[0]
+    )
     (problem,) = described({1: SURE, 2: SURE}, {1: 4, 2: 3}).problems
     assert problem == "2 devices counted 3 correct images, and their scores 4"
     # NumPy is asked about the images that it computed.
     found = described({1: SURE}, {1: 4}, numpy=nearly_tied(1e-6)[:3])
     assert found.figures["unequal_images"].estimate == 1
-    assert described({1: SURE}, {1: 4}, numpy=nearly_tied(1e-6)[:2]).figures["unequal_images"].estimate == 0
+    assert (
+        described({1: SURE}, {1: 4}, numpy=nearly_tied(1e-6)[:2]).figures["unequal_images"].estimate
+        == 0
+    )

@@ -1,4 +1,5 @@
-"""Train with DistributedDataParallel over gloo, on two processes; nothing here knows of parallel-core.
+"""Train with DistributedDataParallel over gloo, on two processes; nothing here knows of
+parallel-core.
 
     parallel-core profile -- ddp_torch.py --bucket-cap-mb 1
     torchrun --nproc-per-node 2 ddp_torch.py --no-sync
@@ -44,7 +45,9 @@ def main() -> None:
     if "RANK" in os.environ:
         train(int(os.environ["RANK"]), options)
     else:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("MASTER_PORT", "29500"))
+        os.environ.update(
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("MASTER_PORT", "29500")
+        )
         torch.multiprocessing.spawn(train, (options,), nprocs=2)
 
 

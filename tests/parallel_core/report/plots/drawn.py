@@ -8,7 +8,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Box(NamedTuple):
-    """A rectangle: where it begins and ends across, its class, and what it says when it is pointed at."""
+    """A rectangle: where it begins and ends across, its class, and what it says when it is pointed
+    at.
+    """
 
     start: float
     end: float
@@ -22,13 +24,18 @@ class Drawn:
 
     def __init__(self, svg: bytes | str) -> None:
         self.root = ElementTree.fromstring(svg)
-        self.width, self.height = (float(self.root.get(side, "nan")) for side in ("width", "height"))
+        self.width, self.height = (
+            float(self.root.get(side, "nan")) for side in ("width", "height")
+        )
 
     @property
     def texts(self) -> list[str]:
         """Every line of text, without titles."""
         lines = self.root.iter(f"{SVG}text")
-        return [(one.text or "") if (title := one.find(f"{SVG}title")) is None else title.tail or "" for one in lines]
+        return [
+            (one.text or "") if (title := one.find(f"{SVG}title")) is None else title.tail or ""
+            for one in lines
+        ]
 
     @property
     def titles(self) -> list[str]:
@@ -37,7 +44,9 @@ class Drawn:
 
     @property
     def boxes(self) -> list[Box]:
-        """All that is drawn of data as rectangles: bars and blocks, without lanes' backgrounds and the paper."""
+        """All that is drawn of data as rectangles: bars and blocks, without lanes' backgrounds and
+        the paper.
+        """
         return [
             Box(
                 float(one.get("x", 0)),

@@ -1,4 +1,6 @@
-"""Timelines made up from numbers, as the frameworks' profilers would show them, for tests of what is drawn of them."""
+"""Timelines made up from numbers, as the frameworks' profilers would show them, for tests of what
+is drawn of them.
+"""
 
 import random
 from dataclasses import replace
@@ -13,16 +15,24 @@ KINDS: tuple[SpanKind, ...] = ("compute", "compute", "copy", "exchange")
 
 
 def mxnet_async(products: int = 10) -> Timeline:
-    """Make products on cpu:1, whose results are copied by cpu:2's only queue while the next ones run."""
+    """Make products on cpu:1, whose results are copied by cpu:2's only queue while the next ones
+    run.
+    """
     made = overlap_timeline(products=products, product=PRODUCT, copy=COPY)
-    spans = (span._replace(operator="_npi_matmul") if span.name == "matmul" else span for span in made.spans)
+    spans = (
+        span._replace(operator="_npi_matmul") if span.name == "matmul" else span
+        for span in made.spans
+    )
     return replace(made, source="mxnet 1.9.1, async engine", spans=tuple(spans))
 
 
 def torch_async(products: int = 10) -> Timeline:
     """Make the same with a queue for copies on the first device."""
     made = overlap_timeline(products=products, product=PRODUCT, copy=COPY)
-    spans = (span._replace(device=FIRST, queue="copy") if span.device == SECOND else span for span in made.spans)
+    spans = (
+        span._replace(device=FIRST, queue="copy") if span.device == SECOND else span
+        for span in made.spans
+    )
     return replace(made, source="torch 2.13.0, async engine", spans=tuple(spans))
 
 
@@ -40,11 +50,15 @@ def many_small(count: int = 100_000) -> Timeline:
         at = 25_000 * number
         spans.append(Span("add", "compute", FIRST, "compute", at, at + 20_000))
         spans.append(Span("add", "compute", SECOND, "compute", at, at + 2_000))
-    return Timeline("torch 2.13.0, async engine", tuple(spans), (Window("increments", 0, 25_000 * count),))
+    return Timeline(
+        "torch 2.13.0, async engine", tuple(spans), (Window("increments", 0, 25_000 * count),)
+    )
 
 
 def many_queues(count: int) -> Timeline:
-    """Make random spans that fill three queues of each of eight GPUs, and six threads with long names."""
+    """Make random spans that fill three queues of each of eight GPUs, and six threads with long
+    names.
+    """
     numbers = random.Random(1)
     kernels = [f"void at::native::kernel_{number}<float, {number % 7}>" for number in range(200)]
     threads = [(HOST_DEVICE, f"pt_data_worker {140234567 + number}") for number in range(6)]

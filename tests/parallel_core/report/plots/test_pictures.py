@@ -1,6 +1,8 @@
-"""Pictures of results, task graphs and timelines, as SVG whose texts are text, in light and in dark.
+"""Pictures of results, task graphs and timelines, as SVG whose texts are text, in light and in
+dark.
 
-Whatever they hold is drawn where it lies, timelines on one scale for all cases, and nothing is hidden unsaid.
+Whatever they hold is drawn where it lies, timelines on one scale for all cases, and nothing is
+hidden unsaid.
 """
 
 import math
@@ -19,7 +21,14 @@ from parallel_core.measurement.result import Answer, Result
 from parallel_core.measurement.task_graph import Task, levels
 from parallel_core.report.plots import as_svg, write_picture_file
 from parallel_core.report.plots.bars import Bar, BarsChart
-from parallel_core.report.plots.curves import MAX_POINTS, Curve, CurvesChart, Panel, exact, learning_chart
+from parallel_core.report.plots.curves import (
+    MAX_POINTS,
+    Curve,
+    CurvesChart,
+    Panel,
+    exact,
+    learning_chart,
+)
 from parallel_core.report.plots.scales import Axis, Scale, around, from_zero, write_seconds
 from parallel_core.report.plots.svg import inline, text_width, titled
 from parallel_core.report.plots.task_graph import TaskGraph, rows_of
@@ -53,7 +62,9 @@ AXIS = Axis("an axis", Scale(0, 10), figure)
     ],
     ids=lambda shown: getattr(shown, "experiment", ""),
 )
-def test_a_picture_shows_what_the_result_holds(shown: Result, expected: list[str], tmp_path: Path) -> None:
+def test_a_picture_shows_what_the_result_holds(
+    shown: Result, expected: list[str], tmp_path: Path
+) -> None:
     answered = replace(shown, answer=Answer((f"It took {NASTY}.",), ""))
     svg = as_svg(answered)
     texts = Drawn(svg).texts
@@ -73,7 +84,9 @@ def test_bars_begin_and_end_where_their_values_lie() -> None:
         Bar("negative", "four", 8, 4, "copy", (1, 9), inner=6),
         Bar("nothing", "0 in all", 2, 2, "host"),
     ]
-    drawn = Drawn(titled(BarsChart({"": bars[:1], "under <this>": bars[1:]}, figure, "an axis"), "a title"))
+    drawn = Drawn(
+        titled(BarsChart({"": bars[:1], "under <this>": bars[1:]}, figure, "an axis"), "a title")
+    )
     whole, negative, inner, nothing = drawn.boxes
     (whisker,) = (one for one in drawn.root.iter(f"{SVG}line") if one.get("class") == "ink")
     low, high = (float(whisker.get(end, "nan")) for end in ("x1", "x2"))
@@ -102,13 +115,19 @@ def test_curves_go_up_and_say_their_values() -> None:
     drawn = Drawn(titled(CurvesChart([panel]), "a title"))
     paths = [one for one in drawn.root.iter(f"{SVG}path") if "line" in one.get("class", "")]
     # Two samples of the legend, two curves; what is no number is left out.
-    star = [tuple(map(float, place.split())) for place in paths[2].get("d", "").removeprefix("M").split("L")]
+    star = [
+        tuple(map(float, place.split()))
+        for place in paths[2].get("d", "").removeprefix("M").split("L")
+    ]
     assert [len(star), star[0][0] < star[1][0], star[0][1] > star[1][1]] == [2, True, True]
     assert drawn.titles == ["star: 2.00 (1.00–3.00); an axis: 1", "star: 8; an axis: 5"]
     assert [one.get("stroke-dasharray") for one in paths] == [None, "2 5", None, "2 5"]
     assert {"star", "bound", "a panel: GB/s"} <= set(drawn.texts)
     whiskers = [one for one in drawn.root.iter(f"{SVG}line") if "line" in one.get("class", "")]
-    assert [float(one.get("y1", 0)) > star[0][1] > float(one.get("y2", 0)) for one in whiskers] == [True, True]
+    assert [float(one.get("y1", 0)) > star[0][1] > float(one.get("y2", 0)) for one in whiskers] == [
+        True,
+        True,
+    ]
 
 
 def test_learning_curves_are_thinned_and_thinner_one_by_one() -> None:
@@ -121,7 +140,9 @@ def test_learning_curves_are_thinned_and_thinner_one_by_one() -> None:
     assert [x for x, _ in accuracies.curves[0].points] == [1, 2]
     assert losses.x.scale.high == 2
     guessing = replace(TRAINED, series={"loss": (2.0,), "test_accuracy": (0.1,)})
-    assert [panel.name for panel in learning_chart([(Curve("", "c0", ()), guessing)]).panels] == ["loss per image"]
+    assert [panel.name for panel in learning_chart([(Curve("", "c0", ()), guessing)]).panels] == [
+        "loss per image"
+    ]
 
 
 def test_what_xml_cannot_hold_is_replaced() -> None:
@@ -133,7 +154,9 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=5), st.booleans())
-def test_values_keep_their_order_and_marks_are_few_and_on_the_scale(values: list[float], log: bool) -> None:
+def test_values_keep_their_order_and_marks_are_few_and_on_the_scale(
+    values: list[float], log: bool
+) -> None:
     scale = around(values) if log else from_zero(values)
     places, marks = [scale.place(value) for value in sorted(values)], scale.marks
     assert places == sorted(places)
@@ -183,11 +206,15 @@ def graph(*tasks: Task) -> Drawn:
     return Drawn(titled(TaskGraph(tasks), "a <title> & more"))
 
 
-def test_a_task_graph_s_texts_are_text_and_its_longest_chain_is_in_colour_without_implied_dependencies() -> None:
+def test_a_task_graph_has_texts_a_coloured_longest_chain_and_no_implied_dependencies() -> None:
     drawn = graph(*DIAMOND)
-    assert {"x", "fork", "left", "right", "join <&>", "a", "b", "a <title> & more"} <= set(drawn.texts)
+    assert {"x", "fork", "left", "right", "join <&>", "a", "b", "a <title> & more"} <= set(
+        drawn.texts
+    )
     # Without the input's own seconds: fork, sent, right, join.
-    assert {"3.00 ms", "200 μs", "input", "longest chain: 6.20 ms of 9.20 ms in all"} <= set(drawn.texts)
+    assert {"3.00 ms", "200 μs", "input", "longest chain: 6.20 ms of 9.20 ms in all"} <= set(
+        drawn.texts
+    )
     # Four boxes, and the legend's; the three arrows between them, which are a line and a head each.
     assert sum("chain" in box.style for box in drawn.boxes) == 5
     arrows = [one.get("class") or "" for one in drawn.root.iter(f"{SVG}path")]
@@ -202,7 +229,11 @@ def test_no_two_tasks_share_a_place(tasks: tuple[Task, ...]) -> None:
 
 def test_a_chain_keeps_its_row() -> None:
     other = Task("other", "a", "compute")
-    chain = (Task("first", "a", "compute"), Task("second", "a", "compute", (1,)), Task("third", "a", "compute", (2,)))
+    chain = (
+        Task("first", "a", "compute"),
+        Task("second", "a", "compute", (1,)),
+        Task("third", "a", "compute", (2,)),
+    )
     assert rows_of((other, *chain)) == (0, 1, 1, 1)
 
 
@@ -210,7 +241,9 @@ def test_a_chain_keeps_its_row() -> None:
 def test_a_single_task_can_be_drawn(seconds: float) -> None:
     found = graph(Task("alone", "cpu:1", "compute", (), seconds)).texts
     assert "alone" in found
-    assert any("ms" in text or " s" in text for text in found if "Times" not in text) == bool(seconds)
+    assert any("ms" in text or " s" in text for text in found if "Times" not in text) == bool(
+        seconds
+    )
 
 
 def picture_of(timeline: Timeline) -> Drawn:
@@ -223,11 +256,18 @@ def of_one(timeline: Timeline, name: str) -> Timeline:
 
 def test_lanes_cases_and_meanings_are_text() -> None:
     found = picture_of(mxnet_async()).texts
-    assert found[0] == "run and copy together: 65.0 ms; one after the other its operations take 110 ms"
-    assert {"mxnet 1.9.1, async engine", "host Python", "cpu:1 compute", "cpu:2 compute"} <= set(found)
+    assert (
+        found[0] == "run and copy together: 65.0 ms; one after the other its operations take 110 ms"
+    )
+    assert {"mxnet 1.9.1, async engine", "host Python", "cpu:1 compute", "cpu:2 compute"} <= set(
+        found
+    )
     assert {"computation", "copy", "Python", "waiting", "matmul"} <= set(found)
     assert "exchange" not in found
-    assert "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication under computation" in found
+    assert (
+        "run and copy together: 65.0 ms, 1.7 queues at once, 90 % of communication under "
+        "computation" in found
+    )
     assert "copy: 50.0 ms, 1.0 queue at once" in found
     assert as_svg(torch_async()) == as_svg(torch_async())
 
@@ -251,7 +291,11 @@ def test_the_message_is_of_the_experiment_s_case_or_of_what_overlapped_most(
 
 def test_all_cases_have_the_longest_one_s_scale_and_their_own_lanes() -> None:
     picture = picture_of(torch_async())
-    groups = [label.partition(":")[0] for one in picture.root.iter(f"{SVG}g") if (label := one.get("aria-label"))]
+    groups = [
+        label.partition(":")[0]
+        for one in picture.root.iter(f"{SVG}g")
+        if (label := one.get("aria-label"))
+    ]
     assert groups == ["host Python", "cpu"] * 2 + ["host Python", "cpu", "cpu"]
     assert [text.partition(":")[0] for text in picture.texts if " queue" in text] == list(CASES)
     lengths = [box.end - box.start for box in picture.boxes if box.style == "compute" and box.title]
@@ -264,9 +308,14 @@ def test_all_cases_have_the_longest_one_s_scale_and_their_own_lanes() -> None:
 def test_copies_lie_below_computation_where_they_did() -> None:
     def below(timeline: Timeline) -> int:
         found = [box for box in picture_of(of_one(timeline, CASES[2])).boxes if box.title]
-        computing, copying = ([box for box in found if box.style == look] for look in ("compute", "copy"))
+        computing, copying = (
+            [box for box in found if box.style == look] for look in ("compute", "copy")
+        )
         assert len(computing) == len(copying) == 10
-        return sum(any(one.start < copy.end - 1 and copy.start < one.end - 1 for one in computing) for copy in copying)
+        return sum(
+            any(one.start < copy.end - 1 and copy.start < one.end - 1 for one in computing)
+            for copy in copying
+        )
 
     assert below(mxnet_async()) == below(torch_async()) == 9
     assert below(torch_sync()) == 0
@@ -287,13 +336,21 @@ def test_cases_beyond_the_first_ones_are_counted() -> None:
     cases = tuple(Window(name, ns(at), ns(at + 1)) for at, name in enumerate(names))
     found = picture_of(Timeline("a <name> & $more$", spans, cases)).texts
     assert {"2 more cases are not shown.", "a <name> & $more$"} <= set(found)
-    assert [text for text in found if text.startswith("case ")][-1].startswith(f"case {MAX_PANELS - 1}: ")
+    assert [text for text in found if text.startswith("case ")][-1].startswith(
+        f"case {MAX_PANELS - 1}: "
+    )
 
 
 def test_a_trace_without_cases_is_drawn_whole_and_one_without_spans_refused() -> None:
-    assert any(text.startswith("all: ") for text in picture_of(Timeline("elsewhere", mxnet_async().spans)).texts)
+    assert any(
+        text.startswith("all: ")
+        for text in picture_of(Timeline("elsewhere", mxnet_async().spans)).texts
+    )
     # Even if no time passed in it.
-    assert "cpu thread" in picture_of(Timeline("torch", (Span("matmul", "compute", "cpu", "thread", 5, 5),))).texts
+    assert (
+        "cpu thread"
+        in picture_of(Timeline("torch", (Span("matmul", "compute", "cpu", "thread", 5, 5),))).texts
+    )
     with pytest.raises(RequestError, match="the timeline of elsewhere has no spans to draw"):
         as_svg(Timeline("elsewhere", ()))
 
@@ -305,9 +362,13 @@ def test_every_block_and_every_lane_has_a_title() -> None:
     assert [box.title for box in picture.boxes if box.title] == [
         block_text(block) for lane in case.lanes for block in lane.blocks
     ]
-    assert "matmul (_npi_matmul)\n6.00 ms from 6.02 ms\n6.00 ms from launch to start" in picture.titles
+    assert (
+        "matmul (_npi_matmul)\n6.00 ms from 6.02 ms\n6.00 ms from launch to start" in picture.titles
+    )
     assert picture.titles[:3] == ["host Python", "cpu:1 compute", "cpu:2 compute"]
-    assert "cpu:1 compute: computation 92 % of the width" in {one.get("aria-label") for one in picture.root.iter()}
+    assert "cpu:1 compute: computation 92 % of the width" in {
+        one.get("aria-label") for one in picture.root.iter()
+    }
 
 
 def test_thirty_lanes_of_a_big_trace_can_be_read_in_a_picture_of_bounded_size() -> None:

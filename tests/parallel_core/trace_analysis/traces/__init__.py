@@ -7,7 +7,15 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.trace_files import read_timeline
 
 FOLDER = Path(__file__).parent / "linked"
-LINKED = ("event_sync", "stream_wait", "hip_training", "h100_bert", "h100_qwen", "two_streams", "ddp")
+LINKED = (
+    "event_sync",
+    "stream_wait",
+    "hip_training",
+    "h100_bert",
+    "h100_qwen",
+    "two_streams",
+    "ddp",
+)
 
 
 @cache

@@ -1,6 +1,7 @@
 """`allreduce` has a figure for each size and algorithm.
 
-Every algorithm gives NumPy's sum on every device, whatever the length, the dtype and the number of devices.
+Every algorithm gives NumPy's sum on every device, whatever the length, the dtype and the number of
+devices.
 """
 
 import math
@@ -18,27 +19,49 @@ from backends import Array, Backend, ComputationError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS, Allreduce
-from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import additions, swept_sizes, time_repeated
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import (
+    ALGORITHMS,
+    Allreduce,
+)
+from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import (
+    additions,
+    swept_sizes,
+    time_repeated,
+)
 from parallel_core.system.formatting import parse_sizes, write_size
 from tests.backends.protocol.test_errors import failing
 
 
 def test_it_has_a_figure_for_each_size_and_algorithm(backend: Backend) -> None:
-    result = parallel_core.run_allreduce(backend, algorithms=("star", "ring"), sizes=(4097, 6, 4096, 1), rounds=2)
+    result = parallel_core.run_allreduce(
+        backend, algorithms=("star", "ring"), sizes=(4097, 6, 4096, 1), rounds=2
+    )
     # Sizes are whole elements, once each, in order.
     assert result.series["bytes"] == (4, 4096)
-    assert result.parameters == {"algorithms": "star,ring", "sizes": "4B,4KiB", "rounds": 2, "budget": 15}
+    assert result.parameters == {
+        "algorithms": "star,ring",
+        "sizes": "4B,4KiB",
+        "rounds": 2,
+        "budget": 15,
+    }
     names = ("plain copy", "star", "ring")
-    assert [case.name for case in result.cases] == [f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names]
+    assert [case.name for case in result.cases] == [
+        f"{name}, {size}" for size in ("4 B", "4 KiB") for name in names
+    ]
     medians = {case.name: case.median for case in result.cases}
     for name in names[1:]:
-        assert result.series[f"algbw_gb_per_s {name}"][1] == pytest.approx(4096 / medians[f"{name}, 4 KiB"] / 1e9)
+        assert result.series[f"algbw_gb_per_s {name}"][1] == pytest.approx(
+            4096 / medians[f"{name}, 4 KiB"] / 1e9
+        )
         share = medians["plain copy, 4 B"] / medians[f"{name}, 4 B"]
         assert result.series[f"share_of_copy_bound {name}"][0] == pytest.approx(share)
     # Of the last algorithm, for native was not asked for; three devices have a factor of 4/3.
-    assert result.metrics["algbw_gb_per_s"] == pytest.approx(result.series["algbw_gb_per_s ring"][1])
-    assert result.metrics["busbw_gb_per_s"] == pytest.approx(result.metrics["algbw_gb_per_s"] * 4 / 3)
+    assert result.metrics["algbw_gb_per_s"] == pytest.approx(
+        result.series["algbw_gb_per_s ring"][1]
+    )
+    assert result.metrics["busbw_gb_per_s"] == pytest.approx(
+        result.metrics["algbw_gb_per_s"] * 4 / 3
+    )
     assert result.bands == {}
     assert result.answer is not None
     assert "without --algorithm" in result.answer.would_change
@@ -51,7 +74,9 @@ def test_a_comparison_times_the_allreduce_that_it_names() -> None:
         assert {described.case, described.queued_case} <= timed
 
 
-def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_sum_has_the_bare_time_of_its_additions(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A stall does not make it too long to be repeated.
     monkeypatch.setattr(sums, "LONG_SECONDS", math.inf)
     asked = {"algorithms": ("star", "native"), "rounds": 2}
@@ -69,7 +94,9 @@ def test_each_sum_has_the_bare_time_of_its_additions(backend: Backend, monkeypat
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0, 50), st.booleans())
-def test_a_sweep_ends_with_the_budget_unless_sizes_are_asked_for(slow: list[int], budget: float, in_full: bool) -> None:
+def test_a_sweep_ends_with_the_budget_unless_sizes_are_asked_for(
+    slow: list[int], budget: float, in_full: bool
+) -> None:
     sizes, left, done = [4**place for place in range(len(slow))], [budget], list[int]()
     trial = Trial(backends.load("numpy", 1), {}, 1, budget)
     for size, seconds in swept_sizes(trial, sizes, in_full, lambda: left[-1]):
@@ -86,7 +113,9 @@ def test_a_sweep_ends_with_the_budget_unless_sizes_are_asked_for(slow: list[int]
     assert all(f"{write_size(done[-1])} of {write_size(sizes[-1])}" in note for note in trial.notes)
 
 
-@pytest.mark.parametrize(("seconds", "asked", "rounds"), [(0.0, 5, 3), (0.0, 2, 2), (6.1, 9, 5), (60.0, 9, 9)])
+@pytest.mark.parametrize(
+    ("seconds", "asked", "rounds"), [(0.0, 5, 3), (0.0, 2, 2), (6.1, 9, 5), (60.0, 9, 9)]
+)
 def test_rounds_fit_the_budget_but_for_the_fewest(seconds: float, asked: int, rounds: int) -> None:
     trial = Trial(backends.load("numpy", 1), {}, asked)
     takes = {"one": lambda repeats: (0.5, 1.0), "short": lambda repeats: (0.0, 1e-4 * repeats)}
@@ -96,11 +125,17 @@ def test_rounds_fit_the_budget_but_for_the_fewest(seconds: float, asked: int, ro
     assert trial.cases["short, 4 B"].seconds == pytest.approx((1e-4,) * rounds)
 
 
-def test_wrong_sums_of_parts_make_the_result_invalid(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_sums_of_parts_make_the_result_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = sums.CHECKED[sums.ONE_ROOT]
     # Without the last device's.
-    monkeypatch.setitem(sums.CHECKED, sums.ONE_ROOT, lambda backend, x: (*right(backend, x[:-1]), x[-1]))
-    result = parallel_core.run_allreduce(backend, algorithms=("sharded", "native"), sizes=(64,), rounds=1)
+    monkeypatch.setitem(
+        sums.CHECKED, sums.ONE_ROOT, lambda backend, x: (*right(backend, x[:-1]), x[-1])
+    )
+    result = parallel_core.run_allreduce(
+        backend, algorithms=("sharded", "native"), sizes=(64,), rounds=1
+    )
     assert result.problems[0].startswith("sums differ from NumPy's by ")
 
 
@@ -116,13 +151,19 @@ def test_the_parts_of_sharded_sums_are_timed_beside_them_at_a_size_that_spares_t
         timed[f"parts on one root, {size}"] / timed[f"parts on spread roots, {size}"]
     )
     for part in ("dividing", "copying", "adding", "joining"):
-        assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(timed[f"{part} alone, {size}"])
-    assert result.metrics["share_of_copy_bound"] == pytest.approx(result.series["share_of_copy_bound native"][-1])
+        assert result.metrics[f"{part}_alone_seconds"] == pytest.approx(
+            timed[f"{part} alone, {size}"]
+        )
+    assert result.metrics["share_of_copy_bound"] == pytest.approx(
+        result.series["share_of_copy_bound native"][-1]
+    )
     assert result.bands.keys() == {"spread_roots_speedup"}
 
 
 algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
-terms_drawn = st.tuples(st.sampled_from(["float32", "int64"]), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9))
+terms_drawn = st.tuples(
+    st.sampled_from(["float32", "int64"]), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9)
+)
 
 
 def load_all(backend: Backend, terms: list[np.ndarray]) -> list[Array]:
@@ -136,7 +177,9 @@ def four(load_any: Callable[[int], Backend]) -> Backend:
 
 @algorithms
 @given(drawn=terms_drawn)
-def test_every_device_gets_numpy_s_sum(four: Backend, algorithm: Allreduce, drawn: tuple[str, int, int, int]) -> None:
+def test_every_device_gets_numpy_s_sum(
+    four: Backend, algorithm: Allreduce, drawn: tuple[str, int, int, int]
+) -> None:
     dtype, count, length, seed = drawn
     generator = np.random.default_rng(seed)
     terms = [generator.uniform(-100, 100, length).astype(dtype) for _ in range(count)]
@@ -149,21 +192,29 @@ def test_every_device_gets_numpy_s_sum(four: Backend, algorithm: Allreduce, draw
 
 @algorithms
 @pytest.mark.parametrize("count", [1, 3, 4])
-def test_sums_can_be_overwritten_apart_from_each_other(four: Backend, algorithm: Allreduce, count: int) -> None:
+def test_sums_can_be_overwritten_apart_from_each_other(
+    four: Backend, algorithm: Allreduce, count: int
+) -> None:
     vectors = load_all(four, [np.arange(7, dtype=np.float32)] * count)
     given_vectors = list(vectors)
     sums = list(algorithm(four, vectors))
     # The caller's list is left alone.
-    assert all(vector is given_one for vector, given_one in zip(vectors, given_vectors, strict=True))
+    assert all(
+        vector is given_one for vector, given_one in zip(vectors, given_vectors, strict=True)
+    )
     for i, device in enumerate(four.devices[:count]):
-        sums[i] = four.copy_to(four.asarray(np.full(7, -1, dtype=np.float32), device), device, out=sums[i])
+        sums[i] = four.copy_to(
+            four.asarray(np.full(7, -1, dtype=np.float32), device), device, out=sums[i]
+        )
         four.wait(sums[i])
         for found in map(four.to_numpy, sums[i + 1 :]):
             np.testing.assert_array_equal(found, count * np.arange(7))
 
 
 @algorithms
-def test_sums_of_what_is_still_being_computed_are_the_next_one_s_vectors(four: Backend, algorithm: Allreduce) -> None:
+def test_sums_of_what_is_still_being_computed_are_the_next_one_s_vectors(
+    four: Backend, algorithm: Allreduce
+) -> None:
     matrix = np.full((150, 150), 1 / 150, dtype=np.float32)
     made = []
     for device in four.devices:
@@ -180,7 +231,9 @@ def test_sums_of_what_is_still_being_computed_are_the_next_one_s_vectors(four: B
 
 @algorithms
 @pytest.mark.parametrize("broken", [0, 2])
-def test_a_vector_that_failed_is_an_error_and_no_hang(four: Backend, algorithm: Allreduce, broken: int) -> None:
+def test_a_vector_that_failed_is_an_error_and_no_hang(
+    four: Backend, algorithm: Allreduce, broken: int
+) -> None:
     vectors = load_all(four, [np.ones(5, dtype=np.float32)] * 4)
     with pytest.raises(ComputationError, match=rf"{four.name}\b.*\w+Error"):
         vectors[broken] = four.launch(failing(four), vectors[broken])
@@ -189,8 +242,12 @@ def test_a_vector_that_failed_is_an_error_and_no_hang(four: Backend, algorithm: 
 
 
 @algorithms
-@pytest.mark.parametrize("other", [np.ones(1, dtype=np.float32), np.ones(4, dtype=np.int64)], ids=["length", "dtype"])
-def test_unequal_vectors_are_an_error_not_broadcast(four: Backend, algorithm: Allreduce, other: np.ndarray) -> None:
+@pytest.mark.parametrize(
+    "other", [np.ones(1, dtype=np.float32), np.ones(4, dtype=np.int64)], ids=["length", "dtype"]
+)
+def test_unequal_vectors_are_an_error_not_broadcast(
+    four: Backend, algorithm: Allreduce, other: np.ndarray
+) -> None:
     with pytest.raises(ComputationError, match="equal"):
         for total in algorithm(four, load_all(four, [np.ones(4, dtype=np.float32), other])):
             four.wait(total)

@@ -1,4 +1,5 @@
-"""Allreduce between processes: what all ranks must do alike, and what is right only if every rank's numbers count.
+"""Allreduce between processes: what all ranks must do alike, and what is right only if every rank's
+numbers count.
 
 Beside it one TCP connection: who may take part, and that bytes arrive in both directions.
 """
@@ -49,7 +50,9 @@ def on_ranks(counts: Sequence[int], budget: float = 15.0, **changed: object) -> 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 1, 1)])
 def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...]) -> None:
-    names = [f"{name}, {size}" for size in ("40 B", "4 KiB") for name in ("one TCP stream", "native")]
+    names = [
+        f"{name}, {size}" for size in ("40 B", "4 KiB") for name in ("one TCP stream", "native")
+    ]
     results = on_ranks(counts)
     for result in results:
         assert result.problems == ()
@@ -59,7 +62,9 @@ def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...
     stream, native = (case.median for case in results[0].cases[-2:])
     metrics, devices = results[0].metrics, sum(counts)
     assert metrics["algbw_gb_per_s"] == pytest.approx(4096 / native / 1e9)
-    assert metrics["busbw_gb_per_s"] == pytest.approx(metrics["algbw_gb_per_s"] * 2 * (devices - 1) / devices)
+    assert metrics["busbw_gb_per_s"] == pytest.approx(
+        metrics["algbw_gb_per_s"] * 2 * (devices - 1) / devices
+    )
     assert metrics["share_of_stream_bound"] == pytest.approx(stream / native)
     assert results[0].bands.keys() == {"share_of_stream_bound"}
     assert results[0].answer is not None
@@ -72,7 +77,9 @@ def test_every_rank_finds_the_same_and_counts_all_devices(counts: tuple[int, ...
 
 
 @pytest.mark.parametrize("wrong", [1, 2, None])
-def test_a_wrong_sum_on_one_rank_is_a_problem_on_all(monkeypatch: pytest.MonkeyPatch, wrong: int | None) -> None:
+def test_a_wrong_sum_on_one_rank_is_a_problem_on_all(
+    monkeypatch: pytest.MonkeyPatch, wrong: int | None
+) -> None:
     def inexact(backend: GroupedBackend, vectors: Sequence[Array]) -> tuple[Array, ...]:
         if wrong is None:  # Without the other ranks' numbers.
             return tuple(vectors)
@@ -87,7 +94,9 @@ def test_a_wrong_sum_on_one_rank_is_a_problem_on_all(monkeypatch: pytest.MonkeyP
 def test_how_often_a_sum_is_repeated_is_decided_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = {rank: count(1) for rank in range(2)}
 
-    def take(backend: GroupedBackend, operation: Callable[[], object], repeats: int) -> tuple[float, float]:
+    def take(
+        backend: GroupedBackend, operation: Callable[[], object], repeats: int
+    ) -> tuple[float, float]:
         del operation, repeats
         # What each rank measures is another time, and another one each time.
         seconds = 1e-4 * (1 + backend.group.rank) / next(clocks[backend.group.rank])
@@ -136,7 +145,9 @@ def test_an_end_that_is_gone_is_another_rank_s_fault() -> None:
     def program(group: Group) -> None:
         with stream_between(group, WHERE) as carry:
             if group.rank == 0:
-                with pytest.raises(GroupError, match="the TCP stream between rank 0 and rank 1 broke"):
+                with pytest.raises(
+                    GroupError, match="the TCP stream between rank 0 and rank 1 broke"
+                ):
                     carry(memoryview(bytearray(8)), 1)
 
     together(2, program)
