@@ -20,7 +20,7 @@ import numpy as np
 from backends.arrays import tree_leaves
 from backends.errors import BackendError
 from backends.process_groups.addresses import interface_towards, listen_at
-from backends.process_groups.group import Group, GroupError, agree_on_exchange
+from backends.process_groups.group import Group, GroupError, agree_on_exchange, barrier
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
 from backends.torch.cuda.streams import CudaStream, MemoryReaders
@@ -110,7 +110,7 @@ class TorchGroup:
 
     def close(self) -> None:
         self.waitall()
-        self._distributed.barrier()
+        barrier(self)
         self._distributed.destroy_process_group()
 
     def _sum(self, x: Array) -> Array:

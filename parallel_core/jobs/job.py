@@ -1,7 +1,6 @@
-"""A job as data: which processes run on this machine, and with which environment. Nothing is
-started here.
+"""A job as data: which processes run on this machine, and with which environment.
 
-`rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them.
+Nothing is started here. `rank 0` … train. MXNet has a `scheduler` and `server 0` … beside them.
 """
 
 import os
@@ -38,7 +37,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a job, under the name that the user reads."""
+    """One process of a job: `rank 0` … train; MXNet has a `scheduler` and `server 0` … beside
+    them.
+    """
 
     name: str
     command: tuple[str, ...]

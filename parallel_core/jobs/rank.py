@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
@@ -145,16 +145,16 @@ def leave(error: BaseException, message: str, status: int) -> NoReturn:
     if _is_consequence(error):
         # Whoever started the ranks ends all of them when the first one ends, and that is the cause.
         sleep(NAMING_SECONDS)
-    sys.stdout.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
     os._exit(status)
 
 
 def _say(who: str, what: str) -> None:
-    print(
-        f"parallel-core: {who} on {socket.gethostname()}{visible(what)}",
-        file=sys.stderr,
-        flush=True,
-    )
+    line = f"parallel-core: {who} on {socket.gethostname()}{visible(what)}"
+    # If nobody reads any more, the process must end all the same.
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _is_consequence(error: BaseException | None) -> bool:

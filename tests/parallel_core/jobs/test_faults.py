@@ -343,6 +343,36 @@ def test_a_job_that_is_launched_again_gives_the_losses_of_an_undisturbed_one(
     np.testing.assert_allclose(losses, synthetic_losses(BATCH_SIZE, STEPS), rtol=1e-4)
 
 
+@pytest.mark.parametrize("unread", ["stdout", "stderr"])
+@pytest.mark.parametrize("backend", BETWEEN_PROCESSES)
+def test_a_job_ends_though_nobody_reads_what_it_writes(
+    backend: str, unread: str, require: Callable[[str], None], tmp_path: Path
+) -> None:
+    """As in `launch … | true`, and `launch … 2>&1 >/dev/null | true`."""
+    require(backend)
+    (tmp_path / "struck").touch()
+    launch = ("launch", "--backend", backend, "--processes", "2", "--", *TRAINING)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.parallel_core.jobs.faulty_rank",
+        "only_tells",
+        "3",
+        *launch,
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), STRUCK: str(tmp_path / "struck")}
+    reading, writing = os.pipe()
+    os.close(reading)
+    with (tmp_path / "written").open("wb") as written:
+        outputs = {"stdout": written, "stderr": written, unread: writing}
+        ended = subprocess.run(
+            command, env=environment, timeout=2 * ENDING_SECONDS, check=False, **outputs
+        )  # type: ignore[call-overload]
+    os.close(writing)
+    assert ended.returncode == 1
+    assert "Traceback" not in (tmp_path / "written").read_text()
+
+
 @pytest.mark.parametrize(("backend", "processes"), [("mxnet", 3), ("torch", 2)])
 def test_nothing_fails_with_several_devices_and_uneven_shards(
     backend: str, processes: int, require: Callable[[str], None], tmp_path: Path
