@@ -3,7 +3,7 @@ divide its cores.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -48,6 +48,23 @@ def same_memory(first: Device, second: Device) -> bool:
     streams of one GPU.
     """
     return first.kind == second.kind and (first.kind == "cpu" or first.index == second.index)
+
+
+def foreign(framework: str, device: object, own: Iterable[Device]) -> BackendError:
+    """Return the error of a device that a backend, whose `own` are others, was not loaded with, or
+    of no device.
+    """
+    named = str(device) if isinstance(device, Device) else f"of type {type(device).__name__}"
+    return BackendError(
+        f"{framework} has no device {named}: its devices are {', '.join(map(str, own))}"
+    )
+
+
+def elsewhere(framework: str, out: Device, device: Device) -> BackendError:
+    """Return the error of a copy to a device, whose `out` is a value on another one."""
+    return BackendError(
+        f"{framework}'s out= is on {out}, and the copy is to go to {device}: choose one of them"
+    )
 
 
 class Choice(NamedTuple):

@@ -193,7 +193,9 @@ class Ops(Hashable, Protocol):
 class Backend(Protocol):
     """A framework with some logical devices and an engine that schedules work on them.
 
-    Foreign devices, which are not among `devices`, are refused with BackendError.
+    Foreign devices, which are not among `devices`, are refused with BackendError, and so are arrays
+    that lie there, if arrays know their device: by `launch` the first of its arguments, which says
+    the device, by `copy_to` and by `allreduce` all.
     """
 
     name: str
@@ -255,8 +257,9 @@ class Backend(Protocol):
         Arrays of `x` may lie on several devices, and with GPUs the device may be HOST. `out`, a
         value on that device, is consumed: the copy is written to its memory, if the framework
         writes to values. Its arrays must have the shapes and dtypes of `x`; there is no
-        broadcasting and no casting, and anything else is an error. Without `out` the copy gets new
-        memory, even if `x` is on that device already.
+        broadcasting and no casting, and anything else is an error: a value that knows to be on
+        another device raises BackendError. Without `out` the copy gets new memory, even if `x` is
+        on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
@@ -363,7 +366,12 @@ class BaseBackend:
         return self._scheduler
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        if not devices or not isinstance(x, np.ndarray) or not x.ndim:
+        if (
+            not isinstance(devices, Sequence)
+            or not devices
+            or not isinstance(x, np.ndarray)
+            or not x.ndim
+        ):
             raise BackendError(
                 f"{self.name}'s split_and_load needs an array with rows, and a device at least"
             )

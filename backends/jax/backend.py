@@ -18,11 +18,11 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
-from backends.devices import Device, Wanted, choose_devices, cpu_devices
+from backends.devices import Device, Wanted, choose_devices, cpu_devices, elsewhere, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import import_framework
-from backends.jax.kernels import device_with_pool
+from backends.jax.kernels import device_with_pool, named
 from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Setup
 
 DTYPES = frozenset(
@@ -134,6 +134,7 @@ class JAXBackend(BaseBackend):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            self._refuse_other_devices(device, args)
             self._fail(error, f"on {device}")
         self._checks.extend((check, device) for check in checks)
         return self._issued(result, device)
@@ -158,11 +159,13 @@ class JAXBackend(BaseBackend):
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         place = self._place(device)
+        self._refuse_foreign(x)
+        for leaf in () if out is None else tree_leaves(out):
+            if isinstance(leaf, self._array) and self._names.get(leaf.device) != device:
+                raise elsewhere(self.name, named(leaf.device), device)
         try:
             if out is not None:
                 tree_map(lambda *pair: check_equal(pair, "copy_to with out"), out, x)
-                for own in {self.device_of(leaf) for leaf in tree_leaves(out)} - {device}:
-                    raise ValueError(f"a copy to {device} cannot be written to an array on {own}")
             copied = self._copies(x, place)
         except Exception as error:
             self._fail(error, f"on {device}")
@@ -174,6 +177,7 @@ class JAXBackend(BaseBackend):
         first, *others = self._devices_of(
             xs, self._array, lambda x: self.device_of(next(tree_leaves(x), None))
         )
+        self._refuse_foreign(xs)
         try:
             _check_terms(xs)
             if not others:
@@ -197,22 +201,39 @@ class JAXBackend(BaseBackend):
         return tree_map(np.array, x)
 
     def _place(self, device: Device) -> Any:
-        if device not in self._places:
-            raise BackendError(
-                f"jax has no {device}: it was loaded with {', '.join(map(str, self.devices))}"
-            )
-        return self._places[device]
+        try:
+            return self._places[device]
+        except (KeyError, TypeError):
+            raise foreign(self.name, device, self.devices) from None
 
     def device_of(self, x: Array) -> Device:
         """Return the device of an array; raises BackendError for what is none of this backend's."""
         if not isinstance(x, self._array):
             raise BackendError(f"jax takes JAX's arrays, not {type(x).__name__}")
         own = x.device
-        if own not in self._names:
+        if own in self._names:
+            return self._names[own]
+        device = named(own)
+        if device in self.devices:
             raise BackendError(
-                f"jax was loaded without {own}: its devices are {', '.join(map(str, self.devices))}"
+                f"jax's array is on {device} of another backend: pass it on by to_numpy and asarray"
             )
-        return self._names[own]
+        raise foreign(self.name, device, self.devices)
+
+    def _refuse_foreign(self, value: Array) -> None:
+        for leaf in tree_leaves(value):
+            if isinstance(leaf, self._array):
+                self.device_of(leaf)
+
+    def _refuse_other_devices(self, device: Device, args: Sequence[Array]) -> None:
+        """Raise BackendError if a program had arguments on other devices than its own: JAX has
+        refused them.
+        """
+        for leaf in tree_leaves(args):
+            if isinstance(leaf, self._array) and (other := self.device_of(leaf)) != device:
+                raise BackendError(
+                    f"jax computes on one device, not on {device} and {other}: copy to one first"
+                )
 
     def _copies(self, x: Array, place: Any) -> Array:
         return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), x)

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from backends.devices import Device
 from backends.errors import BackendError
 from backends.host import on_cores, processor_flags
 from backends.installation.frameworks import environment
@@ -32,6 +33,8 @@ SIDE = 512
 POOL = "tf_XLAEigen"
 """How Linux names the threads of XLA's pools."""
 TASKS = Path("/proc/self/task")
+_numbers: dict[Any, int] = {}
+"""By JAX's devices, the numbers of the logical devices that they serve."""
 _first_process = os.getpid()
 """XLA ends a forked child that makes a client."""
 
@@ -50,13 +53,21 @@ def device_with_pool(index: int, cores: frozenset[int], threads: int, asynchrono
     return _device_of(index, cores, threads, asynchronous)
 
 
+def named(device: Any) -> Device:
+    """Return the logical device that a device of JAX serves, which calls itself the first CPU of
+    its client.
+    """
+    return Device("cpu", _numbers.get(device, device.id))
+
+
 @cache
-def _device_of(_: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:
+def _device_of(index: int, cores: frozenset[int], threads: int, asynchronous: bool) -> Any:
     # Kept for the life of the process: programs that are compiled for a client keep it anyway.
     from jaxlib import xla_client
 
     with environment({POOL_SIZE: str(threads)}), on_cores(set(cores)):
         (device,) = xla_client.make_cpu_client(asynchronous=asynchronous, num_devices=1).devices()
+    _numbers[device] = index
     return device
 
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 import numpy as np
 
 from backends.arrays import check_terms, tree_leaves, tree_map
-from backends.devices import HOST, Device
+from backends.devices import HOST, Device, elsewhere, foreign
 from backends.errors import BackendError, ComputationError, message_of
 from backends.host import core_numbers, on_cores
 from backends.protocol import Array, BaseBackend, HostArray, Setup
@@ -31,6 +31,8 @@ FEWEST_IN_A_ROW = 4
 
 _loaded: "WeakSet[MXNetBackend]" = WeakSet()
 """They share MXNet's one engine."""
+_contexts_of_all: set[Any] = set()
+"""The contexts that any backend of this process was loaded with, and the host's."""
 
 
 @final
@@ -59,6 +61,9 @@ class MXNetBackend(BaseBackend):
             contexts,
         )
         self._sum_shards, self._check_apart = sum_in_shards, check_apart
+        # Ops copy to the host, whatever the devices are.
+        self._own_contexts = {*contexts.values(), self._mx.cpu(0)}
+        _contexts_of_all.update(self._own_contexts)
         self._on_gpus = HOST in contexts
         # Functions and not methods: a backend that referred to itself would outlive its last user.
         overwrite = _overwrite_anywhere if self._on_gpus else _overwrite
@@ -84,6 +89,7 @@ class MXNetBackend(BaseBackend):
             raise BackendError(
                 f"{self.name} launches on the device of the first array, and there is no array"
             )
+        self._refuse_foreign(first)
         try:
             if not isinstance(args[0], tuple):
                 return fn(*args)
@@ -116,10 +122,11 @@ class MXNetBackend(BaseBackend):
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         context = self._context(device)
+        self._refuse_foreign(x)
         try:
             if out is None:
                 return tree_map(lambda leaf: self._copy(leaf, context), x)
-            tree_map(lambda target, leaf: _check_out(target, leaf, context), out, x)
+            tree_map(lambda target, leaf: self._check_out(target, leaf, context), out, x)
             self._check_apart("copy_to", list(tree_leaves(out)), list(tree_leaves(x)))
             return tree_map(self._overwrite, out, x)
         except BackendError:
@@ -135,6 +142,7 @@ class MXNetBackend(BaseBackend):
             raise BackendError(
                 f"{self.name} sums one value per device, not those on {_names(contexts) or 'none'}"
             )
+        self._refuse_foreign(xs)
         try:
             for terms in zip(*map(tree_leaves, xs), strict=True):
                 check_terms(terms)
@@ -161,7 +169,7 @@ class MXNetBackend(BaseBackend):
 
     def device_of(self, x: Array) -> Device:
         """Return the device of an array; the whole GPU for one of several devices on it."""
-        return Device(x.ctx.device_type, x.ctx.device_id)
+        return _device(x.ctx)
 
     def _on_core_of(self, *arrays: Array) -> AbstractContextManager[None]:
         # To change cores takes as long as to issue one operator: it is worth it for many, as for a
@@ -170,12 +178,28 @@ class MXNetBackend(BaseBackend):
         return on_cores(cores) if cores else nullcontext()
 
     def _context(self, device: Device) -> Any:
-        if device not in self._contexts:
-            raise BackendError(
-                f"{self.name} has no {device}: it was loaded with "
-                f"{', '.join(map(str, self.devices))}"
+        try:
+            return self._contexts[device]
+        except (KeyError, TypeError):
+            raise foreign(self.name, device, self.devices) from None
+
+    def _refuse_foreign(self, value: Array) -> None:
+        """Raise BackendError for an array on a device of another backend.
+
+        Arrays are asked only if there are such devices, for to ask one takes a tenth of a launch.
+        """
+        if len(_contexts_of_all) > len(self._own_contexts):
+            for leaf in tree_leaves(value):
+                if isinstance(leaf, self._array) and leaf.ctx not in self._own_contexts:
+                    raise foreign(self.name, _device(leaf.ctx), self.devices)
+
+    def _check_out(self, out: Array, x: Array, context: Any) -> None:
+        if out.ctx != context:
+            raise elsewhere(self.name, _device(out.ctx), _device(context))
+        if out.shape != x.shape or out.dtype != x.dtype:
+            raise ValueError(
+                f"a copy of {x.shape} {x.dtype} cannot be written to {out.shape} {out.dtype}"
             )
-        return self._contexts[device]
 
     def _load(self, x: np.ndarray, context: Any) -> Array:
         try:
@@ -239,13 +263,8 @@ def end_all(error: Exception) -> None:
             backend._fail(error)
 
 
-def _check_out(out: Array, x: Array, context: Any) -> None:
-    if out.shape != x.shape or out.dtype != x.dtype or out.ctx != context:
-        raise ValueError(
-            f"a copy of {x.shape} {x.dtype} to {_name(context)} cannot be written to {out.shape} "
-            f"{out.dtype} "
-            f"on {_name(out.ctx)}"
-        )
+def _device(context: Any) -> Device:
+    return Device(context.device_type, context.device_id)
 
 
 def _name(context: Any) -> str:

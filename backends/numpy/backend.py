@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
-from backends.devices import Device, Wanted, choose_devices
+from backends.devices import Device, Wanted, choose_devices, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, limit_blas_threads, threads_for
 from backends.numpy import ops as numpy_ops
@@ -109,10 +109,8 @@ class NumPyBackend(BaseBackend):
             self._fail(error)
 
     def _check_device(self, device: Device) -> None:
-        if device not in self.devices:
-            raise BackendError(
-                f"numpy has no device {device}: its devices are {', '.join(map(str, self.devices))}"
-            )
+        if not isinstance(device, Device) or device not in self.devices:
+            raise foreign(self.name, device, self.devices)
 
 
 def _load(x: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, NoReturn, TypeVar, final
 
-from backends.devices import Device, DeviceKind, Wanted, choose_devices, cpu_devices
+from backends.devices import HOST, Device, DeviceKind, Wanted, choose_devices, cpu_devices, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import environment, import_framework
@@ -94,10 +94,16 @@ class PerDevice(dict[Device, Value]):
     """What a backend has for each of its devices; asking for another device raises BackendError."""
 
     def __missing__(self, device: Device) -> NoReturn:
-        raise BackendError(
-            f"torch was loaded without the device {device}: choose one of "
-            f"{', '.join(map(str, self))}"
-        )
+        raise foreign("torch", device, (own for own in self if own != HOST))
+
+    def named(self, device: Device) -> Value:
+        """Return what a device has that a caller names, and which may be anything, also what no
+        dict can hold.
+        """
+        try:
+            return self[device]
+        except TypeError:
+            self.__missing__(device)
 
 
 class TorchBackend(BaseBackend):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
-from backends.devices import HOST, Device
+from backends.devices import HOST, Device, elsewhere, foreign, same_memory
 from backends.errors import BackendError
 from backends.protocol import Array, HostArray, Setup
 from backends.torch.backend import PerDevice, TorchBackend
@@ -42,8 +42,12 @@ class EagerTorch(TorchBackend):
         super().__init__(setup, ", and ".join(schedulers), None)
         self._gpus = sorted({device.index for device in self.devices if device.kind == "gpu"})
         # CPU devices share one memory; a GPU has its own.
-        self._load = PerDevice.fromkeys(self.devices, _keep)
-        self._clone = PerDevice.fromkeys(self.devices, _clone_on_cpu)
+        self._load: PerDevice[Callable[[Array], Array]] = PerDevice(
+            dict.fromkeys(self.devices, _keep)
+        )
+        self._clone: PerDevice[Callable[[Array], Array]] = PerDevice(
+            dict.fromkeys(self.devices, _clone_on_cpu)
+        )
         self._sum = partial(sum_own_shard, shard=0, shards=1)
         if self._gpus:
             places = (*self.devices, HOST)
@@ -59,6 +63,8 @@ class EagerTorch(TorchBackend):
             isinstance(x, is_array) for x in tree_leaves(args)
         ):
             raise BackendError(NO_ARRAY)
+        if self._gpus:
+            self._refuse_foreign(args)
         try:
             return fn(*args)
         except KeyboardInterrupt:
@@ -74,7 +80,10 @@ class EagerTorch(TorchBackend):
         self._synchronize()
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        copy = self._clone[device]
+        copy = self._clone.named(device)
+        if self._gpus:
+            self._refuse_foreign(x)
+            self._check_out(out, device)
         try:
             return tree_map(copy, x) if out is None else overwrite(out, x)
         except Exception as error:
@@ -90,7 +99,7 @@ class EagerTorch(TorchBackend):
         return tuple(xs)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        load = self._load[device]
+        load = self._load.named(device)
         self._check_host_arrays(x)
         return tree_map(lambda leaf: load(tensor(self._torch, leaf)), x)
 
@@ -99,6 +108,22 @@ class EagerTorch(TorchBackend):
             return detached_copy(self.wait(x))
         except Exception as error:
             self._fail(error)
+
+    def _refuse_foreign(self, value: Array) -> None:
+        """Raise BackendError for a tensor on another GPU; one on a CPU does not know its device."""
+        for leaf in tree_leaves(value):
+            if (
+                isinstance(leaf, self._torch.Tensor)
+                and leaf.is_cuda
+                and leaf.device.index not in self._gpus
+            ):
+                raise foreign(self.name, Device("gpu", leaf.device.index), self.devices)
+
+    def _check_out(self, out: Array | None, device: Device) -> None:
+        for leaf in () if out is None else tree_leaves(out):
+            own = self.device_of(leaf) or HOST
+            if not same_memory(own, device):
+                raise elsewhere(self.name, own, device)
 
     def _synchronize(self) -> None:
         # Copies between GPUs may still be under way; on CPUs nothing is.

@@ -12,11 +12,18 @@ from functools import partial
 from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
-from backends.devices import Device
+from backends.devices import Device, elsewhere
 from backends.protocol import Array, HostArray, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from backends.torch.backend import PerDevice, TorchBackend
-from backends.torch.streams.future import Failure, Future, completed_future, device_of, resolve
+from backends.torch.streams.future import (
+    Failure,
+    Future,
+    completed_future,
+    device_of,
+    futures_in,
+    resolve,
+)
 from backends.torch.streams.worker import PooledStream, WorkerStream, first_error, submit_collective
 from backends.torch.tensors import clone, detached_copy, overwrite, sum_own_shard, tensor
 
@@ -61,16 +68,21 @@ class WorkerThreadsTorch(TorchBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         # On the destination's thread for copies the source's threads, and so its cores, go on
         # computing.
-        stream = self._copy[device]
+        stream = self._copy.named(device)
+        self._refuse_foreign(x)
         if self._copies_by_source:
             # Behind all that was launched there before.
             stream = self._compute[device_of(x)]
         if out is None:
             return stream.submit(clone, x).on(device)
+        for future in futures_in(out):
+            if future.device != device:
+                raise elsewhere(self.name, future.device, device)
         return stream.submit_consuming(overwrite, out, x).on(device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
         devices = self._devices_of(xs, Future, device_of)
+        self._refuse_foreign(*xs)
         # On the threads for copies, so that values that are ready are summed while other values are
         # still computed.
         return submit_collective(
@@ -78,7 +90,7 @@ class WorkerThreadsTorch(TorchBackend):
         )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        own = self._compute[device].device
+        own = self._compute.named(device).device
         self._check_host_arrays(x)
         return tree_map(lambda leaf: completed_future(own, tensor(self._torch, leaf)), x)
 
@@ -88,3 +100,7 @@ class WorkerThreadsTorch(TorchBackend):
             return detached_copy(value)
         except Exception as error:
             self._fail(error, f"on {device_of(x)}")
+
+    def _refuse_foreign(self, *values: Array) -> None:
+        for future in futures_in(*values):
+            self._copy[future.device]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, final
 
 from backends.arrays import tree_leaves, tree_map
-from backends.devices import HOST, Device, same_memory
+from backends.devices import HOST, Device, elsewhere, same_memory
 from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.protocol import Array, HostArray, Setup
@@ -95,7 +95,7 @@ class CudaThreadsTorch(TorchBackend):
             self._fail(error, f"on {device}")
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        self._check_devices([device, device_of(x)])
+        self._check_devices([device, device_of(x), *(future.device for future in futures_in(x))])
         if not isinstance(x, Future) and len({future.device for future in futures_in(x)}) > 1:
             # Each array goes by its own route; what overwrites then lies on one device.
             x = tree_map(lambda leaf: self.copy_to(leaf, device), x)
@@ -105,11 +105,9 @@ class CudaThreadsTorch(TorchBackend):
         # own.
         if out is None:
             return self._copies.submit(clone, x, device)
-        if any(future.device != device for future in futures_in(out)):
-            raise BackendError(
-                f"out= is on {device_of(out)}, and the copy is to go to {device}: choose one of "
-                "them"
-            )
+        for future in futures_in(out):
+            if future.device != device:
+                raise elsewhere(self.name, future.device, device)
         return self._copies.submit_consuming(overwrite, out, x, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
@@ -139,7 +137,7 @@ class CudaThreadsTorch(TorchBackend):
 
     def _check_devices(self, devices: Sequence[Device]) -> None:
         for device in devices:
-            self._compute[device]
+            self._compute.named(device)
 
 
 def _common_device(*values: Array) -> Device:

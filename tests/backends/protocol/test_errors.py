@@ -28,7 +28,7 @@ def arrays_know_devices(backend: Backend) -> bool:
     """Return whether an array says which of the devices it is on: those that lie in one memory need
     not.
     """
-    return backend.name == "mxnet" or backend.engine == "async"
+    return backend.name in ("mxnet", "jax") or backend.engine == "async"
 
 
 @pytest.mark.parametrize("verb", ["wait", "waitall", "to_numpy"])

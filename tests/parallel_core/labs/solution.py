@@ -21,9 +21,10 @@ class MyEngine(Engine):
         self.readers: WeakKeyDictionary[Task, list[Event]] = WeakKeyDictionary()
         for place in (*self.devices, "copies"):
             self.queues[place] = SimpleQueue()
-            Thread(
+            worker = Thread(
                 target=self.work, args=(self.queues[place],), name=str(place), daemon=True
-            ).start()
+            )
+            worker.start()
 
     def submit(self, task: Task) -> None:
         place = "copies" if task.kind == "copy" else task.device

@@ -28,9 +28,7 @@ harm.
 SKELETONS = Path(programs).parent
 PLACE = '"copies" if task.kind == "copy" else task.device'
 LAZY = {
-    "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()": (
-        "pass"
-    ),
+    "worker.start()": "pass",
     "while True": "while not queue.empty()",
     "task.done.wait()": "self.work(self.queues[task.device])",
 }
@@ -148,9 +146,7 @@ def test_a_right_engine_may_print_keep_its_thread_alive_and_import_what_lies_bes
 
 
 IN_SUBMIT = "    def submit(self, task: Task) -> None:\n        "
-STARTING = (
-    "Thread(target=self.work, args=(self.queues[place],), name=str(place), daemon=True).start()"
-)
+STARTING = "worker.start()"
 WILD: Mapping[str, tuple[Mapping[str, str], str]] = {
     "exits": ({IN_SUBMIT: f"{IN_SUBMIT}raise SystemExit(0)\n        "}, "SystemExit"),
     "ends its process": ({IN_SUBMIT: f"{IN_SUBMIT}os._exit(0)\n        "}, "exit status 0"),

@@ -14,11 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import backends
 from backends import HOST, Backend, BackendError
 from backends.conformance.drawing import draw_program
 from backends.devices import Device
 from backends.protocol import DelegatingBackend
 from tests.backends.conformance.in_this_process import fault_in
+from tests.backends.protocol.arrays import full
+from tests.backends.protocol.test_foreign_devices import WITH_VALUE, refused
 
 PLACES = (
     "gpu:0/0,gpu:0/1",
@@ -245,3 +248,16 @@ def test_a_made_up_array_is_where_it_was_made(
     for arrays in (made, [x.view(-1, 1) for x in made], [torch.cat([x, x]) for x in made]):
         assert [x.device.index for x in arrays] == list(places.values())
     assert torch.cuda.unfinished() == {"cat"}
+
+
+@pytest.mark.parametrize("engine", ["async", "sync"])
+@pytest.mark.parametrize("verb", WITH_VALUE)
+def test_an_array_on_a_gpu_that_was_not_loaded_is_refused(
+    made_up_torch: Callable[..., Any], engine: str, verb: str
+) -> None:
+    made_up_torch(2)
+    backend, other = (
+        backends.load("torch", name, "gpu", engine, 1) for name in ("gpu:0/0,gpu:0/1", "gpu:1")
+    )
+    y = full(other, 1, 2, 2)
+    assert "gpu:1" in refused(backend, lambda x: WITH_VALUE[verb](backend, x, y))

@@ -1,0 +1,106 @@
+"""What a backend was not loaded with is refused: other devices, arrays on them, and what is no
+device at all.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Array, Backend, BackendError, ComputationError, Device
+from tests.backends.protocol.arrays import assert_equal, full
+from tests.backends.protocol.test_errors import arrays_know_devices
+
+FOREIGN = Device("cpu", 9)
+NO_DEVICES: tuple[Any, ...] = (
+    None,
+    1,
+    "cpu:1",
+    ["cpu:1"],
+    {},
+    {"cpu"},
+    np.ones(2),
+    Device,
+    FOREIGN,
+    Device("gpu", 7),
+)
+"""What stands where a device is asked for."""
+
+WITH_DEVICE: dict[str, Callable[[Backend, Array, Any], object]] = {
+    "load": lambda backend, x, device: backend.asarray(np.ones(2), device),
+    "shard": lambda backend, x, device: backend.split_and_load(np.ones(2), [device]),
+    "copy": lambda backend, x, device: backend.copy_to(x, device),
+    "copy with out": lambda backend, x, device: backend.copy_to(x, device, out=x),
+}
+WITH_VALUE: dict[str, Callable[[Backend, Array, Array], object]] = {
+    "launch": lambda backend, x, y: backend.launch(backend.ops.relu, y),
+    "launch on a tuple": lambda backend, x, y: backend.launch(lambda pair: pair[0], (y, y)),
+    "copy from": lambda backend, x, y: backend.copy_to(y, backend.devices[0]),
+    "copy from, within": lambda backend, x, y: backend.copy_to((x, (y,)), backend.devices[0]),
+    "copy to its memory": lambda backend, x, y: backend.copy_to(x, backend.devices[0], out=y),
+    "copy to its memory, within": lambda backend, x, y: backend.copy_to(
+        (x, x), backend.devices[0], out=(x, y)
+    ),
+    "sum with": lambda backend, x, y: backend.allreduce([x, y]),
+    "sum of": lambda backend, x, y: backend.allreduce([y]),
+    "sum within": lambda backend, x, y: backend.allreduce([(x, y)]),
+}
+"""What is done with a value on another device, beside one of the backend's first."""
+
+
+def refused(backend: Backend, request: Callable[[Array], object]) -> str:
+    """Make a wrong request, which is refused in one line, and the backend goes on; return the
+    line.
+    """
+    x = full(backend, 1, 2, 2)
+    with pytest.raises(BackendError) as error:
+        request(x)
+    assert not isinstance(error.value, ComputationError)
+    assert "\n" not in str(error.value)
+    assert_equal(backend, backend.launch(backend.ops.add, x, 1.0), np.full((2, 2), 2))
+    return str(error.value)
+
+
+@pytest.mark.parametrize("verb", WITH_DEVICE)
+def test_what_is_none_of_the_devices_is_refused_by_its_name_or_type(
+    backend: Backend, verb: str
+) -> None:
+    for device in NO_DEVICES:
+        line = refused(backend, lambda x, device=device: WITH_DEVICE[verb](backend, x, device))
+        named = str(device) if isinstance(device, Device) else type(device).__name__
+        assert named in line
+        assert str(backend.devices[-1]) in line
+
+
+@pytest.mark.parametrize("devices", [3, None, {}, "cpu:1", np.ones(2)])
+def test_shards_are_for_several_devices(backend: Backend, devices: Any) -> None:
+    refused(backend, lambda _: backend.split_and_load(np.ones(2), devices))
+
+
+@pytest.mark.parametrize("verb", WITH_VALUE)
+def test_an_array_on_a_device_of_another_backend_is_refused_by_that_device_s_name(
+    backend: Backend, verb: str
+) -> None:
+    if not arrays_know_devices(backend):
+        pytest.skip("arrays in one memory know no device")
+    other = backends.load(backend.name, str(FOREIGN), "cpu", backend.engine, 1)
+    y = full(other, 1, 2, 2)
+    assert str(FOREIGN) in refused(backend, lambda x: WITH_VALUE[verb](backend, x, y))
+    assert_equal(other, y, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_copy_is_not_written_to_a_value_on_another_device_than_it_goes_to(
+    backend: Backend, within: bool
+) -> None:
+    if not arrays_know_devices(backend):
+        pytest.skip("arrays in one memory know no device")
+    first, second = backend.devices[:2]
+    y = full(backend, 1, 2, 2, device=1)
+    line = refused(
+        backend, lambda x: backend.copy_to((x,) if within else x, first, out=(y,) if within else y)
+    )
+    assert str(first) in line
+    assert str(second) in line
