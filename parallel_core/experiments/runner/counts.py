@@ -17,7 +17,15 @@ from typing import NamedTuple, TypeAlias
 
 from backends import Backend
 from backends.errors import BackendError
-from backends.profiling import Span, Timeline, case_text, read_trace, run_profiler, timeline_from
+from backends.profiling import (
+    Span,
+    Timeline,
+    case_text,
+    check_profiler,
+    read_trace,
+    run_profiler,
+    timeline_from,
+)
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Counted, Result
@@ -97,12 +105,17 @@ def write(counted: Counted) -> str:
 def record_counts(
     counts: Sequence[Count], takes: Mapping[str, Callable[[], Timing]], backend: Backend
 ) -> dict[str, Counted]:
-    """Record repetitions of the counts' cases under the framework's profiler, and count in each;
-    `takes` repeat a case.
+    """Record repetitions of the counts' cases under the framework's profiler, and count in each.
 
-    Two are recorded, and more while their counts mean different things; the middle one counts.
-    Nothing is counted without a profiler, or of a case that was not timed.
+    `takes` repeat a case. Two repetitions are recorded, and more while their counts mean different
+    things; the middle one counts. Nothing is counted without a profiler for this backend's devices,
+    or of a case that was not timed. Raises BackendError, OSError or ValueError if the profiler
+    fails or leaves no trace that can be read.
     """
+    try:
+        check_profiler(backend)
+    except BackendError:
+        return {}
     case_of = {
         count: name
         for count in counts
@@ -113,10 +126,7 @@ def record_counts(
     undecided = list(case_of)
     while undecided:
         cases = {case_of[count]: takes[case_of[count]] for count in undecided}
-        try:
-            repetitions = recorded(cases, backend, AT_ONCE)
-        except BackendError:
-            return {}
+        repetitions = recorded(cases, backend, AT_ONCE)
         for count in undecided:
             for repetition in repetitions[case_of[count]]:
                 tally = count.tally(repetition)
@@ -149,10 +159,7 @@ def middle(tallies: Sequence[Tally], backend: str) -> Counted:
 def recorded(
     cases: Mapping[str, Callable[[], Timing]], backend: Backend, repetitions: int
 ) -> dict[str, list[Repetition]]:
-    """Repeat cases under the profiler, so many times each, and return what each repetition did.
-
-    Raises BackendError if there is no profiler for this backend's devices.
-    """
+    """Repeat cases under the profiler, so many times each, and return what each repetition did."""
     # Bound before the profiler marks the verbs: these waits are no part of a case.
     wait_unmarked = backend.waitall
     with TemporaryDirectory(prefix="parallel-core-") as folder:
@@ -202,9 +209,7 @@ def unfinished_at_return(repetition: Repetition) -> Tally:
 
 
 def unfinished_after_first_wait(repetition: Repetition) -> Tally:
-    """Count the computations, all but the first that was launched, that were not done when the
-    first wait returned.
-    """
+    """Count the computations behind the first that were not done when the first wait returned."""
     if not repetition.waits:
         return Tally(0, 0)
     waited_until = repetition.waits[0].end
@@ -235,8 +240,9 @@ def begun_beside_another_device(repetition: Repetition) -> Tally:
 
 
 def copied_beside_computation(repetition: Repetition) -> Tally:
-    """Count the results, each computed and then copied equally often, of which a copy ran beside a
-    computation.
+    """Count the results of which a copy ran beside a computation.
+
+    Each computation has one result, and each result is copied equally often.
     """
     computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
     results = len(computations)

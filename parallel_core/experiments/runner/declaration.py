@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from backends import Backend
+from backends.errors import BackendError
 from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
@@ -223,7 +224,10 @@ class Experiment:
                 trial = self._measure(backend, {**values, "size": size})
                 trial.described["chosen_by"]["size"] = "rounds"
         if count:
-            trial.counts = record_counts(self.counts, trial.takes, backend)
+            try:
+                trial.counts = record_counts(self.counts, trial.takes, backend)
+            except (BackendError, OSError, ValueError) as error:
+                trial.notes.append(f"Nothing was counted: {error}.")
         return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:

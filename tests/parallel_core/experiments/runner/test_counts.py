@@ -1,12 +1,17 @@
 """What is counted of a recorded repetition: order, whatever the times."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import Backend
 from backends.profiling import Span
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner import counts
 from parallel_core.experiments.runner.counts import (
     Count,
     Tally,
@@ -114,3 +119,29 @@ def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)
     counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "torch")
     assert (counted.count, counted.of, counted.repetitions) == (24, 25, (24, 3, 25))
+
+
+@contextmanager
+def broken(
+    _backend: Backend, path: Path
+) -> Iterator[Callable[[str], AbstractContextManager[None]]]:
+    """Be a profiler that leaves a file which is no trace."""
+    yield lambda _: nullcontext()
+    path.write_text("no trace")
+
+
+def test_a_profiler_that_leaves_no_trace_costs_the_count_and_not_the_run(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "check_profiler", lambda _: None)
+    monkeypatch.setattr(counts, "run_profiler", broken)
+    result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
+    assert result.counts == {}
+    assert [note.startswith("Nothing was counted: ") for note in result.notes].count(True) == 1
+    assert result.metrics["parallel_speedup"] > 0
+
+
+def test_a_backend_without_a_profiler_has_no_counts_and_no_note(backend: Backend) -> None:
+    result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
+    assert result.counts == {}
+    assert not [note for note in result.notes if "counted" in note]
