@@ -38,7 +38,7 @@ def main() -> None:
         status = 2
     except (click.Abort, KeyboardInterrupt):
         exit_interrupted()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message, status = message_and_status(error)
         if in_a_job():
             leave(error, message, status)
@@ -46,7 +46,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def message_and_status(error: Exception) -> tuple[str, int]:
+def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
     """Return an error's message, in one line, and the exit status; raises the error again if it is
     a bug.
     """
@@ -59,6 +59,9 @@ def message_and_status(error: Exception) -> tuple[str, int]:
             message, status = str(error) or type(error).__name__, 1
         case BackendError() | RequestError():
             message, status = str(error), 2
+        case SystemExit():
+            # Commands end by returning a status: this is the end that a backend's own code wanted.
+            message, status = f"the backend called sys.exit({error.code!r})", 2
         case _ if in_a_job():
             # Raising it would first wait for the other ranks.
             traceback.print_exception(error)

@@ -87,7 +87,7 @@ def offer_of(entry: EntryPoint) -> Offer:
     """
     try:
         named = entry.load() if entry.attr.isupper() else None
-    except Exception:
+    except (Exception, SystemExit):
         # Commands that need other backends go on; `load` and `doctor` say what is wrong with this
         # one.
         named = None
@@ -197,7 +197,12 @@ def load(
         raise BackendError(
             f"the backend {name!r} has no variants: leave out {', '.join(map(repr, variants))}"
         )
-    backend = make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+    try:
+        backend = make(wanted, device_kind, engine, threads_per_device, *workers, **named)
+    except SystemExit as error:
+        raise BackendError(
+            f"the backend {name!r} called sys.exit({error.code!r}) when it was loaded"
+        ) from error
     if isinstance(backend, BaseBackend):
         _keep_account(backend)
     return backend

@@ -68,7 +68,8 @@ ANSWER_SECONDS = 60.0
 @click.option(
     "--minutes",
     type=options.NUMBER,
-    help="How long it may take: sizes are made smaller, then rounds fewer. "
+    help="How long it may take: sizes are made smaller, then rounds fewer; one round is run in any "
+    "case. "
     "Default: no limit; with --quick and without --like, 4 for 16 cells, and so on.",
 )
 @options.path("--out", "out", "A new folder. Default: in runs/, named by the time.", "DIR")
@@ -262,4 +263,4 @@ def run_plan(plan: Plan, folder: Path, console: Console, stays: bool = True) -> 
     again = shlex.join(["parallel-core", "report", str(folder)])
     kept = f"; see what was measured until then: {again}" if stays and path.exists() else ""
     click.echo(f"parallel-core: interrupted{kept}", err=True)
-    sys.exit(128 + comparison)
+    raise click.exceptions.Exit(128 + comparison)

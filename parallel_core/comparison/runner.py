@@ -70,6 +70,8 @@ class NextRun:
     """About how long they will take, and what follows; None before the first one has ended, unless
     time is limited.
     """
+    fits: bool = True
+    """Whether that is in time: the first round is run in any case."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,14 @@ class Schedule:
                 seconds = sum(self._expected(cells, one) for one, cells in left) + self._closing
                 if not self.fit and not self._taken:
                     seconds = self.plan.seconds - elapsed
+                fits = elapsed + seconds <= (1 + LATE) * self.plan.seconds
                 return NextRun(
-                    due[0], turn, rounds, len(left), seconds if math.isfinite(seconds) else None
+                    due[0],
+                    turn,
+                    rounds,
+                    len(left),
+                    seconds if math.isfinite(seconds) else None,
+                    fits,
                 )
             turn += 1
         return None

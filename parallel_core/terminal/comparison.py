@@ -194,12 +194,18 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
 
         def on_run(run: NextRun) -> None:
             nonlocal done, announced
+            begins = run.round != announced
+            if begins and run.round == 1 and not run.fits:
+                takes = naturaldelta(run.seconds_left or 0.0)
+                console.print(
+                    f"One round is longer than the time, and is run all the same: about {takes}."
+                )
             stage, total = _stage(run), done + run.left
             what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
             if console.is_interactive:
                 progress.update(task, description=f"{stage}: {what}", completed=done, total=total)
                 progress.update(task, left=run.seconds_left, refresh=True)
-            elif run.round != announced:
+            elif begins:
                 left = (
                     ""
                     if run.seconds_left is None

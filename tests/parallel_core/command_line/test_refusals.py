@@ -1,6 +1,7 @@
 """Invalid input is one line that says what is wrong or what was meant, status 2, and no file."""
 
 import shlex
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -208,6 +209,46 @@ def test_a_bad_request_is_refused_in_one_line(
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == [loop]
+
+
+ENDING = """
+import sys
+from backends.numpy.backend import NumPyBackend
+{at_import}
+class Net:
+    def __init__(self, devices, kind, engine, threads):
+        {when_loaded}
+        self.inner = NumPyBackend(devices, kind, engine, threads)
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+    def launch(self, fn, *args):
+        sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [{"at_import": "sys.exit(0)"}, {"when_loaded": "sys.exit(0)"}, {}],
+    ids=["import", "loading", "launch"],
+)
+def test_a_backend_that_ends_the_program_is_refused_in_one_line(
+    tmp_path: Path, place: dict[str, str]
+) -> None:
+    file = tmp_path / "engine.py"
+    file.write_text(ENDING.format(**{"at_import": "", "when_loaded": "", **place}))
+    # In a separate process, where the engine becomes known by its name.
+    command = [
+        sys.executable,
+        "-m",
+        "parallel_core",
+        "run",
+        "building-blocks",
+        "--backend",
+        f"{file}:Net",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "exit" in done.stderr.lower()
 
 
 @pytest.mark.parametrize(

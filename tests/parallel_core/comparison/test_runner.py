@@ -128,8 +128,22 @@ class Machine:
 
 
 def test_on_a_machine_that_is_far_too_slow_every_cell_is_run_once() -> None:
-    found, _ = Machine(slowness=6.0).compare(most=math.inf)
+    found, seen = Machine(slowness=6.0).compare(most=math.inf)
     assert [len(cell.results) for cell in found.cells] == [1] * len(PLAN.cells)
+    assert not any(run.fits for _, run in seen if run.round == 1)
+
+
+@given(st.floats(0.01, 0.2))
+def test_a_round_that_is_longer_than_the_time_is_foreseen_before_it_begins(share: float) -> None:
+    """The first process of the round says so, once every cell was timed, and it lasts about as long
+    as foreseen.
+    """
+    machine = Machine()
+    found, seen = machine.compare(most=math.inf, seconds=share * SECONDS)
+    began, first = next((at, run) for at, run in seen if run.round == 1)
+    taken = machine.now / (share * SECONDS)
+    assert taken <= 1.3 if first.fits else (found.rounds == 1 and taken > 0.9)
+    assert first.seconds_left == pytest.approx(machine.now - began, rel=0.3)
 
 
 @given(st.floats(0.1, 1.8), st.floats(1.0, 10.0))

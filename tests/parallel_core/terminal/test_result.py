@@ -14,10 +14,12 @@ import pytest
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
+from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.runner import NextRun
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Answer
 from parallel_core.terminal import progress
-from parallel_core.terminal.comparison import show_comparison, show_screen
+from parallel_core.terminal.comparison import comparison_progress, show_comparison, show_screen
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.result import show
 from tests.parallel_core.comparison.made_up import (
@@ -137,6 +139,17 @@ def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bo
             shown.on_training(name)
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("training ")]
     assert lines == ([] if terminal else ["training 1 of 2", "training 2 of 2"])
+
+
+def test_a_comparison_says_once_before_it_begins_that_a_round_does_not_fit() -> None:
+    stream = io.StringIO()
+    cells = comparison(measured(parallel("torch"), (1.0,))).cells
+    with comparison_progress(terminal_console(file=stream, width=80)) as on_run:
+        for number, fits in ((SOUNDING, True), (1, False), (1, False)):
+            on_run(NextRun((cells[0].cell,), number, 1, 3, 60.0, fits))
+    lines = stream.getvalue().splitlines()
+    assert ["longer than the time" in line for line in lines] == [False, True, False]
+    assert "a minute" in lines[1]
 
 
 @pytest.mark.parametrize(
