@@ -148,6 +148,8 @@ $(READY) $(TOOLS) $(SPHINX) $(CU112)/ready $(JAX)/ready $(MXNET)/ready: setup.cf
 	  { $(SAY) '$(WITH) is not Python 3.11 or later: make PYTHON=/path/to/python3'; exit 1; }
 	@$(WITH) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { $(SAY) 'Python lacks its venv module: apt-get install python3-venv'; exit 1; }
+	@mkdir -p $(@D) 2>/dev/null && test -w $(@D) || \
+	  { $(SAY) 'cannot write to $(CURDIR)/$(@D): copy the checkout to where files can be written'; exit 1; }
 	@$(SAY) 'installing $(EXTRAS) into $(@D), once (the log is $@.log)'
 	@$(@D)/bin/python -m pip --version >/dev/null 2>&1 || $(WITH) -m venv $(@D)
 	@$(PINS) >$@.txt

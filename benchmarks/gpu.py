@@ -269,6 +269,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.chdir(ROOT)
     os.environ |= {"PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
+    try:
+        # In a folder inside, no rehearsal takes the place of a result.
+        (out / "rehearsal").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"cannot make the folder {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     required = (
         (ROOT / "setup.cfg")
         .read_text()
@@ -277,8 +283,6 @@ def main() -> int:
         .split()
     )
     add_packages([*required, "pytest"], ROOT / "wheels", ROOT / "runs" / "site")
-    # In a folder inside, no rehearsal takes the place of a result.
-    (out / "rehearsal").mkdir(parents=True, exist_ok=True)
     take(DEVICE, out, {}, DEVICE.seconds)
     device = kept(DEVICE, out)
     no_gpu = "--rehearse" if given.rehearse else device["reason"]

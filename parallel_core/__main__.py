@@ -55,6 +55,8 @@ def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
             message, status = error.format_message(), 2
         case DisturbedError():
             message, status = str(error), DISTURBED
+        case OSError() if error.filename and error.strerror:
+            message, status = f"{error.filename}: {error.strerror}", 1
         case ComputationError() | MeasurementError() | OSError() | MemoryError():
             message, status = str(error) or type(error).__name__, 1
         case BackendError() | RequestError():

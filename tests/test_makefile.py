@@ -71,3 +71,17 @@ def test_a_demonstration_makes_what_the_pythons_that_are_there_can_run(
     assert planned.rstrip().endswith(
         f".venv/bin/parallel-core compare --quick --backends {compared}"
     )
+
+
+def test_an_environment_that_cannot_be_made_is_one_line(root: Path, tmp_path: Path) -> None:
+    shutil.copy(root / "Makefile", tmp_path)
+    for name in ("setup.cfg", "pyproject.toml", "constraints.txt", "python", ".venv"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{IS_3_11}\n")
+    (tmp_path / "python").chmod(0o755)
+    command = ["make", "demo", f"PYTHON={tmp_path}/python"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (line,) = done.stdout.splitlines()
+    assert done.returncode == 2
+    assert line.startswith(f"parallel-core: cannot write to {tmp_path}/.venv")
+    # What make says itself.
+    assert done.stderr.count("\n") == 1

@@ -47,7 +47,10 @@ def start(name: str, folder: Path | None) -> None:
     folder = folder or Path(name)
     if folder.exists():
         raise RequestError(f"{folder} exists: choose another one by --dir")
-    shutil.copytree(FOLDER / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    try:
+        shutil.copytree(FOLDER / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    except OSError as error:
+        raise RequestError(f"cannot make the folder {folder}: {error.strerror or error}") from error
     click.echo(
         f"Read {folder}/README.md, change {folder}/engine.py, then: parallel-core lab check "
         f"{quote(str(folder))}"

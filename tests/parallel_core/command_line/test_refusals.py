@@ -155,6 +155,7 @@ REFUSED = (
         "/bin/false cannot run parallel-core (ended with status 1 and no message)",
     ),
     ("compare --out /dev/null/x", "cannot make the folder /dev/null/x"),
+    ("lab start queue --dir /dev/null/x", "cannot make the folder /dev/null/x: Not a directory"),
     ("compare --like /nowhere", "cannot read /nowhere: No such file or directory"),
     ("compare --like /dev/null", "/dev/null is not a comparison that parallel-core compare wrote"),
     (
