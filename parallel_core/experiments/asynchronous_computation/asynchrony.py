@@ -141,7 +141,7 @@ UNFINISHED = Count(
     unfinished_at_return,
     "results were not there when their calls had returned",
     metric=DISPATCH_FRACTION.name,
-    title="Results not there on return",
+    title="Not there on return",
     bands=(
         Band(
             LOWEST,

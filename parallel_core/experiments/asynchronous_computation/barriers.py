@@ -149,7 +149,7 @@ LEFT = Count(
     unfinished_after_first_wait,
     "multiplications behind it were not done when the wait for the first returned",
     metric=SELECTIVE.name,
-    title="Queued work left after a wait",
+    title="Left when a wait ends",
     bands=(
         Band(
             LOWEST,

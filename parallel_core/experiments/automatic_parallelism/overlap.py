@@ -158,7 +158,7 @@ ALONGSIDE = Count(
     copied_beside_computation,
     "results were copied, at least in part, while something was multiplied",
     metric=OURS.name,
-    title="Results copied beside computing",
+    title="Copied beside computing",
     bands=(
         Band(LOWEST, "serial", "No, the copies waited for the computation"),
         Band(0.2, "partly", "In part, copies ran beside the computation"),

@@ -82,7 +82,7 @@ BESIDE = Count(
     begun_beside_another_device,
     "multiplications of a device began while another one was in the middle of one",
     metric=SPEEDUP.name,
-    title="Begun beside another device",
+    title="Begun beside another",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
         Band(0.2, "partly", "The devices worked at the same time in part"),

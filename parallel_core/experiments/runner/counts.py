@@ -48,6 +48,8 @@ class Repetition:
     """The program's calls that wait, until they returned."""
     operations: tuple[Span, ...]
     """What ran on the devices."""
+    devices: int
+    """The backend's logical devices; without queues all may run on the calling thread."""
 
     def of_kind(self, kind: str) -> tuple[Span, ...]:
         """Return the operations that compute, or those that copy."""
@@ -175,17 +177,19 @@ def recorded(
                         take()
                         wait_unmarked()
         timeline = timeline_from(read_trace(path))
-    return {name: list(repetitions_of(timeline, name)) for name in cases}
+    devices = len(backend.devices)
+    return {name: list(repetitions_of(timeline, name, devices)) for name in cases}
 
 
-def repetitions_of(timeline: Timeline, case: str) -> Iterator[Repetition]:
-    """Iterate over what each repetition of a case did."""
+def repetitions_of(timeline: Timeline, case: str, devices: int) -> Iterator[Repetition]:
+    """Iterate over what each repetition of a case did on so many devices."""
     for name, start, end in timeline.cases:
         if name == case:
-            yield repetition_of([span for span in timeline.columns if start <= span.start <= end])
+            spans = [span for span in timeline.columns if start <= span.start <= end]
+            yield repetition_of(spans, devices)
 
 
-def repetition_of(spans: Sequence[Span]) -> Repetition:
+def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:
     """Sort the spans of a repetition by what they are."""
     calls = [span for span in spans if span.kind == "host" and span.queue == "Python"]
     launches = tuple(call for call in calls if call.name.partition(" ")[0] not in WAITS)
@@ -195,7 +199,7 @@ def repetition_of(spans: Sequence[Span]) -> Repetition:
         call for call in calls if call.name.partition(" ")[0] in WAITS and call.start > began
     )
     operations = tuple(span for span in spans if span.kind != "host")
-    return Repetition(launches, waits, operations)
+    return Repetition(launches, waits, operations, devices)
 
 
 def unfinished_at_return(repetition: Repetition) -> Tally:
@@ -229,8 +233,8 @@ def begun_beside_another_device(repetition: Repetition) -> Tally:
     computations = repetition.of_kind("compute")
     devices = {span.device for span in computations}
     if len(devices) < 2:
-        # Without queues all may run on the calling thread, one after the other.
-        return Tally(0, len(computations))
+        # All ran on the calling thread, one after the other.
+        return Tally(0, len(computations) // repetition.devices)
     tallies = []
     for device in devices:
         own = [span for span in computations if span.device == device]

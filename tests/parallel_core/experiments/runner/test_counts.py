@@ -94,7 +94,7 @@ def test_the_device_counts_that_had_most_beside_it() -> None:
     in_turns = [run("cpu:2", at, at + 9) for at in (30, 40, 50)]
     assert begun_beside_another_device(repetition_of(by_start(*first, *in_turns))) == (0, 3)
     on_one_thread = [span._replace(device="cpu") for span in (*first, *in_turns)]
-    assert begun_beside_another_device(repetition_of(on_one_thread)) == (0, 6)
+    assert begun_beside_another_device(repetition_of(on_one_thread)) == (0, 3)
 
 
 def test_the_copies_of_a_result_count_once_and_those_that_only_touch_a_computation_do_not() -> None:
