@@ -40,6 +40,7 @@ from parallel_core.measurement.result import Result
 from parallel_core.measurement.timing import interleave, measure
 from parallel_core.system.files import write_json
 from parallel_core.system.machine import ROOT, describe_machine
+from parallel_core.system.subprocesses import lifeline
 
 HEADINGS = ("planted", "its part", "that part named first", "another one named", "size / planted")
 ENGINE = "async"
@@ -242,9 +243,9 @@ def measured(cells: Sequence[tuple[str, str]]) -> list[Result]:
         (experiment, {**same, "backend": backend, **options})
         for backend, experiment, options in chosen
     ]
-    done = subprocess.run(
-        measuring_command(sys.executable, runs), stdout=subprocess.PIPE, text=True, check=False
-    )
+    with lifeline() as stdin:
+        command = measuring_command(sys.executable, runs)
+        done = subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, text=True, check=False)
     return [one.result for one in measured_in(done.stdout)]
 
 

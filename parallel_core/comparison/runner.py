@@ -31,7 +31,7 @@ from parallel_core.measurement.fresh_process import Measured, measured_in
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED
 from parallel_core.system.machine import describe_machine
-from parallel_core.system.subprocesses import supervise
+from parallel_core.system.subprocesses import lifeline, supervise
 
 NOT_A_RESULT = "gave something else than the result that was asked for"
 Chosen = Mapping[str, Mapping[str, Any]]
@@ -317,7 +317,9 @@ async def run_cells(plan: Plan, run: NextRun, chosen: Chosen, deadline: float) -
     """
     began = monotonic()
     try:
-        ended_as = await supervise(plan.command(run.cells, chosen, run.round), deadline, plan.cores)
+        with lifeline() as stdin:
+            command = plan.command(run.cells, chosen, run.round)
+            ended_as = await supervise(command, deadline, plan.cores, stdin)
     except (FileNotFoundError, PermissionError) as error:
         reason = f"{plan.interpreters[run.cells[0].backend]} cannot be started: {error.strerror}"
         return Ran({}, {run.cells[0]: FailedRun(run.round, reason, refused=True)})

@@ -1,7 +1,8 @@
 """Measure in a separate process: a framework reads its threads, workers and engine once, at import.
 
 All such processes run `parallel-core measure`, which does one run or several, and prints a line of
-JSON for each.
+JSON for each. It ends as soon as a pipe on its standard input does: the process that started it is
+gone then.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import REFUSED, MeasurementError, RequestError
-from parallel_core.system.subprocesses import Outcome
+from parallel_core.system.subprocesses import Outcome, lifeline
 
 MAX_RUN_SECONDS, MAX_BUDGETS = 300.0, 5
 """Seconds that the process may take unless another number is given, or as many times its budget if
@@ -87,7 +88,10 @@ def measure_elsewhere(
     command = measuring_command(sys.executable, [(experiment, options)])
     try:
         # In this process's group, so that a signal to the group ends both.
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        with lifeline() as stdin:
+            done = subprocess.run(
+                command, stdin=stdin, capture_output=True, text=True, timeout=seconds, check=False
+            )
         outcome = Outcome(done.returncode, done.stdout, done.stderr, timed_out=False)
     except subprocess.TimeoutExpired:
         outcome = Outcome(-9, "", "", timed_out=True)

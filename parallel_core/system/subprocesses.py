@@ -2,19 +2,27 @@
 behind.
 
 A framework may start processes that outlive it, so the whole group is killed: when the command has
-ended, when its deadline has passed, and when the caller is cancelled.
+ended, when its deadline has passed, and when the caller is cancelled. If the caller itself is
+killed, the command can know it by its lifeline: a pipe on its standard input, whose other end the
+caller holds.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
+import stat
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 from backends.host import on_cores
+
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: which signal the end of the parent sends."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,49 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-async def supervise(command: Sequence[str], deadline: float, cores: set[int]) -> Outcome:
+@contextlib.contextmanager
+def lifeline() -> Iterator[int]:
+    """Give a descriptor for a process's standard input, which ends with the block or this
+    process.
+    """
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def has_lifeline() -> bool:
+    """Return whether standard input is a pipe."""
+    try:
+        return stat.S_ISFIFO(os.fstat(0).st_mode)
+    except OSError:
+        # It is closed.
+        return False
+
+
+def leave_with_starter() -> None:
+    """Kill this process, and the group that it leads, when nobody holds its standard input open."""
+    # Also if it is stopped, or Python is stuck, by then.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def wait_for_the_end() -> None:
+        while os.read(0, 4096):
+            pass
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait_for_the_end, name="lifeline", daemon=True).start()
+
+
+async def supervise(
+    command: Sequence[str],
+    deadline: float,
+    cores: set[int],
+    stdin: int = asyncio.subprocess.DEVNULL,
+) -> Outcome:
     """Run a command on some cores for at most `deadline` seconds; raises OSError if it cannot be
     started.
     """
@@ -64,11 +114,7 @@ async def supervise(command: Sequence[str], deadline: float, cores: set[int]) ->
         # The new process inherits the calling thread's cores.
         with on_cores(cores):
             process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
+                *command, stdin=stdin, stdout=output, stderr=errors, start_new_session=True
             )
         timed_out = False
         try:

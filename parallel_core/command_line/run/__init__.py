@@ -26,6 +26,7 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import explanation
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.system.errors import MeasurementError
+from parallel_core.system.subprocesses import has_lifeline, leave_with_starter
 from parallel_core.terminal.console import terminal_console
 from parallel_core.terminal.explanation import Chosen, show_explanation, show_variants
 
@@ -83,8 +84,11 @@ def measure(runs: tuple[str, ...]) -> None:
     gives a result.
 
     A run that fails ends the process as it does by itself; one that gives an invalid result, after
-    all have been done.
+    all have been done. So does the end of a pipe on standard input, which the process that wants
+    the results holds.
     """
+    if has_lifeline():
+        leave_with_starter()
     measured: list[Measured] = []
     invalid: MeasurementError | None = None
     for number, words in enumerate(runs, 1):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunProgram
-from tests.parallel_core.jobs.ranks import are_gone, wait_for_lines
+from tests.parallel_core.jobs.ranks import are_gone, wait_for_lines, wait_until
 
 PROGRAM = [sys.executable, "-m", "parallel_core"]
 COMPARE = [*PROGRAM, "compare"]
@@ -246,6 +246,33 @@ def test_a_signal_kills_what_runs_and_keeps_what_was_measured(
     assert len(read["building-blocks numpy sync"]["results"]) == 1
     assert read["building-blocks torch sync"]["results"] == []
     assert are_gone([pid])
+
+
+def children(process: int) -> list[str]:
+    """Return the numbers of a process's children that measure."""
+    own = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [
+        child
+        for child in own
+        if b"measure" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+    ]
+
+
+@pytest.mark.parametrize("as_soon_as_possible", [True, False])
+def test_what_measures_ends_when_the_comparison_is_killed(
+    tmp_path: Path, as_soon_as_possible: bool
+) -> None:
+    command = [*COMPARE, "overlap", *ON_NUMPY, "--out", str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        wait_until(lambda: bool(children(run.pid)))
+        measuring = children(run.pid)
+        if not as_soon_as_possible:
+            # It has begun to compute when it has loaded NumPy.
+            maps = [Path(f"/proc/{child}/maps") for child in measuring]
+            wait_until(lambda: all("numpy" in one.read_text() for one in maps))
+        run.kill()
+    assert len(measuring) == 1
+    assert are_gone(measuring)
 
 
 @pytest.mark.parametrize("name", ["comparison.json", "report.html"])

@@ -4,8 +4,12 @@ result, or a reason.
 
 import gc
 import math
+import os
+import signal
 import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,7 @@ from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.timing import Benchmark, interleave, measure
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.comparison import made_up
+from tests.parallel_core.jobs.ranks import are_gone, wait_until
 
 
 def test_rounds_go_back_and_forth_warm_ups_are_kept_apart_and_the_garbage_collector_rests() -> None:
@@ -159,6 +164,32 @@ def test_a_process_may_take_several_times_its_budget(
         match=rf"parallel in a separate process: gave no result within {seconds} s",
     ):
         measure_elsewhere("parallel", options, given)
+
+
+STARTER = """
+import os, subprocess, sys
+from parallel_core.measurement.fresh_process import measure_elsewhere
+beside = subprocess.Popen(["sleep", "1000"])
+print(os.getpid(), beside.pid, flush=True)
+measure_elsewhere("overlap", {"backend": "numpy", "budget": 60.0})
+"""
+
+
+def test_a_separate_process_and_nothing_else_ends_with_the_one_that_started_it() -> None:
+    command = [sys.executable, "-c", STARTER]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as starter:
+        assert starter.stdout is not None
+        pid, beside = starter.stdout.readline().split()
+        own = Path(f"/proc/{pid}/task/{pid}/children")
+        wait_until(lambda: len(own.read_text().split()) == 2)
+        measuring = [child for child in own.read_text().split() if child != beside]
+        starter.kill()
+    assert are_gone(measuring)
+    state = Path(f"/proc/{beside}/stat").read_text().rpartition(")")[2].split()[0]
+    os.kill(int(beside), signal.SIGKILL)
+    assert state == "S"
 
 
 @pytest.mark.parametrize(("second_fails", "sizes"), [(False, [16, 8]), (True, [16])])
