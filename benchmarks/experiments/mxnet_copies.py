@@ -38,7 +38,7 @@ def main(rounds: int, quick: bool) -> Report:
             scratch=pieces,
             sizes=list(copies),
             copies=list(copies.values()),
-            repetitions=2 if quick else 8,
+            repetitions=2 if quick else 5,
         )
         variants.append(Variant(f"plain, {pieces} pieces", plain))
         for size in copies:
@@ -50,7 +50,7 @@ def main(rounds: int, quick: bool) -> Report:
                 "--size",
                 size,
                 "--rounds",
-                1 if quick else 5,
+                1 if quick else 3,
             )
             variants.append(
                 Variant(
