@@ -47,8 +47,9 @@ def main() -> None:
 
 
 def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
-    """Return an error's message, in one line, and the exit status; raises the error again if it is
-    a bug.
+    """Return an error's message, in one line, and the exit status.
+
+    Raises the error again if it is a bug, or if nobody reads messages.
     """
     match error:
         case click.ClickException():
@@ -61,6 +62,9 @@ def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
             message, status = str(error) or type(error).__name__, 1
         case BackendError() | RequestError():
             message, status = str(error), 2
+        case SystemExit() if isinstance(error.__context__, BrokenPipeError):
+            # Nobody reads what this program writes, so nobody can be told: click ends it.
+            raise error
         case SystemExit():
             # Commands end by returning a status: this is the end that a backend's own code wanted.
             message, status = f"the backend called sys.exit({error.code!r})", 2
