@@ -32,10 +32,11 @@ import backends
 from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
-from parallel_core.experiments.runner.counts import Count, unfinished_at_return
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
+from parallel_core.experiments.runner.tallies import unfinished_at_return
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.timing import measure
 
@@ -137,9 +138,9 @@ DISPATCH_FRACTION = Metric(
 )
 UNFINISHED = Count(
     "unfinished_at_return",
-    TEN,
-    unfinished_at_return,
     "results were not there when their calls had returned",
+    case=TEN,
+    tally=unfinished_at_return,
     metric=DISPATCH_FRACTION.name,
     title="Not there on return",
     bands=(

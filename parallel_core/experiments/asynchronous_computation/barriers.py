@@ -38,10 +38,11 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
     dispatch_fraction,
 )
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
-from parallel_core.experiments.runner.counts import Count, unfinished_after_first_wait
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
+from parallel_core.experiments.runner.tallies import unfinished_after_first_wait
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import doublings, multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
@@ -145,9 +146,9 @@ SELECTIVE = Metric(
 )
 LEFT = Count(
     "left_after_wait",
-    named(WAIT, 64, SAME),
-    unfinished_after_first_wait,
     "multiplications behind it were not done when the wait for the first returned",
+    case=named(WAIT, 64, SAME),
+    tally=unfinished_after_first_wait,
     metric=SELECTIVE.name,
     title="Left when a wait ends",
     bands=(

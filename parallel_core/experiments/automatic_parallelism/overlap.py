@@ -36,9 +36,10 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, works
 from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
-from parallel_core.experiments.runner.counts import Count, copied_beside_computation
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, hidden_share
+from parallel_core.experiments.runner.tallies import copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
@@ -154,9 +155,9 @@ THE_BOOK_S = replace(
 
 ALONGSIDE = Count(
     "copied_beside_computation",
-    TOGETHER,
-    copied_beside_computation,
     "results were copied, at least in part, while something was multiplied",
+    case=TOGETHER,
+    tally=copied_beside_computation,
     metric=OURS.name,
     title="Copied beside computing",
     bands=(

@@ -28,10 +28,11 @@ from parallel_core.experiments.runner.changes import (
     with_queue,
     without_queue,
 )
-from parallel_core.experiments.runner.counts import Count, begun_beside_another_device
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen
+from parallel_core.experiments.runner.tallies import begun_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
 
 TOGETHER = "on all together"
@@ -78,9 +79,9 @@ SPEEDUP = Metric(
 
 BESIDE = Count(
     "begun_beside_another_device",
-    TOGETHER,
-    begun_beside_another_device,
     "multiplications of a device began while another one was in the middle of one",
+    case=TOGETHER,
+    tally=begun_beside_another_device,
     metric=SPEEDUP.name,
     title="Begun beside another",
     bands=(

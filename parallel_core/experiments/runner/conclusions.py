@@ -75,7 +75,10 @@ def conclude(
             **trial.checks,
         },
         explanation="",
-        counts=trial.counts,
+        # In the order in which they are declared: the first answers the question.
+        counts={
+            count.name: trial.counts[count.name] for count in counts if count.name in trial.counts
+        },
         series={**_series(curves, trial), **described.pop("series", {})},
         # Cases of one interleaving share a watch.
         machine_watch=joined_watches(

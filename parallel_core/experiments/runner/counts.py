@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeAlias
 
 from backends import Backend
 from backends.errors import BackendError
 from backends.profiling import (
-    Span,
     Timeline,
     case_text,
     check_profiler,
@@ -27,6 +25,7 @@ from backends.profiling import (
     timeline_from,
 )
 from parallel_core.experiments.runner.metrics import Band
+from parallel_core.experiments.runner.tallies import Repetition, Tally, Tallying, repetition_of
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
@@ -35,35 +34,6 @@ AT_ONCE, MOST_REPETITIONS = 2, 6
 """How many repetitions are recorded at a time, and at most: more than these only if they disagree
 on the answer.
 """
-WAITS = ("wait", "waitall")
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """What one repetition of a case did. Spans are in the order in which they began."""
-
-    launches: tuple[Span, ...]
-    """The program's calls that launch something, until they returned."""
-    waits: tuple[Span, ...]
-    """The program's calls that wait, until they returned."""
-    operations: tuple[Span, ...]
-    """What ran on the devices."""
-    devices: int
-    """The backend's logical devices; without queues all may run on the calling thread."""
-
-    def of_kind(self, kind: str) -> tuple[Span, ...]:
-        """Return the operations that compute, or those that copy."""
-        return tuple(span for span in self.operations if span.kind == kind)
-
-
-class Tally(NamedTuple):
-    """How many of how many."""
-
-    seen: int
-    of: int
-
-
-Tallying: TypeAlias = Callable[[Repetition], Tally]
 
 
 @dataclass(frozen=True)
@@ -72,13 +42,14 @@ class Count:
 
     name: str
     """Its key in a result's JSON."""
-    case: str
-    """The case that is repeated, or the last that differs from it in numbers only."""
-    tally: Tallying
     counted: str
     """What stands behind the numbers: `results were not there when their calls had returned`."""
     bands: tuple[Band, ...]
     """What a share means, in ascending order; `Band.start` is a share of all."""
+    case: str = ""
+    """The case that is repeated, or the last that differs from it in numbers only."""
+    tally: Tallying | None = None
+    """How it is counted in a repetition of the case; None: the program counts (`Trial.count`)."""
     metric: str = ""
     """The figure that says how much it brings, by the clock."""
     title: str = ""
@@ -122,7 +93,7 @@ def record_counts(
         count: name
         for count in counts
         for name in takes
-        if without_numbers(name) == without_numbers(count.case)
+        if count.tally is not None and without_numbers(name) == without_numbers(count.case)
     }
     tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
     undecided = list(case_of)
@@ -131,6 +102,7 @@ def record_counts(
         repetitions = recorded(cases, backend, AT_ONCE)
         for count in undecided:
             for repetition in repetitions[case_of[count]]:
+                assert count.tally is not None
                 tally = count.tally(repetition)
                 # A trace that lacks what is counted says nothing.
                 if tally.of:
@@ -187,83 +159,3 @@ def repetitions_of(timeline: Timeline, case: str, devices: int) -> Iterator[Repe
         if name == case:
             spans = [span for span in timeline.columns if start <= span.start <= end]
             yield repetition_of(spans, devices)
-
-
-def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:
-    """Sort the spans of a repetition by what they are."""
-    calls = [span for span in spans if span.kind == "host" and span.queue == "Python"]
-    launches = tuple(call for call in calls if call.name.partition(" ")[0] not in WAITS)
-    # Each repetition begins with a wait until the devices are idle, which is no part of it.
-    began = launches[0].start if launches else 0
-    waits = tuple(
-        call for call in calls if call.name.partition(" ")[0] in WAITS and call.start > began
-    )
-    operations = tuple(span for span in spans if span.kind != "host")
-    return Repetition(launches, waits, operations, devices)
-
-
-def unfinished_at_return(repetition: Repetition) -> Tally:
-    """Count the computations that were not done when the call that launched them had returned."""
-    returned = {call.start: call.end for call in repetition.launches}
-    launched = [span for span in repetition.of_kind("compute") if span.launched in returned]
-    return Tally(
-        sum(span.end > returned[span.launched] for span in launched if span.launched is not None),
-        len(launched),
-    )
-
-
-def unfinished_after_first_wait(repetition: Repetition) -> Tally:
-    """Count the computations behind the first that were not done when the first wait returned."""
-    if not repetition.waits:
-        return Tally(0, 0)
-    waited_until = repetition.waits[0].end
-    computations = sorted(
-        repetition.of_kind("compute"), key=lambda span: span.launched or span.start
-    )
-    behind = computations[1:]
-    return Tally(sum(span.end > waited_until for span in behind), len(behind))
-
-
-def begun_beside_another_device(repetition: Repetition) -> Tally:
-    """Count the computations of a device that began while another device was in the middle of one.
-
-    Of the devices the one counts that had most beside it: which one is done first, other work on
-    the machine decides.
-    """
-    computations = repetition.of_kind("compute")
-    devices = {span.device for span in computations}
-    if len(devices) < 2:
-        # All ran on the calling thread, one after the other.
-        return Tally(0, len(computations) // repetition.devices)
-    tallies = []
-    for device in devices:
-        own = [span for span in computations if span.device == device]
-        others = [span for span in computations if span.device != device]
-        tallies.append(Tally(sum(_is_inside(span.start, others) for span in own), len(own)))
-    return max(tallies)
-
-
-def copied_beside_computation(repetition: Repetition) -> Tally:
-    """Count the results of which a copy ran beside a computation.
-
-    Each computation has one result, and each result is copied equally often.
-    """
-    computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
-    results = len(computations)
-    if not results or not copies or len(copies) % results:
-        return Tally(0, 0)
-    each = len(copies) // results
-    copies_of_results = [copies[first : first + each] for first in range(0, len(copies), each)]
-    beside = sum(
-        any(_overlap(copy, span) for copy in some for span in computations)
-        for some in copies_of_results
-    )
-    return Tally(beside, results)
-
-
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
-
-
-def _is_inside(time: int, spans: Sequence[Span]) -> bool:
-    return any(span.start < time < span.end for span in spans)

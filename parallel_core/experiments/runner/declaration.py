@@ -92,7 +92,7 @@ class Experiment:
     metrics: tuple[Metric, ...]
     """The figures, first that which answers the question."""
     counts: tuple[Count, ...] = ()
-    """What is counted in a recorded repetition, first that which answers the question."""
+    """What is counted, first that which answers the question."""
     changes: tuple[Change, ...] = ()
     """What would change the answer: the first rule that applies is said."""
     rounds: int | None = 5
@@ -225,7 +225,7 @@ class Experiment:
                 trial.described["chosen_by"]["size"] = "rounds"
         if count:
             try:
-                trial.counts = record_counts(self.counts, trial.takes, backend)
+                trial.counts |= record_counts(self.counts, trial.takes, backend)
             except (BackendError, OSError, ValueError) as error:
                 trial.notes.append(f"Nothing was counted: {error}.")
         return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
@@ -253,7 +253,7 @@ class Experiment:
         for parameter in self.parameters:
             shown |= written(parameter, values[parameter.name])
         timing_names = [name for name in ("rounds", "budget") if getattr(self, name) is not None]
-        counted = [count.case for count in self.counts]
+        counted = [count.case for count in self.counts if count.case]
         trial = Trial(
             backend, shown, **{name: values[name] for name in timing_names}, counted=counted
         )

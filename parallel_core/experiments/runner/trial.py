@@ -113,7 +113,7 @@ class Trial:
         self.takes: dict[str, Callable[[], Timing]] = {}
         """What repeats the cases that are counted; it keeps all arrays that they work on."""
         self.counts: dict[str, Counted] = {}
-        """What was counted in recorded repetitions."""
+        """What was counted, in recorded repetitions and by the program."""
         self.points: defaultdict[str, dict[float, float]] = defaultdict(dict)
         """The medians of curves, by label and point."""
         self._pending: list[_Timed] = []
@@ -290,6 +290,11 @@ class Trial:
         self.cases |= {
             named(case.name): replace(case, name=named(case.name)) for case in found.cases
         }
+
+    def count(self, name: str, seen: int, of: int, witness: str) -> None:
+        """Keep a count that needs no recorded repetition; nothing is kept of none."""
+        if of:
+            self.counts[name] = Counted(seen, of, witness, (seen,))
 
     def found(self, name: str, value: float | Interval | None) -> None:
         """Keep a figure that follows from no times, if there is one; a count is exact, another

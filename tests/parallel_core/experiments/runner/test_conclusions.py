@@ -17,9 +17,10 @@ from parallel_core import RequestError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, with_queue
 from parallel_core.experiments.runner.conclusions import conclude
-from parallel_core.experiments.runner.counts import Count, unfinished_at_return
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.guess import Guess, check_guess, judge
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
+from parallel_core.experiments.runner.tallies import unfinished_at_return
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Answer, Case, Counted, Result
 from parallel_core.measurement.sweep import Curves
@@ -137,9 +138,9 @@ def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(
 
 ORDER = Count(
     "order",
-    "whole",
-    unfinished_at_return,
     "parts came first",
+    case="whole",
+    tally=unfinished_at_return,
     metric="half",
     bands=(Band(LOWEST, "none", "No"), Band(0.5, "some", "Yes")),
 )

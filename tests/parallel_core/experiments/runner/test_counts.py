@@ -12,13 +12,11 @@ from backends import Backend
 from backends.profiling import Span
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import counts
-from parallel_core.experiments.runner.counts import (
-    Count,
+from parallel_core.experiments.runner.counts import Count, middle, needs_more
+from parallel_core.experiments.runner.tallies import (
     Tally,
     begun_beside_another_device,
     copied_beside_computation,
-    middle,
-    needs_more,
     repetition_of,
     unfinished_after_first_wait,
     unfinished_at_return,

@@ -1,0 +1,121 @@
+"""What is counted of a recorded repetition: how many of how many came in an order that only a queue
+allows.
+
+Spans have one clock: when each call began and returned, and when each operation began and ended.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from backends.profiling import Span
+
+WAITS = ("wait", "waitall")
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What one repetition of a case did. Spans are in the order in which they began."""
+
+    launches: tuple[Span, ...]
+    """The program's calls that launch something, until they returned."""
+    waits: tuple[Span, ...]
+    """The program's calls that wait, until they returned."""
+    operations: tuple[Span, ...]
+    """What ran on the devices."""
+    devices: int
+    """The backend's logical devices; without queues all may run on the calling thread."""
+
+    def of_kind(self, kind: str) -> tuple[Span, ...]:
+        """Return the operations that compute, or those that copy."""
+        return tuple(span for span in self.operations if span.kind == kind)
+
+
+class Tally(NamedTuple):
+    """How many of how many."""
+
+    seen: int
+    of: int
+
+
+Tallying: TypeAlias = Callable[[Repetition], Tally]
+
+
+def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:
+    """Sort the spans of a repetition by what they are."""
+    calls = [span for span in spans if span.kind == "host" and span.queue == "Python"]
+    launches = tuple(call for call in calls if call.name.partition(" ")[0] not in WAITS)
+    # Each repetition begins with a wait until the devices are idle, which is no part of it.
+    began = launches[0].start if launches else 0
+    waits = tuple(
+        call for call in calls if call.name.partition(" ")[0] in WAITS and call.start > began
+    )
+    operations = tuple(span for span in spans if span.kind != "host")
+    return Repetition(launches, waits, operations, devices)
+
+
+def unfinished_at_return(repetition: Repetition) -> Tally:
+    """Count the computations that were not done when the call that launched them had returned."""
+    returned = {call.start: call.end for call in repetition.launches}
+    launched = [span for span in repetition.of_kind("compute") if span.launched in returned]
+    return Tally(
+        sum(span.end > returned[span.launched] for span in launched if span.launched is not None),
+        len(launched),
+    )
+
+
+def unfinished_after_first_wait(repetition: Repetition) -> Tally:
+    """Count the computations behind the first that were not done when the first wait returned."""
+    if not repetition.waits:
+        return Tally(0, 0)
+    waited_until = repetition.waits[0].end
+    computations = sorted(
+        repetition.of_kind("compute"), key=lambda span: span.launched or span.start
+    )
+    behind = computations[1:]
+    return Tally(sum(span.end > waited_until for span in behind), len(behind))
+
+
+def begun_beside_another_device(repetition: Repetition) -> Tally:
+    """Count the computations of a device that began while another device was in the middle of one.
+
+    Of the devices the one counts that had most beside it: which one is done first, other work on
+    the machine decides.
+    """
+    computations = repetition.of_kind("compute")
+    devices = {span.device for span in computations}
+    if len(devices) < 2:
+        # All ran on the calling thread, one after the other.
+        return Tally(0, len(computations) // repetition.devices)
+    tallies = []
+    for device in devices:
+        own = [span for span in computations if span.device == device]
+        others = [span for span in computations if span.device != device]
+        tallies.append(Tally(sum(_is_inside(span.start, others) for span in own), len(own)))
+    return max(tallies)
+
+
+def copied_beside_computation(repetition: Repetition) -> Tally:
+    """Count the results of which a copy ran beside a computation.
+
+    Each computation has one result, and each result is copied equally often.
+    """
+    computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
+    results = len(computations)
+    if not results or not copies or len(copies) % results:
+        return Tally(0, 0)
+    each = len(copies) // results
+    copies_of_results = [copies[first : first + each] for first in range(0, len(copies), each)]
+    beside = sum(
+        any(_overlap(copy, span) for copy in some for span in computations)
+        for some in copies_of_results
+    )
+    return Tally(beside, results)
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _is_inside(time: int, spans: Sequence[Span]) -> bool:
+    return any(span.start < time < span.end for span in spans)
