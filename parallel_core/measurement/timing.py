@@ -25,6 +25,15 @@ MOST_ROUNDS = 4
 loud.
 """
 
+
+class TooSlowError(Exception):
+    """Fewer rounds fit a budget of seconds than a verdict takes."""
+
+    def __init__(self, seconds_of_round: float):
+        super().__init__(f"a round takes {seconds_of_round:g} s")
+        self.seconds_of_round = seconds_of_round
+
+
 _repeatable: ContextVar[bool] = ContextVar("repeatable", default=False)
 
 
@@ -143,6 +152,7 @@ def interleave(
     rounds: int,
     warmups: int = 1,
     budget: float = math.inf,
+    fewest: int = 0,
 ) -> tuple[Case, ...]:
     """Take every case's timing in turn (A B C, C B A, …), so that a drift of the machine affects
     all alike.
@@ -156,6 +166,8 @@ def interleave(
     If other processes took time of the cores, more rounds follow (see MOST_ROUNDS) until enough are
     undisturbed or the budget is spent, and those count in which they took least: which ones these
     are does not depend on the times.
+
+    Raises TooSlowError if fewer than `fewest` rounds fit, judging by the last one.
     """
     started = clock_without_compiling()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
@@ -169,7 +181,10 @@ def interleave(
                 budget < math.inf and _are_disturbed(watches, rounds)
             ):
                 break
-            if done > warmups and began - started + last > budget:
+            rounds_to_come = max(1, warmups + fewest - done)
+            if done > warmups and began - started + rounds_to_come * last > budget:
+                if done - warmups < fewest:
+                    raise TooSlowError(last)
                 break
             before = sample_machine()
             for place, name in enumerate(there[::-1] if done % 2 else there):

@@ -211,5 +211,6 @@ def _rounds_missing(trial: Trial) -> tuple[str, ...]:
     taken = min((len(case.seconds) for case in trial.cases.values()), default=0)
     if not math.isfinite(trial.budget) or taken >= min(FEWEST_FOR_A_VERDICT, trial.rounds):
         return ()
-    allowed = f"The budget of {trial.budget:g} s allowed {taken} of {trial.rounds} rounds"
+    budget = trial.parameters.get("budget", trial.budget)
+    allowed = f"The budget of {budget:g} s allowed {taken} of {trial.rounds} rounds"
     return (f"{allowed}: too few to tell a difference from noise (--budget gives more).",)

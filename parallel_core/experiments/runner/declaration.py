@@ -30,6 +30,7 @@ from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import TooSlowError
 from parallel_core.system.formatting import listed
 
 CHAPTERS: Mapping[str, str] = MappingProxyType(
@@ -213,16 +214,24 @@ class Experiment:
         """Run the program on a backend: choose sizes that are not given, time, check, count, and
         conclude.
 
-        If the run chose all its sizes and too few rounds fit the budget, it is repeated with a
-        smaller size. Without `count` no repetition is recorded, and nothing is counted.
+        If the run chose all its sizes and too few rounds fit the budget, it starts again with a
+        smaller size, and with half of the budget if less is left. Without `count` no repetition is
+        recorded.
         """
         values = self._values_of(options)
-        trial = self._measure(backend, values)
+        wanted = 0
         if self._chooses_all_sizes(values):
-            size = _size_for_rounds(trial)
-            if size < trial.parameters["size"]:
-                trial = self._measure(backend, {**values, "size": size})
-                trial.described["chosen_by"]["size"] = "rounds"
+            wanted = min(FEWEST_FOR_A_VERDICT, values["rounds"])
+        trial = self._trial(backend, values, fewest=wanted)
+        try:
+            self._measure(trial, values)
+        except TooSlowError as slow:
+            budget = max(trial.left(), trial.budget / 2)
+            size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted)
+            values = {**values, "size": size}
+            trial = self._trial(backend, values, budget=budget)
+            self._measure(trial, values)
+            trial.described["chosen_by"]["size"] = "rounds"
         if count:
             try:
                 trial.counts |= record_counts(self.counts, trial.takes, backend)
@@ -245,24 +254,35 @@ class Experiment:
         """
         return "size" in self.calibrated and all(values[name] is None for name in self.calibrated)
 
-    def _measure(self, backend: Backend, values: Mapping[str, Any]) -> Trial:
-        """Choose what has no value, run the program, and return the trial with all that it
-        measured.
-        """
+    def _trial(
+        self,
+        backend: Backend,
+        values: Mapping[str, Any],
+        fewest: int = 0,
+        budget: float | None = None,
+    ) -> Trial:
+        """Return a trial that has measured nothing yet, with a smaller budget if one is given."""
         shown: dict[str, Any] = {}
         for parameter in self.parameters:
             shown |= written(parameter, values[parameter.name])
-        timing_names = [name for name in ("rounds", "budget") if getattr(self, name) is not None]
+        timing = {name: values[name] for name in self._timing_names}
+        if budget is not None:
+            timing["budget"] = budget
         counted = [count.case for count in self.counts if count.case]
-        trial = Trial(
-            backend, shown, **{name: values[name] for name in timing_names}, counted=counted
-        )
+        return Trial(backend, shown, **timing, counted=counted, fewest=fewest)
+
+    def _measure(self, trial: Trial, values: Mapping[str, Any]) -> None:
+        """Choose what has no value, run the program, and time what it registered."""
         arguments = {**values, **choose(trial, self.parameters)}
-        for name in timing_names:
+        for name in self._timing_names:
             del arguments[name]
-        self.program_on(backend)(trial, **arguments)
+        self.program_on(trial.backend)(trial, **arguments)
         trial.run()
-        return trial
+
+    @property
+    def _timing_names(self) -> list[str]:
+        """The runner's own options that the experiment has."""
+        return [name for name in ("rounds", "budget") if getattr(self, name) is not None]
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:
@@ -274,18 +294,14 @@ def shown_case(names: Sequence[str], usual: str) -> str:
     return usual if usual in names else (alike or names or [""])[-1]
 
 
-def _size_for_rounds(trial: Trial) -> int:
-    """Return the size of a trial, or a smaller one if fewer rounds fitted its budget than a verdict
-    takes.
+def _size_for_rounds(trial: Trial, seconds_of_round: float, seconds: float, rounds: int) -> int:
+    """Return the size with which a trial's warm-up and rounds fit so many seconds, at most its own.
+
+    A round has taken `seconds_of_round` with the trial's size.
     """
     size: int = trial.parameters["size"]
-    rounds_wanted = min(FEWEST_FOR_A_VERDICT, trial.rounds)
-    rounds_taken = min(len(case.seconds) for case in trial.cases.values())
-    if rounds_taken >= rounds_wanted or not 0 < trial.budget < math.inf:
-        return size
     # The warm-up takes as long as a round.
-    seconds_of_round = (trial.budget - trial.left()) / (1 + rounds_taken)
-    seconds_allowed = TIMED_SHARE * trial.budget / (1 + rounds_wanted)
+    seconds_allowed = TIMED_SHARE * seconds / (1 + rounds)
     # The time of a round grows with the cube of the size.
     factor = min(1.0, seconds_allowed / seconds_of_round) ** (1 / 3)
     return max(8, int(size * factor) // 8 * 8)

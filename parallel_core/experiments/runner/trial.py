@@ -89,9 +89,14 @@ class Trial:
         rounds: int = 1,
         budget: float = math.inf,
         counted: Collection[str] = (),
+        fewest: int = 0,
     ):
+        """Start the clock. If fewer than `fewest` rounds fit the budget, `run` raises
+        TooSlowError.
+        """
         self.backend = backend
         self._counted = frozenset(map(without_numbers, counted))
+        self._fewest = fewest
         self.devices: Sequence[Device] = backend.devices
         self.parameters = dict(parameters)
         """What the result says that the program ran with. It may add values that it chose."""
@@ -199,9 +204,10 @@ class Trial:
             label: partial(measure, self.backend, launch) for launch, label in launches.items()
         }
         budget = self.left(share) if rounds is None else math.inf
-        taken = {
-            case.name: case for case in interleave(takes, rounds or self.rounds, budget=budget)
-        }
+        # Nothing smaller would fit a budget that is spent.
+        fewest = self._fewest if 0 < budget < math.inf else 0
+        timed_cases = interleave(takes, rounds or self.rounds, budget=budget, fewest=fewest)
+        taken = {case.name: case for case in timed_cases}
         by_launch = {launch: np.asarray(taken[label].seconds) for launch, label in launches.items()}
         for case in pending:
             timed = replace(taken[case.name], repeats=case.repeats, parts=case.parts)

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from parallel_core.measurement.fresh_process import (
     measuring_command,
 )
 from parallel_core.measurement.result import Case, Result
-from parallel_core.measurement.timing import Benchmark, interleave, measure
+from parallel_core.measurement.timing import Benchmark, Timing, TooSlowError, interleave, measure
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.comparison import made_up
 from tests.parallel_core.jobs.ranks import are_gone, wait_until
@@ -82,21 +84,43 @@ def test_rounds_in_which_others_took_time_are_repeated_within_the_budget(
     assert next(watches, None) is None
 
 
-def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def compiled_at_first(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Timing]:
+    """Return what takes 100 s at first and then 1 s, by a clock that only it moves."""
     now = 0.0
     monkeypatch.setattr("parallel_core.measurement.timing.clock_without_compiling", lambda: now)
     durations = iter([100.0, *[1.0] * 20])
 
-    def take() -> tuple[float, float]:
+    def take() -> Timing:
         nonlocal now
         now += (seconds := next(durations))
         return 0.0, seconds
 
-    (case,) = interleave({"compiled at first": take}, rounds=3, warmups=1, budget=10.0)
+    return take
+
+
+def test_what_a_warm_up_takes_beyond_a_round_is_not_part_of_the_budget(
+    compiled_at_first: Callable[[], Timing],
+) -> None:
+    (case,) = interleave({"case": compiled_at_first}, rounds=3, warmups=1, budget=10.0)
     assert case.warmup_seconds == (100.0,)
     assert case.seconds == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("budget", "taken"), [(4.0, 3), (3.9, 1), (0.5, 1)])
+def test_it_ends_after_one_round_if_too_few_will_fit(
+    compiled_at_first: Callable[[], Timing], budget: float, taken: int
+) -> None:
+    rounds = iter(range(10))
+
+    def take() -> Timing:
+        next(rounds)
+        return compiled_at_first()
+
+    with nullcontext() if taken == 3 else pytest.raises(TooSlowError) as slow:
+        interleave({"case": take}, rounds=3, warmups=1, budget=budget, fewest=3)
+    assert next(rounds) == 1 + taken
+    assert slow is None or slow.value.seconds_of_round == 1.0
 
 
 def test_dispatch_and_completion_are_timed_and_reported(

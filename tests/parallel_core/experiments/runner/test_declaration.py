@@ -13,7 +13,10 @@ from parallel_core import Case, Result, run_parallel
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import declaration, parameters
+from parallel_core.experiments.runner import trial as runner_trial
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement import timing
+from parallel_core.measurement.timing import TooSlowError
 from parallel_core.system.machine import MachineWatch
 from tests.parallel_core.comparison import made_up
 
@@ -49,26 +52,35 @@ def test_what_was_chosen_in_the_quietest_moment_counts(
 
 
 @pytest.mark.parametrize(
-    ("taken", "spent", "size"), [(3, 9.0, 800), (1, 10.0, 608), (1, 5.0, 768), (2, 1e6, 8)]
+    ("seconds_of_round", "seconds", "size"),
+    [(2.25, 10.0, 800), (4.5, 10.0, 632), (2.25, 5.0, 632), (1.0, 10.0, 800), (1e9, 10.0, 8)],
 )
-def test_too_few_rounds_take_a_size_with_which_three_fit(
-    numpy: Backend, taken: int, spent: float, size: int
+def test_a_smaller_size_is_one_with_which_three_rounds_fit(
+    numpy: Backend, seconds_of_round: float, seconds: float, size: int
 ) -> None:
     trial = Trial(numpy, {"size": 800}, rounds=5, budget=10.0)
-    trial._started -= spent
-    trial.cases = {"run": Case("run", (0.1,) * taken, (0.1,) * taken)}
-    assert declaration._size_for_rounds(trial) == size
+    assert declaration._size_for_rounds(trial, seconds_of_round, seconds, 3) == size
 
 
-def test_a_run_that_was_too_large_is_repeated_with_less_unless_its_size_is_given(
+def test_a_run_that_was_too_large_starts_again_with_less_unless_its_size_is_given(
     numpy: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[int] = []
+
+    def interleave(*args: Any, fewest: int, **options: Any) -> tuple[Case, ...]:
+        asked.append(fewest)
+        if fewest:
+            raise TooSlowError(1e6)
+        return timing.interleave(*args, **options)
+
     monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: 24)
-    monkeypatch.setattr(declaration, "_size_for_rounds", lambda _: 16)
+    monkeypatch.setattr(runner_trial, "interleave", interleave)
     smaller = run_twice(numpy)
-    assert (smaller.parameters["size"], smaller.chosen_by) == (16, {"size": "rounds"})
+    assert (smaller.parameters["size"], smaller.chosen_by) == (8, {"size": "rounds"})
     given = run_twice(numpy, size=32)
     assert (given.parameters["size"], given.chosen_by) == (32, {})
+    # It starts again once, and then takes the rounds that fit.
+    assert asked == [2, 0, 0]
 
 
 @pytest.mark.parametrize(
