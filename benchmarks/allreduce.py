@@ -20,7 +20,8 @@ from benchmarks.harness.findings import Report, benchmark
 from benchmarks.harness.side_by_side import Variant, parallel_core, take_turns, worker
 from benchmarks.harness.targets import Finding, Target, by_round, scaled
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import algorithm_bandwidth
-from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.measurement.confidence_intervals import median_interval
+from parallel_core.measurement.differences import ratio_interval
 from parallel_core.system.formatting import write_size
 
 SIZES = {"4KiB": 4096, "1MB": 1_000_000, "100MB": 100_000_000}

@@ -29,14 +29,11 @@ import numpy as np
 from benchmarks.harness.findings import provenance, write_text
 from benchmarks.harness.side_by_side import versions_and_kernels
 from benchmarks.harness.targets import bounds, markdown_table
-from parallel_core.comparison.account import time_difference
+from parallel_core.comparison.account import loudness_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.measurement.confidence_intervals import (
-    median_interval,
-    ratio_interval,
-    verdict_on,
-)
+from parallel_core.measurement.confidence_intervals import median_interval
+from parallel_core.measurement.differences import FEWEST_PROCESSES, ratio_interval, verdict_on
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Case, Result
 from parallel_core.system.errors import MeasurementError, RequestError
@@ -153,13 +150,18 @@ def judge(case: str, one: CellResults, *sides: CellResults) -> tuple[bool, ...] 
     Return whether the first is called different and the second slower, then whether each has the
     right reason; None if invalid processes leave too few for a verdict.
     """
+    loudness = loudness_of((one, *sides))
+    deviation = loudness * EXPERIMENTS[CELL.experiment].usual_deviation
     same, slower = (
-        verdict_on(ratio_interval(side.medians(case), one.medians(case)), len(side.medians(case)))
+        verdict_on(
+            ratio_interval(side.medians(case), one.medians(case), deviation),
+            len(side.medians(case)),
+        )
         for side in sides[:2]
     )
     if "too few runs" in (same, slower):
         return None
-    reasons = [time_difference(side, one, case).reasons for side in sides]
+    reasons = [time_difference(side, one, case, loudness=loudness).reasons for side in sides]
     right = (
         told == truth
         for told, truth in zip(reasons, ((), ("operations",), ("rest",)), strict=False)
@@ -315,7 +317,7 @@ def write(out: Path, document: Mapping[str, Any]) -> None:
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(min=3),
+    type=click.IntRange(min=FEWEST_PROCESSES),
     default=5,
     show_default=True,
     help="Processes a cell, in real ones.",
@@ -328,7 +330,7 @@ def main(trials: int, real_trials: int, rounds: int, out: Path) -> None:
     default rounds.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    rates = [synthetic(name, count, trials) for name in NOISES for count in (3, 5, 10)]
+    rates = [synthetic(name, count, trials) for name in NOISES for count in (2, 3, 5, 10)]
     measured: dict[str, Trials] = {}
     backends: dict[str, Mapping[str, Any]] = {}
     document = {

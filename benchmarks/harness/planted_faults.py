@@ -31,7 +31,7 @@ import numpy as np
 import backends
 from backends import Array, Device
 from benchmarks.harness.targets import bounds
-from parallel_core.comparison.account import PARTS, account_of, time_difference
+from parallel_core.comparison.account import PARTS, account_of, loudness_of, time_difference
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.copying import BEYOND_CACHES
@@ -293,7 +293,7 @@ def judged(name: str, fault: Fault, faulty: Sequence[Result], plain: Plain) -> d
     if not results.valid or not others.valid:
         nothing = dict.fromkeys(("seconds", "longer_seconds", "planted_seconds"))
         return {"verdict": "invalid", "named": [], "withheld": "", **nothing}
-    difference = time_difference(results, others)
+    difference = time_difference(results, others, loudness=loudness_of((results, others)))
     size = difference.parts.get(fault.part or "")
     return {
         "verdict": difference.verdict,

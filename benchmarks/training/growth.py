@@ -19,7 +19,8 @@ from benchmarks.harness.side_by_side import (
     worker,
 )
 from benchmarks.harness.targets import Finding, Target, scaled
-from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.measurement.confidence_intervals import median_interval
+from parallel_core.measurement.differences import ratio_interval
 from parallel_core.report.plots.curves import Curve, CurvesChart, Panel
 from parallel_core.report.plots.scales import Axis, around, linear
 from parallel_core.report.plots.svg import titled

@@ -25,20 +25,21 @@ a fifth or more of the cores. `benchmarks/harness/planted_faults.py` counts how 
 are named by their part and by no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from types import MappingProxyType
 
 from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.validity import doubtful_units, main_case
-from parallel_core.measurement import confidence_intervals
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.measurement import differences
 from parallel_core.measurement.confidence_intervals import (
     SMALLEST_DIFFERENCE,
     Interval,
-    Verdict,
     with_seconds,
 )
+from parallel_core.measurement.differences import Verdict
 from parallel_core.system.formatting import percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 
@@ -160,49 +161,80 @@ def time_difference(
     other: CellResults,
     case: str = "",
     errors: Mapping[str, float] = MappingProxyType({}),
+    loudness: float = 1.0,
 ) -> TimeDifference:
-    """Compare two believed cells of an experiment by the time of a case, by default its main
-    one.
+    """Compare two believed cells of an experiment by the time of a case, by default its main one.
+
+    `errors` are the frameworks' systematic errors in seconds, `loudness` is that of all cells
+    (`loudness_of`).
     """
     case = case or main_case(results, other)
-    medians, others = results.medians(case), other.medians(case)
-    taken, taken_there = _taken_share(results), _taken_share(other)
-    ratio = confidence_intervals.ratio_interval(medians, others)
-    # Of w seconds during which other processes held a share s of the cores, between w(1 - s) and w
-    # are the cell's own.
-    ratio = Interval(ratio.estimate, ratio.low * (1 - taken), ratio.high / (1 - taken_there))
-    verdict = confidence_intervals.verdict_on(ratio, min(len(medians), len(others)))
-    own, their = account_of(results, case), account_of(other, case)
-    # What only one of them has is in the other's rest.
-    comparable = own.keys() == their.keys()
-    parts = {
-        part: confidence_intervals.difference_interval(own[part], their[part])
-        for part in own
-        if comparable
-    }
-    seconds = confidence_intervals.difference_interval(medians, others)
+    times, other_times = results.medians(case), other.medians(case)
+    deviation = loudness * EXPERIMENTS[results.cell.experiment].usual_deviation
+    usual, other_usual = median(times), median(other_times)
+    deviations = deviation * usual, deviation * other_usual
+    lost, lost_there = _own_losses(results, other)
+
+    ratio = differences.ratio_interval(times, other_times, deviation)
+    ratio = Interval(ratio.estimate, ratio.low * (1 - lost), ratio.high / (1 - lost_there))
+    verdict = differences.verdict_on(ratio, min(len(times), len(other_times)))
+    seconds = differences.difference_interval(times, other_times, deviations)
     seconds = replace(
-        seconds,
-        low=seconds.low - taken * median(medians),
-        high=seconds.high + taken_there * median(others),
+        seconds, low=seconds.low - lost * usual, high=seconds.high + lost_there * other_usual
     )
+    account, other_account = account_of(results, case), account_of(other, case)
+    parts: dict[str, Interval] = {}
+    # What only one of them has is in the other's rest.
+    if account.keys() == other_account.keys():
+        parts = {
+            part: differences.difference_interval(values, other_account[part], deviations)
+            for part, values in account.items()
+        }
+
     doubts = [
         doubt
-        for one in (results, other)
-        for doubt in doubtful_units(one)
+        for of_cell in (results, other)
+        for doubt in doubtful_units(of_cell)
         if doubt.startswith(f"{case}: ")
     ]
-    if max(taken, taken_there) >= TOO_BUSY:
-        doubts.append(f"other work took {percent(max(taken, taken_there))} of the cores")
+    taken = max(_taken_share(results), _taken_share(other))
+    if taken >= TOO_BUSY:
+        doubts.append(f"other work took {percent(taken)} of the cores")
     reasons: tuple[str, ...] = ()
     if verdict in ("faster", "slower") and not doubts:
-        error = max((errors.get(one.cell.backend, 0.0) for one in (results, other)), default=0.0)
-        least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(median(medians), median(others)))
+        error = max(errors.get(of_cell.cell.backend, 0.0) for of_cell in (results, other))
+        least = max(TRUSTED * error, SMALLEST_DIFFERENCE * min(usual, other_usual))
         reasons = _reasons(seconds, parts, least)
     withheld = doubts[0] if doubts and parts else ""
     return TimeDifference(
         results.cell, other.cell, case, ratio, verdict, seconds, parts, reasons, withheld
     )
+
+
+def _own_losses(results: CellResults, other: CellResults) -> tuple[float, float]:
+    """Return the share of its time that each of two cells may have lost to other programs, and the
+    other cell not.
+
+    Of w seconds during which other programs held a share s of the cores, between w(1 − s) and w are
+    the cell's own. On the same engine both want the same cores, so what both met cancels; an engine
+    without queues wants fewer.
+    """
+    taken, taken_there = _taken_share(results), _taken_share(other)
+    if results.cell.engine != other.cell.engine:
+        return taken, taken_there
+    common = min(taken, taken_there)
+    return taken - common, taken_there - common
+
+
+def loudness_of(cells: Iterable[CellResults]) -> float:
+    """Return by what factor the processes of believed cells lie farther apart than is usual."""
+    known: list[tuple[tuple[float, ...], float]] = []
+    for results in cells:
+        experiment = EXPERIMENTS[results.cell.experiment]
+        times = results.medians(main_case(results))
+        if times:
+            known.append((times, experiment.usual_deviation))
+    return differences.loudness(known)
 
 
 def _reasons(seconds: Interval, parts: Mapping[str, Interval], least: float) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from parallel_core.comparison.account import (
     TimeDifference,
     account_of,
+    loudness_of,
     systematic_errors,
     time_difference,
 )
@@ -180,8 +181,10 @@ def analyse(comparison: Comparison) -> Analysis:
     """Draw every interval, difference and verdict of a comparison, and the sentences that
     follow.
     """
+    believed = [results for results in comparison.cells if assess(results)[0] == "measured"]
+    loudness = loudness_of(believed)
     experiments = tuple(
-        _analyse_experiment(EXPERIMENTS[name], comparison.of(name))
+        _analyse_experiment(EXPERIMENTS[name], comparison.of(name), loudness)
         for name in comparison.experiments
     )
     return Analysis(comparison, experiments, _conclusions(comparison, experiments))
@@ -213,7 +216,7 @@ def _conclusions(
 
 
 def _analyse_experiment(
-    experiment: Experiment, all_results: Sequence[CellResults]
+    experiment: Experiment, all_results: Sequence[CellResults], loudness: float
 ) -> ExperimentAnalysis:
     assessments = {results.cell: assess(results) for results in all_results}
     believed = {
@@ -232,7 +235,7 @@ def _analyse_experiment(
     by_engine = _between_frameworks(compared, [results.cell for results in all_results])
     by_backend = _against_first_of_group(compared, lambda cell: cell.backend)
     found = {
-        (cell, other): time_difference(believed[cell], believed[other], case, errors)
+        (cell, other): time_difference(believed[cell], believed[other], case, errors, loudness)
         for cell, other in dict.fromkeys((*against_first, *by_engine, *by_backend))
     }
     from_first = {cell: found[cell, first] for cell, first in against_first}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from parallel_core.comparison.account import TimeDifference, time_difference
+from parallel_core.comparison.account import TimeDifference, loudness_of, time_difference
 from parallel_core.comparison.analysis import interval_of
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
 from parallel_core.comparison.validity import CellState, assess
@@ -102,6 +102,12 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
     before, after = (
         {one.cell: (one, *assess(one)) for one in comparison.cells} for comparison in (old, new)
     )
+    loudness = loudness_of(
+        results
+        for cells in (before, after)
+        for results, state, _ in cells.values()
+        if state == "measured"
+    )
     changes: list[TimeDifference] = []
     meanings: list[NewMeaning] = []
     left_out: list[str] = []
@@ -116,7 +122,7 @@ def compare_with_old(old: Comparison, new: Comparison) -> Difference:
                     NewMeaning(cell, EXPERIMENTS[cell.experiment].main.name, was, is_now)
                 )
             changes += [
-                time_difference(new_results, old_results, case)
+                time_difference(new_results, old_results, case, loudness=loudness)
                 for case in new_results.case_names
                 if old_results.medians(case)
             ]

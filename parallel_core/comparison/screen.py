@@ -28,12 +28,14 @@ HEADLINE = "Engines with queues overlap work; engines without take turns."
 """Said if it holds for every cell whose figure has one of these bands."""
 NO_FIGURE = "–"
 IMPOSSIBLE = "impossible"
+ROUGH = "~"
 MARKS: Mapping[str, str] = {
+    ROUGH: "~ is rough: too few processes for an interval.",
     "?": "? touches two bands.",
     "!": "! is more than is possible, within the noise.",
     IMPOSSIBLE: "Impossible is more than is possible, beyond the noise: such figures are withheld.",
 }
-"""What is said of marked figures, by how they end."""
+"""What is said of marked figures, by their marks."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,9 @@ def _columns(analysis: Analysis) -> tuple[Column, ...]:
 
 
 def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
-    """Write a cell's figure with what is possible, and a mark if it is inconclusive or beyond that
+    """Write a cell's figure with what is possible.
+
+    It is marked if it has no interval, if it is inconclusive and if it is beyond what is possible
     (`MARKS`).
     """
     cell = next((one for one in experiment.cells if one.cell.side == side), None)
@@ -152,11 +156,13 @@ def _figure(figure: Metric, experiment: ExperimentAnalysis, side: str) -> str:
     most = figure.at_most(result) * (1 + SMALLEST_DIFFERENCE)
     if interval.low > most:
         return IMPOSSIBLE
-    is_open = (
-        figure.bands and math.isfinite(interval.high) and figure.place(interval, result) is None
-    )
-    mark = " !" if interval.estimate > most else " ?" if is_open else ""
-    return figure.in_short(interval.estimate, result) + mark
+    written = figure.in_short(interval.estimate, result)
+    if interval.estimate > most:
+        return f"{written} !"
+    if not math.isfinite(interval.high - interval.low):
+        return ROUGH + written
+    is_open = figure.bands and figure.place(interval, result) is None
+    return f"{written} ?" if is_open else written
 
 
 def _overlaps_by_queues(analysis: Analysis) -> bool:
@@ -196,7 +202,7 @@ def _notes(analysis: Analysis, rows: Sequence[tuple[str, tuple[str, ...]]]) -> t
         for backend, error in experiment.systematic_errors.items():
             errors[backend] = max(error, errors.get(backend, 0.0))
     figures = [one for _, row in rows for one in row]
-    notes = [said for mark, said in MARKS.items() if any(one.endswith(mark) for one in figures)]
+    notes = [said for mark, said in MARKS.items() if any(mark in one for one in figures)]
     if disturbed:
         notes.append(f"{disturbed} of {len(cells)} cells were disturbed by other work.")
     if errors:

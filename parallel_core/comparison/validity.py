@@ -7,7 +7,7 @@ from typing import Literal
 from parallel_core.comparison.cells import CellResults
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.declaration import shown_case
-from parallel_core.measurement.confidence_intervals import median_interval, ratio_interval
+from parallel_core.measurement.confidence_intervals import median_interval
 from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.formatting import percent, seconds
 
@@ -70,7 +70,9 @@ def impossible_cases(results: CellResults) -> Iterator[str]:
         parts = [medians for name in case.parts if (medians := results.medians(name))]
         if parts:
             slowest = max(parts, key=lambda medians: sorted(medians)[len(medians) // 2])
-            ratio = ratio_interval(results.medians(case.name), slowest)
+            whole = results.medians(case.name)
+            shares = [time / part for time, part in zip(whole, slowest, strict=True)]
+            ratio = median_interval(shares)
             if ratio.high < 1 and ratio.estimate < 1 - MIN_NOISE:
                 yield (
                     f"{case.name!r} took {percent(ratio.estimate)} of the time of its slowest part"

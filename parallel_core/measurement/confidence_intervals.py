@@ -1,4 +1,4 @@
-"""How well a median is known: intervals over processes, and the verdicts that they allow.
+"""How well a median is known: intervals over processes.
 
 A process gives one value, its own median, because what differs between processes (the layout of
 memory, the state of the machine) does not average out within one.
@@ -8,16 +8,8 @@ for every distribution (Hettmansperger and Sheather 1986, Confidence intervals b
 order statistics). Up to five processes even the lowest and the highest value enclose it too seldom,
 so their range is stretched.
 
-The interval of a difference between two cells comes from resampling the processes of each. The
-middle 80 % of the differences of resampled medians are stretched to 95 % by Student's t, because
-there are few processes, with Welch's degrees of freedom: 4 for three processes each that vary
-alike, 2 if one cell varies and the other does not. The outermost resamples are not used directly: a
-percentile interval of few values is too short (Hesterberg 2015, What Teachers Should Know about the
-Bootstrap), and one disturbed process in five, which decides 6 % of the resamples, would decide the
-whole interval.
-
-benchmarks/self_test.py counts how often a cell's interval misses the true median, and how often a
-cell compared with itself is called different: each less than once in twenty.
+benchmarks/self_test.py counts how often a cell's interval misses the true median: less than once in
+twenty. How far two cells are apart, `differences` says.
 """
 
 import math
@@ -26,13 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 
 from parallel_core.system.formatting import figure, seconds
-
-Verdict = Literal["faster", "slower", "no difference shown", "too few runs"]
 
 RESAMPLES = 4000
 COVERAGE = 0.95
@@ -49,8 +38,8 @@ LARGEST_EXPONENT = 700.0
 TAIL = 0.10
 """The share of the resamples beyond each bound, before the interval is stretched to 95 %."""
 
-# Two values are all above two other values by chance in one case of three.
 FEWEST_FOR_A_VERDICT = 3
+"""Of fewer rounds, or fewer processes of one cell, nothing is concluded."""
 
 SMALLEST_DIFFERENCE = 0.01
 """A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine,
@@ -113,66 +102,6 @@ def _enclosed(rank: int, count: int) -> float:
     with probability 1/2.
     """
     return 1 - 2 * sum(math.comb(count, below) for below in range(rank)) / 2**count
-
-
-def ratio_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
-    """Return the ratio of two cells' medians, `values` / `others`, with its interval; all values
-    are positive.
-    """
-    # A quotient of medians is the exponential of a difference of medians of logarithms.
-    return exponential(difference_interval(tuple(np.log(values)), tuple(np.log(others))))
-
-
-def difference_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
-    """Return the difference of two cells' medians, `values` − `others`, with its interval."""
-    first, second = sorted(values), sorted(others)
-    if first > second:
-        # The same resamples in either order, so that no verdict depends on which cell is named
-        # first.
-        inverse = difference_interval(second, first)
-        return Interval(-inverse.estimate, -inverse.high, -inverse.low)
-    generator = np.random.default_rng(0)
-    draws, other_draws = (
-        resampled_medians(np.asarray(some), generator) for some in (first, second)
-    )
-    estimate = float(np.median(first) - np.median(second))
-    return stretched(
-        estimate, draws - other_draws, _freedom((draws, len(first)), (other_draws, len(second)))
-    )
-
-
-def _freedom(*cells: tuple[np.ndarray, int]) -> float:
-    """Return the degrees of freedom of a difference of two cells, given each one's resamples and
-    number of processes.
-
-    Welch's: two cells that vary alike have those of both together, and a steady one leaves those of
-    the other.
-    """
-    if min(count for _, count in cells) == 1:
-        return 0
-    # Standard deviations of logarithms and seconds are far from those whose fourth power vanishes.
-    variances, freedoms = (
-        [float(np.var(draws)) for draws, _ in cells],
-        [count - 1 for _, count in cells],
-    )
-    together = sum(
-        variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)
-    )
-    return sum(variances) ** 2 / together if together else sum(freedoms)
-
-
-def verdict_on(ratio: Interval, processes: int) -> Verdict:
-    """Return the verdict on a ratio of times, given the smaller number of processes on its two
-    sides.
-
-    A difference is called only if the whole interval lies farther than 1 % from equality.
-    """
-    if processes < FEWEST_FOR_A_VERDICT:
-        return "too few runs"
-    verdicts: dict[int | None, Verdict] = {0: "faster", 2: "slower"}
-    return verdicts.get(
-        decide(ratio, 1 / (1 + SMALLEST_DIFFERENCE), 1 + SMALLEST_DIFFERENCE), "no difference shown"
-    )
 
 
 def decide(interval: Interval, *bounds: float) -> int | None:

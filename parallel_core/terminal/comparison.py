@@ -20,7 +20,8 @@ from parallel_core.comparison.difference import Difference
 from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.runner import NextRun
 from parallel_core.comparison.screen import Screen, screen_of
-from parallel_core.measurement.confidence_intervals import Interval, Verdict, with_bounds
+from parallel_core.measurement.confidence_intervals import Interval, with_bounds
+from parallel_core.measurement.differences import Verdict
 from parallel_core.system.formatting import figure, listed, seconds
 from parallel_core.terminal.console import ASIDE, BAD, GOOD, progress_line
 from parallel_core.terminal.layout import show_sentence, show_sentences, show_table

@@ -184,6 +184,7 @@ EXPERIMENT = Experiment(
     summary="When does control return to Python?",
     position=1,
     program=program,
+    usual_deviation=0.05,
     case=increments.ONCE,
     metrics=(
         DISPATCH_FRACTION,

@@ -180,6 +180,7 @@ EXPERIMENT = Experiment(
     summary="Do copies hide under computation?",
     position=2,
     program=program,
+    usual_deviation=0.02,
     case=TOGETHER,
     metrics=(OURS, THE_BOOK_S, works.price_of_overlap(TOGETHER)),
     counts=(ALONGSIDE, THE_BOOK_S_COUNT),

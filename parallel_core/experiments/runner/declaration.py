@@ -28,6 +28,7 @@ from parallel_core.experiments.runner.parameters import (
 )
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
+from parallel_core.measurement.differences import USUAL_DEVIATION
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import TooSlowError
@@ -96,6 +97,8 @@ class Experiment:
     """What is counted, first that which answers the question."""
     changes: tuple[Change, ...] = ()
     """What would change the answer: the first rule that applies is said."""
+    usual_deviation: float = USUAL_DEVIATION
+    """How far apart the logarithms of its time in several processes usually are."""
     rounds: int | None = 5
     """How often everything is timed unless it is given; None: it has no such option."""
     budget: float | None = 15.0

@@ -164,6 +164,7 @@ EXPERIMENT = Experiment(
     summary="How fast does LeNet train on two devices?",
     position=1,
     program=program,
+    usual_deviation=0.04,
     between_processes=program,
     extent=lambda _, data, settings, **__: (
         settings.epochs,

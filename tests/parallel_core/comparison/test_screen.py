@@ -41,3 +41,13 @@ def test_a_count_decides_the_headline_even_if_no_time_can_be_true() -> None:
     assert screen.rows[0][1] == ("24 of 25", "0 of 25")
     in_turn = [counted("torch", "async", 2), counted("torch", "sync", 0)]
     assert screen_of(analyse(comparison(*in_turn))).headline == ""
+
+
+def test_a_figure_without_an_interval_is_marked_as_rough_and_a_count_is_not() -> None:
+    main = EXPERIMENTS["parallel"].main.name
+    for processes, rough in ((2, True), (3, False)):
+        cell = counted("torch", "async", 24)
+        results = tuple(replace(one, metrics={main: 1.9}) for one in cell.results[:processes])
+        screen = screen_of(analyse(comparison(replace(cell, results=results))))
+        assert [row[1][0].startswith("~") for row in screen.rows] == [False, rough]
+        assert any(note.startswith("~") for note in screen.notes) == rough

@@ -21,10 +21,9 @@ from parallel_core.measurement.confidence_intervals import (
     decide,
     exponential,
     median_interval,
-    ratio_interval,
     student_t,
-    verdict_on,
 )
+from parallel_core.measurement.differences import ratio_interval, verdict_on
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import labelled
 from parallel_core.measurement.verdicts import (
@@ -81,7 +80,7 @@ def test_neither_the_order_of_the_processes_nor_the_unit_matters(
 def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
     exact = [1.0, 1.0001, 0.9999, 1.0002, 0.9998]
     ratios = {
-        factor: ratio_interval([factor * one for one in exact], exact)
+        factor: ratio_interval([factor * one for one in exact], exact, 0.001)
         for factor in (1.005, 0.995, 1.02, 0.98)
     }
     assert all(ratio.low > 1 or ratio.high < 1 for ratio in ratios.values())
@@ -89,10 +88,9 @@ def test_what_is_closer_than_a_hundredth_is_not_called_a_difference() -> None:
     assert [verdict_on(ratio, 5) for ratio in ratios.values()] == [same, same, "slower", "faster"]
 
 
-def test_one_or_two_processes_allow_no_verdict_and_one_has_an_interval_without_ends() -> None:
-    assert {
-        verdict_on(ratio_interval([2.0] * count, [1.0] * count), count) for count in (1, 2)
-    } == {"too few runs"}
+def test_one_process_allows_no_verdict_and_has_an_interval_without_ends() -> None:
+    assert verdict_on(ratio_interval([2.0], [1.0]), 1) == "too few runs"
+    assert verdict_on(ratio_interval([2.0, 2.0], [1.0, 1.0]), 2) == "slower"
     assert (median_interval([3.0]).high, ratio_interval([3.0], [2.0]).low) == (math.inf, 0)
 
 
@@ -110,7 +108,7 @@ def noisy(generator: np.random.Generator, processes: int) -> list[float]:
     return [float(value) for value in np.exp(generator.normal(0, 0.01, processes) + disturbed)]
 
 
-@pytest.mark.parametrize(("processes", "share"), [(3, 0.92), (5, 0.95), (10, 0.95)])
+@pytest.mark.parametrize(("processes", "share"), [(2, 0.6), (3, 0.85), (5, 0.95), (10, 0.95)])
 def test_a_difference_that_is_not_there_is_seldom_called_and_a_tenth_seldom_missed(
     processes: int, share: float
 ) -> None:
