@@ -1,8 +1,9 @@
-"""Groups of commands, and names of backends, whose errors say what could have been meant."""
+"""Groups of commands, whose errors say what could have been meant, and the backend that is meant if
+none is named.
+"""
 
 import click
 
-import backends
 from backends.errors import unknown
 from backends.installation.frameworks import is_installed
 
@@ -28,11 +29,10 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class BackendName(click.types.StringParamType):
-    """The name of a backend, or several with commas between them; if it is missing, the error names
-    those installed.
-    """
+USUAL_ORDER = ("torch", "mxnet", "jax", "numpy")
+"""Which framework a command takes that names none: the first that is installed."""
 
-    def get_missing_message(self, *_: object, **__: object) -> str:
-        """Name the backends that are installed."""
-        return f"Installed: {', '.join(filter(is_installed, backends.names()))}"
+
+def usual_backend() -> str:
+    """Return the backend of a command that names none."""
+    return next(name for name in USUAL_ORDER if name == "numpy" or is_installed(name))

@@ -30,7 +30,9 @@ def show_catalogue(
     backends.
     """
     console.print(
-        Text.assemble("parallel-core run NAME --backend NAME ", ("(--explain says more)", ASIDE))
+        Text.assemble(
+            "parallel-core run NAME ", ("(--explain says more; --backend chooses)", ASIDE)
+        )
     )
     every = [*experiments]
     name, longest = (

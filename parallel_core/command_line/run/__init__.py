@@ -17,7 +17,7 @@ from backends.devices import DeviceKind
 from backends.installation.frameworks import is_installed
 from backends.registry.variants import frameworks
 from parallel_core.command_line import compare, options
-from parallel_core.command_line.commands import BackendName, Commands
+from parallel_core.command_line.commands import USUAL_ORDER, Commands, usual_backend
 from parallel_core.command_line.run.one_backend import run_on_one_backend
 from parallel_core.command_line.run.resources import parameter_options, resource_options
 from parallel_core.command_line.run.side_by_side import run_side_by_side
@@ -159,10 +159,10 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
     return [
         click.option(
             "--backend",
-            required=True,
-            type=BackendName(),
+            default=usual_backend,
             metavar="NAME",
-            help="A framework that `list` names; several with commas between them: side by side.",
+            help="A framework that `list` names; several with commas between them: side by side.  "
+            f"[default: the first that is installed of {', '.join(USUAL_ORDER)}]",
         ),
         click.option(
             "--engine", metavar="async|sync", help="Default: async if the backend has it."

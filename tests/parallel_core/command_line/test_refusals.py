@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import backends
+from parallel_core.command_line.commands import usual_backend
 from parallel_core.experiments import EXPERIMENTS
 from tests.conftest import RunProgram
 from tests.tree import ROOT
@@ -283,10 +284,16 @@ def test_a_name_that_is_like_none_gets_all_that_a_user_can_call(program: RunProg
     assert "measure" not in known
 
 
-@pytest.mark.parametrize("words", ["run barriers", "launch --processes 2 -- run data-parallel"])
-def test_a_missing_backend_is_chosen_among_those_installed(program: RunProgram, words: str) -> None:
-    done = program(*words.split())
+def test_a_job_names_its_framework_among_those_installed(program: RunProgram) -> None:
+    done = program("launch", "--processes", "2", "--", "run", "data-parallel")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     named = {*done.stderr.rpartition(": ")[2].strip().split(", ")}
-    between_processes = (HERE & {"mxnet", "torch"}) or {"none"}
-    assert named == (HERE if words.startswith("run") else between_processes)
+    assert named == ((HERE & {"mxnet", "torch"}) or {"none"})
+
+
+def test_a_run_that_names_no_framework_takes_one_that_is_installed(program: RunProgram) -> None:
+    done = program("run", "barriers", "--devices", "0")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert usual_backend() in HERE
+    done = program("run", "parallel", "--size", "32", "--rounds", "1")
+    assert done.stdout.split()[:3] == ["parallel", "on", usual_backend()]
