@@ -85,7 +85,10 @@ REFUSED = (
     ),
     (f"{SUM} --devices 1", "the experiment 'allreduce' sums over devices: it needs at least 2"),
     # Guesses.
-    (f"{PARALLEL} --guess much", "'much' is not a valid float"),
+    (f"{PARALLEL} --guess much", "a guess is a number, or a count such as 10/10, and not 'much'"),
+    (f"{PARALLEL} --guess 11/10", "begun_beside_another_device cannot be 11 of 10"),
+    (f"{PARALLEL} --guess 0/0", "begun_beside_another_device cannot be 0 of 0"),
+    ("run learning-rates --backend numpy --guess 10/10", "learning-rates counts nothing: guess "),
     (f"{PARALLEL} --guess -1", "parallel_speedup cannot be -1"),
     ("run overlap --backend numpy --guess 1.4", "guess a number between -1 and 1"),
     (f"{PARALLEL} --guess nan", "a guess of parallel_speedup is a number, and not nan"),
