@@ -1,5 +1,7 @@
 """Groups of commands, and names of backends, whose errors say what could have been meant."""
 
+from collections.abc import Sequence
+
 import click
 
 import backends
@@ -24,8 +26,12 @@ class Commands(click.Group):
             shown = [
                 one.name for one in commands if one is not None and one.name and not one.hidden
             ]
-            raise click.UsageError(unknown(self.what, args[0], shown))
+            raise click.UsageError(self.about_unknown(args[0], shown))
         return super().resolve_command(ctx, args)
+
+    def about_unknown(self, name: str, known: Sequence[str]) -> str:
+        """Say that no command has this name, and which one may be meant."""
+        return unknown(self.what, name, known)
 
 
 class BackendName(click.types.StringParamType):

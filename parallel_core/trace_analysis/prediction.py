@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backends.errors import unknown
 from backends.profiling import Timeline
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.explanation import about_unknown
 from parallel_core.experiments.runner.guess import (
     Guess,
     check_guess,
@@ -117,7 +117,7 @@ def predict(
     command refuses, and MeasurementError if the run fails; an invalid result leaves the guess open.
     """
     if experiment not in EXPERIMENTS:
-        raise RequestError(unknown("experiment", experiment, EXPERIMENTS))
+        raise RequestError(about_unknown(experiment))
     asked = EXPERIMENTS[experiment]
     if guess is None:
         metric = metric or asked.main.name

@@ -185,6 +185,7 @@ EXPERIMENT = Experiment(
     position=1,
     program=program,
     case=increments.ONCE,
+    contains=("increments",),
     metrics=(
         DISPATCH_FRACTION,
         WAIT_FRACTION,

@@ -24,6 +24,7 @@ SAVED = ROOT / "benchmarks/results/epyc-2-cores"
 HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
 REFUSED = (
+    ("run increments --backend numpy", "'increments' is a part of the experiment 'async'"),
     ("run nonsense --backend numpy", "unknown experiment 'nonsense' (known: async, barriers, "),
     (
         "run parallel --backend nonsense",
@@ -140,6 +141,7 @@ REFUSED = (
     ),
     # What stands behind -- is the program's.
     ("profile --output x --json - -- true --backend none.py:Net", "--json needs a file"),
+    ("compare increments", "'increments' is a part of the experiment 'async'"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
     ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
     ("compare --engines lazy", "unknown engine 'lazy' (known: async, sync)"),
