@@ -57,7 +57,7 @@ class Lab(NamedTuple):
     program: SmallProgram
     experiment: str
     options: Mapping[str, int]
-    """Of the experiment: sizes with which an operation takes some milliseconds."""
+    """Of the experiment: multiplying takes some milliseconds, and copying each result too."""
 
     @property
     def order(self) -> Count:
@@ -73,7 +73,7 @@ LABS: Mapping[str, Lab] = {
         2,
         programs.OVERWRITE,
         "overlap",
-        {"size": 500, "products": 25, "copies": 10},
+        {"size": 500, "products": 25, "copies": 30},
     ),
 }
 
