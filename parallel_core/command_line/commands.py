@@ -2,6 +2,8 @@
 none is named.
 """
 
+from collections.abc import Sequence
+
 import click
 
 from backends.errors import unknown
@@ -25,8 +27,12 @@ class Commands(click.Group):
             shown = [
                 one.name for one in commands if one is not None and one.name and not one.hidden
             ]
-            raise click.UsageError(unknown(self.what, args[0], shown))
+            raise click.UsageError(self.about_unknown(args[0], shown))
         return super().resolve_command(ctx, args)
+
+    def about_unknown(self, name: str, known: Sequence[str]) -> str:
+        """Say that no command has this name, and which one may be meant."""
+        return unknown(self.what, name, known)
 
 
 USUAL_ORDER = ("torch", "mxnet", "jax", "numpy")

@@ -31,6 +31,7 @@ from parallel_core.comparison.storage import (
 )
 from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.explanation import about_unknown
 from parallel_core.report import write_report
 from parallel_core.system import files
 from parallel_core.system.errors import DisturbedError, MeasurementError, RequestError
@@ -179,7 +180,7 @@ def refuse_unmeasured(analysis: Analysis) -> None:
 def known_experiments(names: tuple[str, ...], with_exercises: bool) -> tuple[str, ...]:
     for name in names:
         if name not in EXPERIMENTS:
-            raise click.UsageError(unknown("experiment", name, EXPERIMENTS))
+            raise click.UsageError(about_unknown(name))
     if names and with_exercises:
         raise click.UsageError("--all names every experiment already: leave out the names")
     catalogued = (one.name for one in EXPERIMENTS.values() if with_exercises or not one.occasion)

@@ -15,10 +15,10 @@ from parallel_core.command_line import options
 from parallel_core.command_line.commands import Commands
 from parallel_core.labs.grading import ENGINE, FOLDER, LABS, drawn, graded
 from parallel_core.system import files
-from parallel_core.system.errors import DISTURBED, RequestError
+from parallel_core.system.errors import RequestError
 from parallel_core.terminal.console import terminal_console
 
-MARKS = {"passed": "✓", "failed": "✗", "not judged": "–"}
+MARKS = {"passed": "✓", "failed": "✗"}
 
 
 @click.group(cls=Commands)
@@ -67,7 +67,7 @@ def start(name: str, folder: Path | None) -> None:
 def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | None) -> None:
     """Grade the engine in a folder, step by step.
 
-    The exit status is 0 if all steps pass, 1 if one fails, and else 3 if one could not be judged.
+    The exit status is 0 if all steps pass, and 1 if one fails.
     """
     handout, file = folder / "README.md", folder / "engine.py"
     heading = handout.read_text(errors="replace").partition("\n")[0] if handout.is_file() else ""
@@ -95,10 +95,7 @@ def check(ctx: click.Context, folder: Path, seed: int | None, json_path: Path | 
                 soft_wrap=True,
             )
         outcomes.append({**asdict(outcome), "points": points})
-    judged = [one for one in outcomes if one["state"] != "not judged"]
-    total = {name: sum(one[name] for one in judged) for name in ("points", "of")}
+    total = {name: sum(outcome[name] for outcome in outcomes) for name in ("points", "of")}
     console.print(f"{total['points']} of {total['of']} points")
     files.write_json(json_path, {"schema": 1, "lab": found.title, **total, "steps": outcomes})
-    if total["points"] < total["of"]:
-        ctx.exit(1)
-    ctx.exit(0 if len(judged) == len(outcomes) else DISTURBED)
+    ctx.exit(0 if total["points"] == total["of"] else 1)

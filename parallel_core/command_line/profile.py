@@ -165,7 +165,15 @@ def _document(
 ) -> dict[str, object]:
     path_of = {one.pid: path for path, one in traces.items()}
     figures = {} if found is None else found.figures
-    named = ("pid", "framework", "rank", "marker", "steps_seen", "steps_recorded")
+    named = (
+        "pid",
+        "framework",
+        "rank",
+        "marker",
+        "steps_seen",
+        "steps_recorded",
+        "core_wait_share",
+    )
     return {
         "command": command,
         "status": status,

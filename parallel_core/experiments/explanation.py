@@ -33,8 +33,16 @@ def explain(name: str) -> Explanation:
     not known.
     """
     if name not in EXPERIMENTS:
-        raise RequestError(unknown("experiment", name, EXPERIMENTS))
+        raise RequestError(about_unknown(name))
     return explanation(EXPERIMENTS[name])
+
+
+def about_unknown(name: str) -> str:
+    """Say that no experiment has this name, and which one holds a part of it, or may be meant."""
+    for experiment in EXPERIMENTS.values():
+        if name in experiment.contains:
+            return f"{name!r} is a part of the experiment {experiment.name!r}: name that"
+    return unknown("experiment", name, EXPERIMENTS)
 
 
 def explanation(experiment: Experiment) -> Explanation:

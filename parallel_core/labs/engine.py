@@ -4,7 +4,8 @@ the reader's part.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet
@@ -15,6 +16,7 @@ from backends.arrays import rebuilt, tree_leaves, tree_map
 from backends.devices import Device, Wanted
 from backends.errors import BackendError, ComputationError
 from backends.numpy.backend import NumPyBackend
+from backends.profiling.marks import Mark, function_name, task_text
 from backends.protocol import Array, BaseBackend, HostArray, Setup
 
 Span = tuple[str, str, float, float]
@@ -37,6 +39,8 @@ class Task:
         self.value: Any = None
         self.error: BaseException | None = None
         self.done = threading.Event()
+        self.mark: AbstractContextManager[object] = nullcontext()
+        """Under which it is computed, if somebody counts."""
         self._work: Any = work
         self._engine = engine
 
@@ -46,7 +50,8 @@ class Task:
         """
         start = perf_counter()
         try:
-            return self._work()
+            with self.mark:
+                return self._work()
         except BaseException as error:
             # Also if nobody asks for the value.
             self._engine.errors.append(error)
@@ -100,6 +105,7 @@ class Engine(BaseBackend):
         self.name = type(self).__name__
         if engine == "sync":
             raise BackendError(f"{self.name} has one engine, async")
+        self._mark: Mark | None = None
         self._numpy = inner = NumPyBackend(devices, device_kind, "sync", threads_per_device)
         setup = Setup(
             np, inner.ops, "async", inner.devices, "", inner.threads_per_device, 1, (), {}
@@ -119,8 +125,9 @@ class Engine(BaseBackend):
             raise BackendError(
                 f"{self.name}'s launch needs an array among its arguments: it says the device"
             )
-        what = getattr(fn, "__name__", "function")
-        return self._submit(what, reads[0].device, lambda: _owned(fn(*_read(args)), reads), reads)
+        return self._submit(
+            function_name(fn), reads[0].device, lambda: _owned(fn(*_read(args)), reads), reads
+        )
 
     def wait(self, x: Array) -> Array:
         for future in _futures(x):
@@ -172,6 +179,15 @@ class Engine(BaseBackend):
         task.done.set()
         return Future(task, device)
 
+    @contextmanager
+    def marking_operations(self, mark: Mark) -> Iterator[None]:
+        """Compute each task that is submitted meanwhile under a mark, which says when it ran."""
+        self._mark = mark
+        try:
+            yield
+        finally:
+            self._mark = None
+
     def to_numpy(self, x: Array) -> Any:
         return tree_map(np.array, _read(self.wait(x)))
 
@@ -179,6 +195,8 @@ class Engine(BaseBackend):
         self, what: str, device: Device, work: Any, reads: Sequence[Future], writes: Any = ()
     ) -> Future:
         task = Task(what, reads[0].device if what == "copy" and reads else device, work, self)
+        if self._mark is not None:
+            task.mark = self._mark(task_text(what, f"{task.device} {task.kind}"))
         task.inputs = tuple({future.task: None for future in reads})
         task.overwrites = tuple({future.task: None for future in writes if self.reuses_memory})
         with self._submitting:

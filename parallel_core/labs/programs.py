@@ -111,9 +111,9 @@ def timeline(backend: Backend) -> Any:
     return list(getattr(backend, "spans", ()))
 
 
-def measurement(backend: Backend, experiment: str, budget: float) -> Any:
-    """Run an experiment for some seconds, and return its result as JSON."""
-    return json.dumps(EXPERIMENTS[experiment].run(backend, budget=budget).as_json())
+def measurement(backend: Backend, experiment: str, options: Mapping[str, Any]) -> Any:
+    """Run an experiment with options, and return its result as JSON."""
+    return json.dumps(EXPERIMENTS[experiment].run(backend, **options).as_json())
 
 
 def compute(

@@ -20,6 +20,7 @@ from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.system.formatting import figure, listed, percent, seconds
+from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.trace_analysis import parts
 from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
 from parallel_core.trace_analysis.parts import (
@@ -61,7 +62,12 @@ BOUNDS = {
     IDLE: ("waiting", "Waiting bounds a step: in {} of it nothing ran"),
 }
 """What bounds a step if one of its parts is the largest: a code, and a sentence."""
+CORES = "cores"
+"""The code of a bound, and of what to look at first: cores that others held."""
+OTHERS = "Other work bounds a step: for {} of it its busiest thread waited for a core"
+WAITED_FOR_A_CORE = "; for {} of a step its busiest thread waited for a core, and computed less"
 FIRST = {
+    CORES: "what else runs on this machine, and at the program's number of threads",
     "operators": "the operators that compute longest, {operators} of their time",
     "late-rank": "who is late: most of the exchange is waiting, and rank {last_rank} came last in "
     "{last} of "
@@ -156,7 +162,12 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
     timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
     return Analysis(
         answer(
-            tuple(figures.values()), None if summary is None else _waiting(summary), taken, slowdown
+            tuple(figures.values()),
+            None if summary is None else _waiting(summary),
+            taken,
+            slowdown,
+            # All wait for the slowest.
+            max(one.core_wait_share or 0.0 for one in traces.values()),
         ),
         figures,
         replace(timeline, timed=timed),
@@ -182,11 +193,13 @@ def answer(
     waiting: Waiting | None = None,
     taken: float = 0.0,
     slowdown: float = 1.0,
+    core_wait: float = 0.0,
 ) -> Answer:
     """Say what the steps were of one process, or of several that train together.
 
-    `taken` is the share of the cores' time that other processes took, and `slowdown` a step's time
-    under the profiler over its time without.
+    `taken` is the share of the cores' time that other processes took, `slowdown` a step's time
+    under the profiler over its time without, and `core_wait` the share of a step in which the
+    busiest thread waited for a core.
     """
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
@@ -197,9 +210,15 @@ def answer(
         return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
     largest = _largest(PARTS, steps, taken)
     first, share = _first(processes, steps, waiting, account, taken)
+    # In a trace an operator computes until it ends, also while its thread has no core.
+    waits_for_cores = largest == COMPUTE and core_wait >= account.shares[COMPUTE].estimate / 2
     bound = UNDECIDED_BOUND.format(account.shares_in_words)
-    if largest:
+    if waits_for_cores:
+        bound, first = OTHERS.format(percent(core_wait)), CORES
+    elif largest:
         bound = BOUNDS[largest][1].format(share_in_words(account.shares[largest]))
+        if largest == COMPUTE and core_wait >= WORTH_SAYING:
+            bound += WAITED_FOR_A_CORE.format(percent(core_wait))
     if first in FIRST:
         slots = {
             **(vars(waiting) if waiting else {}),
@@ -215,6 +234,8 @@ def answer(
     else:
         bound += UNDECIDED
     code = BOUNDS[largest][0] if largest else INCONCLUSIVE
+    if waits_for_cores:
+        code = CORES
     return Answer(
         (_queues(processes, account), hidden, bound), overlap, code, first, account, slowdown
     )

@@ -19,13 +19,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 Marker: TypeAlias = Literal["profiled_step", "profiler", "optimizer"]
 PRECEDENCE: tuple[Marker, ...] = ("optimizer", "profiler", "profiled_step")
 """If several mark steps, the last of these counts."""
 
 ENDED = "the program ended"
+THREADS = Path("/proc/self/task")
+"""Linux counts what each thread did (proc(5))."""
 
 _recorder: "Recorder | None" = None
 
@@ -56,6 +58,38 @@ class RecordingProfiler(Protocol):
 
     def rank(self) -> int | None:
         """Return the rank of this process, if it has one."""
+
+
+class CoreTime(NamedTuple):
+    """How many nanoseconds a thread has had a core, and has waited for one that others had."""
+
+    ran: int
+    waited: int
+
+
+def core_times() -> dict[str, CoreTime]:
+    """Return the times of this process's threads, by their numbers; none where Linux has none."""
+    times: dict[str, CoreTime] = {}
+    for path in THREADS.glob("*/schedstat"):
+        # A thread may end meanwhile.
+        with suppress(OSError, ValueError):
+            ran, waited, _ = map(int, path.read_text().split())
+            times[path.parent.name] = CoreTime(ran, waited)
+    return times
+
+
+def core_wait_share(
+    before: Mapping[str, CoreTime], after: Mapping[str, CoreTime], seconds: float
+) -> float | None:
+    """Return for which share of some seconds the busiest thread waited for a core; None if that is
+    not known.
+    """
+    if not after:
+        return None
+    nothing = CoreTime(0, 0)
+    busiest = max(after, key=lambda thread: after[thread].ran - before.get(thread, nothing).ran)
+    waited = after[busiest].waited - before.get(busiest, nothing).waited
+    return waited / 1e9 / seconds
 
 
 def begin(settings: Mapping[str, Any]) -> "Recorder":
@@ -89,6 +123,10 @@ class Recorder:
         self.thread: int | None = None
         self.recorded = 0
         self.recording: RecordingProfiler | None = None
+        self.recording_since = 0.0
+        self.core_times: Mapping[str, CoreTime] = {}
+        """Those at the beginning of the recording."""
+        self.core_wait_share: float | None = None
         self.open_step: AbstractContextManager[object] = nullcontext()
         self.is_done = False
         self.trace: Path | None = None
@@ -158,6 +196,7 @@ class Recorder:
 
             Finalize(None, self._at_exit, exitpriority=100)
             self.recording = profiler
+            self.core_times, self.recording_since = core_times(), perf_counter()
             self._begin_step(profiler)
 
     @contextmanager
@@ -182,6 +221,8 @@ class Recorder:
         try:
             profiler.settle()
         finally:
+            seconds = perf_counter() - self.recording_since
+            self.core_wait_share = core_wait_share(self.core_times, core_times(), seconds)
             with self._failing(profiler):
                 profiler.stop(path)
                 self.trace = path
@@ -217,6 +258,7 @@ class Recorder:
             "steps_seen": self.seen[self.marker],
             "steps_recorded": self.recorded,
             "unprofiled_step_seconds": self.unprofiled,
+            "core_wait_share": self.core_wait_share,
             "trace": self.trace and self.trace.name,
             "hindrance": self.hindrance,
         }

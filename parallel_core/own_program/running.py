@@ -57,6 +57,10 @@ class Recorded:
     """Why the framework could not be hooked; empty if it was."""
     unprofiled_step_seconds: float | None = None
     """How long a step took before the recording, on average; None if only one was seen."""
+    core_wait_share: float | None = None
+    """The share of the recorded time in which the process's busiest thread waited for a core; None
+    if the system does not count it.
+    """
 
 
 def interpreted(command: Sequence[str]) -> tuple[str, ...]:

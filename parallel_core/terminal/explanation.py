@@ -44,20 +44,22 @@ def show_catalogue(
         table = Table.grid(Column(width=name), Column(), padding=(0, 2, 0, 0))
         for one in own:
             padded = f"{one.summary:{longest}} " if console.width >= WIDE else one.summary
-            table.add_row(one.name, Text.assemble(f"{padded} ", (_exercises(one), ASIDE)))
+            table.add_row(one.name, Text.assemble(f"{padded} ", (_beside(one), ASIDE)))
         console.print(Padding(table, (0, 0, 0, 2)))
     console.print(Text.assemble(("Backends", "bold"), f": {', '.join(backends)}"))
 
 
-def _exercises(experiment: Experiment) -> str:
+def _beside(experiment: Experiment) -> str:
     """Write which exercises an experiment answers, with the option that one needs: `ex. 3, 4
-    --trace`.
+    --trace`; and what it contains: `with increments`.
     """
     exercises = [
         f"{one.number} {one.edition} {one.options.partition(' ')[0]}".split()
         for one in experiment.exercises
     ]
-    return "ex. " + ", ".join(map(" ".join, exercises)) if exercises else ""
+    answered = "ex. " + ", ".join(map(" ".join, exercises)) if exercises else ""
+    contained = f"with {', '.join(experiment.contains)}" if experiment.contains else ""
+    return " ".join(filter(None, (answered, contained)))
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backends.errors import unknown
 from backends.profiling import Timeline
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner.guess import Guess, check_guess, judge
+from parallel_core.experiments.explanation import about_unknown
+from parallel_core.experiments.runner.guess import (
+    Guess,
+    check_guess,
+    judge,
+    read_guess,
+    what_is_guessed,
+)
 from parallel_core.measurement.fresh_process import measure_elsewhere
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
@@ -75,14 +81,14 @@ class Prediction:
     def _repr_html_(self) -> str:
         # Notebooks ask for this method.
         guess = self.guess
-        where = f"<code>{escape(guess.metric)}</code> on {escape(self.result.backend['name'])}"
-        figures = (guess.guessed_in_words, guess.measured_in_words)
+        where = f"<code>{escape(guess.name)}</code> on {escape(self.result.backend['name'])}"
+        figures = (guess.guessed_in_words, guess.found_in_words)
         cells = "".join(f"<td>{escape(figure)}</td>" for figure in figures)
         judged = f"{guess.reason[:1].upper()}{guess.reason[1:]}."
         return "\n".join(
             (
                 "<table>",
-                "<thead><tr><th></th><th>you guessed</th><th>measured</th></tr></thead>",
+                f"<thead><tr><th></th><th>you guessed</th><th>{guess.found_by}</th></tr></thead>",
                 f"<tbody><tr><td>{where}</td>{cells}</tr></tbody>",
                 "</table>",
                 f"<p><b>{escape(judged)}</b></p>",
@@ -93,36 +99,38 @@ class Prediction:
 
 def predict(
     experiment: str,
-    guess: float | None = None,
+    guess: float | str | None = None,
     *,
     backend: str | None = None,
     metric: str | None = None,
     timeline: bool = False,
     **options: Any,
 ) -> Prediction | Question:
-    """Hold a guess of an experiment's figure against a run of it in a fresh process; without a
-    guess, ask for one.
+    """Hold a guess against a run of an experiment in a fresh process; without a guess, ask for one.
 
-    `metric` is the experiment's main one unless it is named, and `backend` the one in
-    PARALLEL_CORE_BACKEND, or torch. `options` are those of `parallel-core run EXPERIMENT`:
-    `engine="sync"`, `sizes=(64, 256)`. With `timeline` the framework's profiler records it once
-    more, if the backend has a profiler. Blocks until all is done. Raises RequestError for a guess
-    that is no number or impossible, and for options that the command refuses, and MeasurementError
-    if the run fails; an invalid result leaves the guess open.
+    A number guesses a figure, and a text such as "10 of 10" a count. `metric` names the figure or
+    the count; otherwise it is the experiment's first. `backend` is the one in
+    PARALLEL_CORE_BACKEND, or torch, unless it is given. `options` are those of `parallel-core run
+    EXPERIMENT`: `engine="sync"`, `sizes=(64, 256)`. With `timeline` the framework's profiler
+    records it once more, if the backend has a profiler. Blocks until all is done. Raises
+    RequestError for a guess that is no number and no count, or impossible, and for options that the
+    command refuses, and MeasurementError if the run fails; an invalid result leaves the guess open.
     """
     if experiment not in EXPERIMENTS:
-        raise RequestError(unknown("experiment", experiment, EXPERIMENTS))
+        raise RequestError(about_unknown(experiment))
     asked = EXPERIMENTS[experiment]
-    metric = metric or asked.main.name
     if guess is None:
+        metric = metric or asked.main.name
         return Question(experiment, asked.question, metric, asked.metric_named(metric).means)
-    value = check_guess(guess, asked.metric_named(metric))
+    value = read_guess(guess) if isinstance(guess, str) else guess
+    guessed = what_is_guessed(value, asked, metric or "")
+    value = check_guess(value, guessed)
     chosen = {
         "backend": backend or os.environ.get(BACKEND_VARIABLE, USUAL_BACKEND),
         **_as_words(options),
     }
     result, recorded = _run(experiment, chosen, timeline)
-    return Prediction(judge(value, asked.metric_named(metric), result), result, recorded)
+    return Prediction(judge(value, guessed, result), result, recorded)
 
 
 def _run(

@@ -55,13 +55,26 @@ def test_the_guess_is_held_against_a_run_in_a_process_of_its_own() -> None:
         16,
         None,
     )
-    assert prediction.guess.measured_in_words == metric.write(result.interval(metric.name), result)
+    assert prediction.guess.found_in_words == metric.write(result.interval(metric.name), result)
     assert str(prediction).startswith(f"{prediction.guess.sentence}\n")
     shown = prediction._repr_html_()
     assert "<th>you guessed</th><th>measured</th>" in shown
     assert "<td><code>parallel_speedup</code> on numpy</td><td>1</td>" in shown
     with pytest.raises(FrozenInstanceError):
         prediction.guess = None  # type: ignore[misc, assignment]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_count_is_guessed_by_words(require: Callable[[str], None]) -> None:
+    require("torch")
+    chosen = {**SMALL, "backend": "torch", "device_kind": "cpu", "products": 4, "copies": 1}
+    name = "book_copied_beside_computation"
+    prediction = predict("overlap", "0 of 4", metric=name, **chosen)
+    assert isinstance(prediction, Prediction)
+    counted = prediction.result.counts[name]
+    assert (prediction.guess.name, prediction.guess.judgement != "open") == (name, True)
+    assert prediction.guess.found_in_words == f"{counted.count} of {counted.of}"
+    assert f"<code>{name}</code> on torch</td><td>0 of 4</td>" in prediction._repr_html_()
 
 
 def test_a_list_of_values_is_written_as_the_command_takes_it() -> None:
@@ -105,7 +118,14 @@ def test_the_backend_is_the_environment_s_and_without_a_profiler_there_is_no_tim
     [
         (("overlapp", 1.0), {}, "unknown experiment 'overlapp'"),
         (("overlap", 1.4), {}, "overlap_efficiency cannot be 1.4: guess a number between -1 and 1"),
-        (("overlap", "much"), {}, "a guess of overlap_efficiency is a number, and not 'much'"),
+        (("overlap", "much"), {}, "a guess is a number, or a count such as 10/10, and not 'much'"),
+        (("overlap", [1]), {}, r"a guess of overlap_efficiency is a number, and not \[1\]"),
+        (("parallel", "11/10"), {}, "begun_beside_another_device cannot be 11 of 10"),
+        (
+            ("parallel", "1/1"),
+            {"metric": "parallel_speedup"},
+            "unknown count of parallel 'parallel_speedup'",
+        ),
         (("parallel", 1.0), {**SMALL, "metric": "speed"}, "unknown metric of parallel 'speed'"),
         (("parallel", 1.0), {**SMALL, "sise": 3}, "--sise"),
         (("parallel", 1.0), {**SMALL, "backend": "jaxx"}, "jaxx"),

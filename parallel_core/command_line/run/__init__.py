@@ -5,7 +5,7 @@ several in turns.
 """
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
@@ -23,7 +23,8 @@ from parallel_core.command_line.run.resources import parameter_options, resource
 from parallel_core.command_line.run.side_by_side import run_side_by_side
 from parallel_core.doctor.gpus import ask_driver
 from parallel_core.experiments import EXPERIMENTS, Experiment
-from parallel_core.experiments.explanation import explanation
+from parallel_core.experiments.explanation import about_unknown, explanation
+from parallel_core.experiments.runner.guess import read_guess
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.subprocesses import has_lifeline, leave_with_starter
@@ -48,8 +49,6 @@ guess.
 class _ExperimentGroup(Commands):
     """A command for each experiment of the catalogue, in its order, built when it is asked for."""
 
-    what = "experiment"
-
     def list_commands(self, _: click.Context) -> list[str]:
         """List the experiments in the catalogue's order."""
         return list(EXPERIMENTS)
@@ -59,6 +58,10 @@ class _ExperimentGroup(Commands):
         known.
         """
         return _command_of(EXPERIMENTS[cmd_name]) if cmd_name in EXPERIMENTS else None
+
+    def about_unknown(self, name: str, _: Sequence[str]) -> str:
+        """Say that no experiment has this name, and which one may be meant."""
+        return about_unknown(name)
 
 
 class _ExperimentCommand(click.Command):
@@ -199,10 +202,9 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         options.interpreters,
         click.option(
             "--guess",
-            type=float,
-            metavar="NUMBER",
-            help=f"Your guess of {experiment.main.name}, judged beside the answer: "
-            f"{experiment.main.means}.",
+            type=options.Parsed(read_guess),
+            metavar="10/10|NUMBER" if experiment.counts else "NUMBER",
+            help=_about_guesses(experiment),
         ),
         click.option(
             "--explain",
@@ -213,6 +215,17 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
             help="Say what is asked, how it is measured and how to read it; run nothing.",
         ),
     ]
+
+
+def _about_guesses(experiment: Experiment) -> str:
+    """Return the help of `--guess`: what may be guessed of an experiment."""
+    figure = f"{experiment.main.name}: {experiment.main.means}."
+    if not experiment.counts:
+        return f"Your guess, judged beside the answer, of {figure}"
+    return (
+        f"Your guess, judged beside the answer. 10/10: how many of 10 "
+        f"{experiment.counts[0].counted}. A number: {figure}"
+    )
 
 
 def chosen_for(experiment: Experiment, given: Mapping[str, Any]) -> Chosen:

@@ -19,7 +19,7 @@ from parallel_core.command_line.run.resources import arguments_of, files_of_reso
 from parallel_core.comparison.storage import reason_path
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.declaration import shown_case
-from parallel_core.experiments.runner.guess import Guess, check_guess, judge
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge, what_is_guessed
 from parallel_core.jobs.rank import check_job, described, joined, share_gpus
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.measurement.result import Result
@@ -58,7 +58,7 @@ def run_on_one_backend(
             "--python is for several backends side by side: a single one runs in this Python"
         )
     if values["guess"] is not None:
-        check_guess(values["guess"], experiment.main)
+        check_guess(values["guess"], what_is_guessed(values["guess"], experiment))
     trace_path, timeline_path = values["trace_path"], values["timeline_path"]
     where = check_job(experiment.name, values["backend"])
     if where is not None and (trace_path or timeline_path):
@@ -158,7 +158,9 @@ def _write(result: Result, console: Console, values: Mapping[str, Any]) -> Guess
     it.
     """
     experiment, guess = EXPERIMENTS[result.experiment], values["guess"]
-    judged = None if guess is None else judge(guess, experiment.main, result)
+    judged = None
+    if guess is not None:
+        judged = judge(guess, what_is_guessed(guess, experiment), result)
     # A pipe that closes early must not cost the files, nor a full disk the table.
     try:
         files.write_json(

@@ -186,6 +186,7 @@ EXPERIMENT = Experiment(
     program=program,
     usual_deviation=0.05,
     case=increments.ONCE,
+    contains=("increments",),
     metrics=(
         DISPATCH_FRACTION,
         WAIT_FRACTION,

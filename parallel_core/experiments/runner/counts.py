@@ -2,30 +2,22 @@
 every time.
 
 A count says of how many things an order was seen that only a queue allows: of ten results, how many
-were not there when their calls had returned. It comes from repetitions of one case under the
-framework's own profiler, whose spans have one clock: when each call began and returned, and when
-each operation began and ended. No time enters it, so it needs no quiet moment.
+were not there when their calls had returned. It comes from repetitions of one case before a
+witness, mostly the framework's own profiler, whose spans have one clock: when each call began and
+returned, and when each operation began and ended. No time enters it, so it needs no quiet moment.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median_low
-from tempfile import TemporaryDirectory
 
 from backends import Backend
-from backends.errors import BackendError
-from backends.profiling import (
-    Timeline,
-    case_text,
-    check_profiler,
-    read_trace,
-    run_profiler,
-    timeline_from,
-)
+from backends.profiling import Timeline, case_text
+from backends.profiling.marks import Mark
 from parallel_core.experiments.runner.metrics import Band
 from parallel_core.experiments.runner.tallies import Repetition, Tally, Tallying, repetition_of
+from parallel_core.experiments.runner.witnesses import Witness, witness_for
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
@@ -78,16 +70,15 @@ def write(counted: Counted) -> str:
 def record_counts(
     counts: Sequence[Count], takes: Mapping[str, Callable[[], Timing]], backend: Backend
 ) -> dict[str, Counted]:
-    """Record repetitions of the counts' cases under the framework's profiler, and count in each.
+    """Record repetitions of the counts' cases before a witness, and count in each.
 
     `takes` repeat a case. Two repetitions are recorded, and more while their counts mean different
-    things; the middle one counts. Nothing is counted without a profiler for this backend's devices,
-    or of a case that was not timed. Raises BackendError, OSError or ValueError if the profiler
-    fails or leaves no trace that can be read.
+    things; the middle one counts. Nothing is counted if nothing sees the order on this backend, or
+    of a case that was not timed. Raises BackendError, OSError or ValueError if the profiler fails
+    or leaves no trace that can be read.
     """
-    try:
-        check_profiler(backend)
-    except BackendError:
+    witness = witness_for(backend)
+    if witness is None:
         return {}
     case_of = {
         count: name
@@ -99,7 +90,7 @@ def record_counts(
     undecided = list(case_of)
     while undecided:
         cases = {case_of[count]: takes[case_of[count]] for count in undecided}
-        repetitions = recorded(cases, backend, AT_ONCE)
+        repetitions = recorded(cases, witness, backend, AT_ONCE)
         for count in undecided:
             for repetition in repetitions[case_of[count]]:
                 assert count.tally is not None
@@ -108,7 +99,7 @@ def record_counts(
                 if tally.of:
                     tallies[count.name].append(tally)
         undecided = [count for count in undecided if needs_more(count, tallies[count.name])]
-    return {name: middle(of_count, backend.name) for name, of_count in tallies.items() if of_count}
+    return {name: middle(of_count, witness.name) for name, of_count in tallies.items() if of_count}
 
 
 def without_numbers(case: str) -> str:
@@ -122,33 +113,32 @@ def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
     return len(codes) > 1 and len(tallies) < MOST_REPETITIONS
 
 
-def middle(tallies: Sequence[Tally], backend: str) -> Counted:
+def middle(tallies: Sequence[Tally], witness: str) -> Counted:
     """Return the tally with the middle share, with what each repetition gave."""
     chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
-    return Counted(
-        chosen.seen, chosen.of, f"{backend}'s profiler", tuple(tally.seen for tally in tallies)
-    )
+    return Counted(chosen.seen, chosen.of, witness, tuple(tally.seen for tally in tallies))
 
 
 def recorded(
-    cases: Mapping[str, Callable[[], Timing]], backend: Backend, repetitions: int
+    cases: Mapping[str, Callable[[], Timing]], witness: Witness, backend: Backend, repetitions: int
 ) -> dict[str, list[Repetition]]:
-    """Repeat cases under the profiler, so many times each, and return what each repetition did."""
-    # Bound before the profiler marks the verbs: these waits are no part of a case.
+    """Repeat cases before a witness, so many times each, and return what each repetition did."""
+    # Bound before the verbs are marked: these waits are no part of a case.
     wait_unmarked = backend.waitall
-    with TemporaryDirectory(prefix="parallel-core-") as folder:
-        path = Path(folder) / "trace.json"
-        with without_garbage_collection(), run_profiler(backend, path) as mark:
-            for name, take in cases.items():
-                tell(f"counting: {name}", 0.9)
-                # A thread's first events cost a profiler more than the rest.
-                take()
-                for _ in range(repetitions):
+
+    def repeat(mark: Mark) -> None:
+        for name, take in cases.items():
+            tell(f"counting: {name}", 0.9)
+            # A thread's first events cost a profiler more than the rest.
+            take()
+            for _ in range(repetitions):
+                wait_unmarked()
+                with mark(case_text(name)):
+                    take()
                     wait_unmarked()
-                    with mark(case_text(name)):
-                        take()
-                        wait_unmarked()
-        timeline = timeline_from(read_trace(path))
+
+    with without_garbage_collection():
+        timeline = witness.watch(repeat)
     devices = len(backend.devices)
     return {name: list(repetitions_of(timeline, name, devices)) for name in cases}
 

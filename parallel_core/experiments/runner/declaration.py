@@ -113,6 +113,8 @@ class Experiment:
     """The options that a comparison runs it with, in full and with --quick."""
     exercises: tuple[Exercise, ...] = ()
     """The exercises of the chapter that it answers."""
+    contains: tuple[str, ...] = ()
+    """The names of its parts for which a reader may look."""
     remark: str = ""
     """The figure, example or remark of the chapter that it is about, if it answers no exercise."""
     settings: tuple[str, ...] | None = None

@@ -1,130 +1,200 @@
-"""A reader's guess of a figure, compared with what was measured.
+"""A reader's guess of a figure or of a count, compared with what was measured or counted.
 
-A guess of a figure with bands is right if it lies in the band of the whole interval: it means the
-same. Of another figure the interval decides: the guess is within, too low or too high. Nothing is
-said of it if the result is invalid, if the figure has no interval, or if the interval is too wide;
-what others took of the machine widens it.
+A guess of a figure is too low, too high or within what was measured: its interval decides, which
+what others took of the machine widens. A guess of a count is right if it means the same as what was
+counted; order is exact, so it is judged even where the clock gives no verdict.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 from backends.errors import unknown
+from parallel_core.experiments.runner.counts import Count, write
+from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.tallies import Tally
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Result
 from parallel_core.system.errors import RequestError
 
 Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
+Guessed: TypeAlias = float | Tally
+"""What is guessed: the value of a figure, or how many of how many."""
 
-WIDEST_FACTOR = 2.0
-"""Of a figure without bands, an interval whose bounds are farther apart holds guesses that mean
-different things.
-"""
+REASONS: Mapping[Judgement, str] = {
+    "within": "your guess is within what was measured",
+    "too low": "your guess is too low",
+    "too high": "your guess is too high",
+    "open": "all that is possible was measured, so whether your guess is right stays open",
+}
+RIGHT = "your guess is right"
+SAME_ANSWER = "{}, but means the same"
+INVALID = "the result is invalid, so nothing is said of your guess ({})"
+COUNT = re.compile(r"\s*(\d+)\s*(?:/|of)\s*(\d+)\s*")
+"""As in `10/10`, and in `10 of 10`."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A guess of a figure of a result, what was measured, and how the two compare."""
+    """A guess of a figure or a count of a result, what was found, and how the two compare."""
 
-    metric: str
-    value: float
+    name: str
+    """That of the metric or of the count."""
+    value: Guessed
     judgement: Judgement
     reason: str
-    """How the guess compares with what was measured, or why that stays open, without a full
-    stop.
-    """
-
+    """How the guess compares with what was found, or why that stays open, without a full stop."""
     guessed_in_words: str
     """The guess in the unit of its figure."""
-    measured_in_words: str
-    """The figure with its bounds: `0.93 (0.90–0.96)`."""
+    found_in_words: str
+    """The figure with its bounds: `0.93 (0.90–0.96)`; or the count: `24 of 25`."""
+
+    @property
+    def found_by(self) -> str:
+        """Whether it was `measured` or `counted`."""
+        return "counted" if isinstance(self.value, Tally) else "measured"
 
     @property
     def sentence(self) -> str:
         """Guess, result and judgement in a sentence."""
         return (
-            f"You guessed {self.guessed_in_words}; measured {self.measured_in_words}: "
+            f"You guessed {self.guessed_in_words}; {self.found_by} {self.found_in_words}: "
             f"{self.reason}."
         )
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that stands under `guess` in a run's JSON."""
-        return {
-            "metric": self.metric,
-            "value": self.value,
-            "judgement": self.judgement,
-            "reason": self.reason,
-        }
+        guessed: dict[str, Any] = {"metric": self.name, "value": self.value}
+        if isinstance(self.value, Tally):
+            guessed = {"count": self.name, "value": self.value.seen, "of": self.value.of}
+        return {**guessed, "judgement": self.judgement, "reason": self.reason}
 
 
-def check_guess(value: object, metric: Metric) -> float:
-    """Return a guess as a number; raises RequestError for anything else, and for what the figure
-    cannot be.
+def read_guess(text: str) -> Guessed:
+    """Return the number or the count that is written; raises RequestError for anything else."""
+    if written := COUNT.fullmatch(text):
+        return Tally(int(written[1]), int(written[2]))
+    try:
+        return float(text)
+    except ValueError:
+        raise RequestError(
+            f"a guess is a number, or a count such as 10/10, and not {text!r}"
+        ) from None
+
+
+def what_is_guessed(guess: object, experiment: Experiment, name: str = "") -> Metric | Count:
+    """Return the experiment's first count for a guess of one, and else its main metric, or those
+    that are named.
+
+    Raises RequestError for a count of which nothing is known; of such a metric the result decides.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(float(value)):
-        raise RequestError(f"a guess of {metric.name} is a number, and not {value!r}")
-    number, (least, most) = float(value), metric.limits
+    if not isinstance(guess, Tally):
+        return experiment.metric_named(name) if name else experiment.main
+    if not experiment.counts:
+        raise RequestError(
+            f"{experiment.name} counts nothing: guess {experiment.main.name}, a number"
+        )
+    counts = {count.name: count for count in experiment.counts}
+    if name and name not in counts:
+        raise RequestError(unknown(f"count of {experiment.name}", name, counts))
+    return counts[name] if name else experiment.counts[0]
+
+
+def check_guess(guess: object, asked: Metric | Count) -> Guessed:
+    """Return a guess; raises RequestError for what is no number, and for what cannot be."""
+    if isinstance(guess, Tally):
+        if not 0 <= guess.seen <= guess.of or not guess.of:
+            raise RequestError(
+                f"{asked.name} cannot be {guess.seen} of {guess.of}: guess a part of all"
+            )
+        return guess
+    if isinstance(guess, bool) or not isinstance(guess, Real) or not math.isfinite(float(guess)):
+        raise RequestError(f"a guess of {asked.name} is a number, and not {guess!r}")
+    assert isinstance(asked, Metric)
+    number, (least, most) = float(guess), asked.limits
     if not least <= number <= most:
         possible = (
             f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
         )
-        raise RequestError(f"{metric.name} cannot be {number:g}: guess a number {possible}")
+        raise RequestError(f"{asked.name} cannot be {number:g}: guess a number {possible}")
     return number
 
 
-def judge(value: float, metric: Metric, result: Result) -> Guess:
-    """Compare a guess of a metric with a result; raises RequestError for a metric that nothing is
-    known of.
-    """
+def judge(guess: Guessed, asked: Metric | Count, result: Result) -> Guess:
+    """Compare a guess with a result; raises RequestError for a metric that nothing is known of."""
+    if isinstance(guess, Tally):
+        assert isinstance(asked, Count)
+        return _judge_count(guess, asked, result)
+    assert isinstance(asked, Metric)
+    return _judge_figure(guess, asked, result)
+
+
+def _judge_count(guess: Tally, count: Count, result: Result) -> Guess:
+    """Compare shares, because a run may have counted another number of things."""
+    counted = result.counts.get(count.name)
+    errors = [problem for problem in result.problems if problem not in result.disturbances]
+    judgement: Judgement = "open"
+    if errors:
+        reason = INVALID.format(errors[0])
+    elif counted is None:
+        reason = "whether your guess is right stays open"
+    elif count.band(guess.seen, guess.of) == count.band_of(result):
+        judgement, reason = "within", RIGHT
+    else:
+        is_low = guess.seen / guess.of < counted.count / counted.of
+        judgement = "too low" if is_low else "too high"
+        reason = REASONS[judgement]
+    found = "nothing" if counted is None else write(counted)
+    return Guess(count.name, guess, judgement, reason, f"{guess.seen} of {guess.of}", found)
+
+
+def _judge_figure(value: float, metric: Metric, result: Result) -> Guess:
     interval = result.interval(metric.name)
     if interval is None and not metric.bands:
         raise RequestError(unknown(f"metric of {result.experiment}", metric.name, result.metrics))
     # What a figure compares may not have been there.
     interval = interval or Interval(math.nan, math.nan, math.nan)
-    is_missing, unbounded = (
-        math.isnan(interval.estimate),
-        not math.isfinite(interval.low + interval.high),
-    )
+    is_missing = math.isnan(interval.estimate)
     judgement: Judgement = "open"
     if result.problems:
-        reason = f"the result is invalid, so nothing is said of your guess ({result.problems[0]})"
+        reason = INVALID.format(result.problems[0])
     elif is_missing:
         reason = "the run did not find this figure, so whether your guess is right stays open"
-    elif unbounded:
+    elif not math.isfinite(interval.low + interval.high):
         reason = (
             "one run does not say how well this is known, so whether your guess is right stays open"
         )
     else:
         judgement = _compared(value, metric, interval, result)
-        reason = REASONS[judgement]
+        reason = _reason(judgement, value, metric, interval, result)
     measured = "nothing" if is_missing else metric.write(interval, result)
     return Guess(metric.name, value, judgement, reason, metric.brief(value), measured)
 
 
-REASONS: Mapping[Judgement, str] = {
-    "within": "your guess is right",
-    "too low": "your guess is too low",
-    "too high": "your guess is too high",
-    "open": "the noise leaves open whether your guess is right",
-}
-
-
 def _compared(value: float, metric: Metric, interval: Interval, result: Result) -> Judgement:
-    low, high = interval.low, interval.high
-    if metric.bands:
-        measured, guessed = (
-            metric.place(interval, result),
-            metric.place(Interval(value, value, value), result),
-        )
-        if measured is None or measured == guessed:
-            return "open" if measured is None else "within"
-        return "too low" if value < interval.estimate else "too high"
-    if not low <= value <= high:
-        return "too low" if value < low else "too high"
-    least, most = sorted((abs(low), abs(high)))
-    is_wide = low < high and (low <= 0 <= high or most / least > WIDEST_FACTOR)
-    return "open" if is_wide else "within"
+    """Say where a value lies, by an interval; it stays open if that holds all that is possible."""
+    if value < interval.low:
+        return "too low"
+    if value > interval.high:
+        return "too high"
+    least, most = metric.limits
+    holds_all = interval.low <= least and interval.high >= min(most, metric.at_most(result))
+    return "open" if holds_all else "within"
+
+
+def _reason(
+    judgement: Judgement, value: float, metric: Metric, interval: Interval, result: Result
+) -> str:
+    """Say how a guess compares, and of one outside the interval whether it means the same."""
+    # What is known exactly is not only within bounds.
+    if judgement == "within" and interval.low == interval.high:
+        return RIGHT
+    band = metric.place(interval, result)
+    guessed_band = metric.place(Interval(value, value, value), result)
+    if judgement in ("too low", "too high") and band is not None and band == guessed_band:
+        return SAME_ANSWER.format(REASONS[judgement])
+    return REASONS[judgement]

@@ -25,6 +25,7 @@ SAVED = ROOT / "benchmarks/results/epyc-2-cores"
 HERE = {name for name in backends.names() if name == "numpy" or find_spec(name)}
 
 REFUSED = (
+    ("run increments --backend numpy", "'increments' is a part of the experiment 'async'"),
     ("run nonsense --backend numpy", "unknown experiment 'nonsense' (known: async, barriers, "),
     (
         "run parallel --backend nonsense",
@@ -86,7 +87,10 @@ REFUSED = (
     ),
     (f"{SUM} --devices 1", "the experiment 'allreduce' sums over devices: it needs at least 2"),
     # Guesses.
-    (f"{PARALLEL} --guess much", "'much' is not a valid float"),
+    (f"{PARALLEL} --guess much", "a guess is a number, or a count such as 10/10, and not 'much'"),
+    (f"{PARALLEL} --guess 11/10", "begun_beside_another_device cannot be 11 of 10"),
+    (f"{PARALLEL} --guess 0/0", "begun_beside_another_device cannot be 0 of 0"),
+    ("run learning-rates --backend numpy --guess 10/10", "learning-rates counts nothing: guess "),
     (f"{PARALLEL} --guess -1", "parallel_speedup cannot be -1"),
     ("run overlap --backend numpy --guess 1.4", "guess a number between -1 and 1"),
     (f"{PARALLEL} --guess nan", "a guess of parallel_speedup is a number, and not nan"),
@@ -138,6 +142,7 @@ REFUSED = (
     ),
     # What stands behind -- is the program's.
     ("profile --output x --json - -- true --backend none.py:Net", "--json needs a file"),
+    ("compare increments", "'increments' is a part of the experiment 'async'"),
     ("compare nonsense", "unknown experiment 'nonsense' (known: async, barriers, "),
     ("compare --backends nonsense", "unknown backend 'nonsense' (known: jax, mxnet, numpy, torch)"),
     ("compare --engines lazy", "unknown engine 'lazy' (known: async, sync)"),

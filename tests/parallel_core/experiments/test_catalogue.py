@@ -148,6 +148,7 @@ def test_the_listing_fits_a_terminal_and_loses_nothing(width: int) -> None:
     for experiment in EXPERIMENTS.values():
         assert any(line.split()[:1] == [experiment.name] for line in lines)
         assert set(experiment.summary.split()) <= words
+        assert {*experiment.contains} <= words
         assert {str(exercise.number) for exercise in experiment.exercises} <= set(
             printed.replace(",", " ").split()
         )

@@ -169,6 +169,25 @@ def test_what_bounds_a_step_and_what_to_look_at_first(
     assert found.sentences[2].count("Inconclusive") == (INCONCLUSIVE in decided(found))
 
 
+@pytest.mark.parametrize(
+    ("process", "core_wait", "bound", "first", "says_so"),
+    [
+        (made(), 0.04, "computation", "operators", False),
+        (made(), 0.3, "computation", "operators", True),
+        # Less than half of what looks like computing was computed.
+        (made(), 0.5, "cores", "cores", True),
+        # Where something else bounds a step, cores do not.
+        (made(0.3, 0.6), 0.3, "exchange", "exchange-less", False),
+    ],
+)
+def test_waiting_for_a_core_is_no_computing(
+    process: StepFigures, core_wait: float, bound: str, first: str, says_so: bool
+) -> None:
+    found = answer([process], core_wait=core_wait)
+    assert decided(found) == (bound, first)
+    assert ("waited for a core" in found.sentences[2]) == says_so
+
+
 def test_a_program_gives_the_same_answer_twice_or_an_inconclusive_one() -> None:
     """Around every edge, with steps that differ by a tenth."""
     generator = np.random.default_rng(0)

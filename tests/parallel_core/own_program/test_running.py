@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partialmethod
@@ -20,7 +21,7 @@ import pytest
 from parallel_core import profiled_step
 from parallel_core.own_program import recorder as recorder_module
 from parallel_core.own_program.bootstrap.sitecustomize import RECORDER
-from parallel_core.own_program.recorder import Recorder
+from parallel_core.own_program.recorder import CoreTime, Recorder, core_times, core_wait_share
 from parallel_core.own_program.running import (
     Recorded,
     interpreted,
@@ -206,6 +207,30 @@ def test_fewer_steps_than_asked_for_are_one_line(
     assert (
         why_incomplete([Recorded(1, "torch", None, "optimizer", 8, 5, Path("trace"))], 3, 5) == ""
     )
+
+
+def test_the_busiest_thread_s_waiting_counts_and_not_that_of_others() -> None:
+    before = {"1": CoreTime(5, 5), "2": CoreTime(0, 0)}
+    second = 10**9
+    after = {
+        "1": CoreTime(5 + second, 5 + second // 2),
+        "2": CoreTime(second // 4, second),
+        "3": CoreTime(0, second),
+    }
+    assert core_wait_share(before, after, 2.0) == 0.25
+    assert core_wait_share(before, {}, 2.0) is None
+
+
+def test_what_this_thread_ran_is_counted_where_the_system_counts_it() -> None:
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("this system does not count it")
+    own = str(threading.get_native_id())
+    before, ran_until = core_times()[own], time.thread_time() + 0.05
+    while time.thread_time() < ran_until:
+        pass
+    after = core_times()[own]
+    assert after.ran - before.ran >= 40_000_000
+    assert after.waited >= before.waited
 
 
 class Diary:

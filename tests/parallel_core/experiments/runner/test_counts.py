@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backends import Backend
 from backends.profiling import Span
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner import counts
+from parallel_core.experiments.runner import witnesses
 from parallel_core.experiments.runner.counts import Count, middle, needs_more
 from parallel_core.experiments.runner.tallies import (
     Tally,
@@ -115,7 +115,7 @@ def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(25, 25)])
     assert needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)])
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)
-    counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "torch")
+    counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "a test")
     assert (counted.count, counted.of, counted.repetitions) == (24, 25, (24, 3, 25))
 
 
@@ -131,8 +131,8 @@ def broken(
 def test_a_profiler_that_leaves_no_trace_costs_the_count_and_not_the_run(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "check_profiler", lambda _: None)
-    monkeypatch.setattr(counts, "run_profiler", broken)
+    monkeypatch.setattr(witnesses, "check_profiler", lambda _: None)
+    monkeypatch.setattr(witnesses, "run_profiler", broken)
     result = EXPERIMENTS["parallel"].run(backend, size=16, rounds=2)
     assert result.counts == {}
     assert [note.startswith("Nothing was counted: ") for note in result.notes].count(True) == 1

@@ -1,0 +1,115 @@
+"""What sees the order in which a repetition's calls and operations began and ended.
+
+That is the framework's own profiler. A backend without one whose operations run on this process's
+threads can have clocks around them instead; it must be done with an operation when its function
+returns, or the clocks would miss the end.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter_ns
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from backends import Backend
+from backends.errors import BackendError
+from backends.profiling import (
+    Span,
+    SpanKind,
+    Timeline,
+    Window,
+    check_profiler,
+    read_trace,
+    run_profiler,
+)
+from backends.profiling import timeline_from as timeline_of_trace
+from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_task, parse_verb
+
+Repeat: TypeAlias = Callable[[Mark], None]
+"""Repeats cases, each repetition under a mark."""
+
+
+@runtime_checkable
+class MarkingOperations(Protocol):
+    """A backend that can put a mark around each operation, on the thread that runs it."""
+
+    def marking_operations(self, mark: Mark) -> AbstractContextManager[None]:
+        """Meanwhile, run each operation that is launched under `mark`, with the text that
+        `task_text` returns in its launch.
+        """
+
+
+class Witness(NamedTuple):
+    """What sees the order, and a function that watches repetitions."""
+
+    name: str
+    watch: Callable[[Repeat], Timeline]
+
+
+def witness_for(backend: Backend) -> Witness | None:
+    """Return what can see the order on a backend; None if nothing can."""
+    if isinstance(backend, MarkingOperations):
+        return Witness("the operations' own clocks", partial(watch_by_clocks, backend))
+    try:
+        check_profiler(backend)
+    except BackendError:
+        return None
+    return Witness(f"{backend.name}'s profiler", partial(watch_by_profiler, backend))
+
+
+def watch_by_profiler(backend: Backend, repeat: Repeat) -> Timeline:
+    """Return what the framework's profiler records of repetitions.
+
+    Raises BackendError, OSError or ValueError if it fails or leaves no trace that can be read.
+    """
+    with TemporaryDirectory(prefix="parallel-core-") as folder:
+        path = Path(folder) / "trace.json"
+        with run_profiler(backend, path) as mark:
+            repeat(mark)
+        return timeline_of_trace(read_trace(path))
+
+
+def watch_by_clocks(backend: MarkingOperations, repeat: Repeat) -> Timeline:
+    """Return what clocks around calls and operations record of repetitions."""
+    marked: list[Window] = []
+
+    @contextmanager
+    def mark(text: str) -> Iterator[None]:
+        start = perf_counter_ns()
+        try:
+            yield
+        finally:
+            marked.append(Window(text, start, perf_counter_ns()))
+
+    with marking_verbs(backend, mark, _no_device), backend.marking_operations(mark):
+        repeat(mark)
+    return _timeline_of(marked)
+
+
+def _no_device(*_: object, **__: object) -> None:
+    """The device of a call: no count needs it."""
+
+
+def _timeline_of(marked: list[Window]) -> Timeline:
+    """Sort marks by what they are: cases, calls and operations."""
+    cases: list[Window] = []
+    calls: dict[int, Span] = {}
+    operations: list[tuple[int, Span]] = []
+    for text, start, end in sorted(marked, key=lambda window: window.start):
+        if case := parse_case(text):
+            cases.append(Window(case, start, end))
+        elif call := parse_verb(text):
+            calls[call.number] = Span(call.name, "host", "host", "Python", start, end)
+        elif task := parse_task(text):
+            kind: SpanKind = "copy" if task.queue == "copy" else "compute"
+            span = Span(task.name, kind, task.device, task.queue, start, end)
+            operations.append((task.number, span))
+    launched = [
+        span._replace(launched=calls[number].start)
+        for number, span in operations
+        if number in calls
+    ]
+    spans = sorted([*calls.values(), *launched], key=lambda span: span.start)
+    return Timeline("clocks", spans, tuple(cases))
