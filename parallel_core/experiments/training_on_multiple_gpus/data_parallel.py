@@ -28,7 +28,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from backends import Backend
+from backends import Array, Backend
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import Change, larger
@@ -47,10 +47,11 @@ from parallel_core.experiments.training_on_multiple_gpus.process_scaling import 
     measure_scaling,
     of_first,
 )
+from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE, EARLY
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine import sample_machine, watched
-from parallel_core.training.batches import Epoch, Settings
+from parallel_core.training.batches import Epoch, Settings, steps_of
 from parallel_core.training.checkpoints import Checkpointing, check_resumable
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
@@ -59,6 +60,8 @@ from parallel_core.training.plan import TrainingPlan, plan_training
 from parallel_core.training.step import largest_replica_difference
 
 EPOCH = "training, an epoch"
+EXCHANGED_DURING = "training, gradients exchanged during the backward pass"
+RECORDED_STEPS = 5
 SETTINGS = Parameter(
     fields={
         "epochs": Parameter("The book has 10. Default: one, of batches that fit a minute."),
@@ -153,6 +156,7 @@ def program(
     training_steps.add_case_of_epochs(
         trial, EPOCH, lambda: params, units, data, settings, timed, watch
     )
+    keep_for_counting(trial, params, data, settings)
     trial.found(PRICE.name, PRICE.measured(units))
     if plan.compared:
         find_gain(trial, turns)
@@ -177,6 +181,16 @@ def plan_on(
             backend, data, settings, 0, done, agree=partial(of_first, backend.group)
         )
     return plan_training(backend, data, settings, compared if len(backend.devices) > 1 else 0, done)
+
+
+def keep_for_counting(trial: Trial, params: list[Array], data: Dataset, settings: Settings) -> None:
+    """Keep what repeats a few steps, to be recorded; the parameters are trained on."""
+    steps = min(RECORDED_STEPS, steps_of(data, settings))
+    few = replace(settings, limit=steps)
+    take = partial(training_steps.time_steps, trial.backend, params, data, few)
+    trial.takes[EPOCH] = take
+    if settings.exchange == "during":
+        trial.takes[EXCHANGED_DURING] = take
 
 
 SPEED = Metric(
@@ -223,7 +237,11 @@ EXPERIMENT = Experiment(
         PRICE,
         *SCALING,
     ),
-    counts=(EQUAL,),
+    counts=(
+        replace(AT_ONCE, case=EPOCH),
+        EQUAL,
+        replace(EARLY, case=EXCHANGED_DURING),
+    ),
     changes=(
         Change(
             lambda found: found.is_in(ACCURACY.name, "chance"),
