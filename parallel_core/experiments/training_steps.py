@@ -189,7 +189,7 @@ def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backe
 
 def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: Settings) -> Timing:
     """Train for an epoch, as short as the settings limit it; return its timing."""
-    epoch = train_epoch(backend, params, data, settings, number=settings.epochs + 1)
+    epoch = train_epoch(backend, params, data, settings, number=settings.last_epoch + 1)
     return epoch.dispatch_seconds, epoch.seconds
 
 

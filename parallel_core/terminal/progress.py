@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
+from humanize import naturaldelta
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
@@ -13,6 +14,7 @@ from rich.text import Text
 from parallel_core.measurement.progress import listening
 from parallel_core.terminal.console import progress_line
 from parallel_core.training.batches import CompletedSteps, Epoch
+from parallel_core.training.plan import TrainingPlan
 
 SHOWN_FROM = 2.0
 """Seconds from which on the line of a measurement is shown."""
@@ -68,6 +70,19 @@ class TrainingProgress:
         self._progress.update(
             self._task, completed=done, description=f"epoch {progress.epoch} of {self._epochs}"
         )
+
+    def on_plan(self, plan: TrainingPlan) -> None:
+        """Print what will be trained, and about how long that takes."""
+        self._epochs = plan.settings.last_epoch
+        self._progress.update(self._task, total=self._epochs * plan.images)
+        epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs} epochs"
+        batches = "1 batch" if plan.batches == 1 else f"{plan.batches} batches"
+        alone = f", and {plan.compared} steps on one device too" if plan.compared else ""
+        self._progress.console.print(
+            f"{epochs} of {batches}{alone}: about {naturaldelta(max(1, plan.seconds))}"
+        )
+        if plan.is_chosen:
+            self._progress.console.print("the book's training takes longer: --epochs 10")
 
     def on_batch(self, epoch: int, images: int) -> None:
         """Advance by a batch's images."""

@@ -20,7 +20,8 @@ EVERY_STEP = slice(None)
 class Settings:
     """How to train; the defaults are the book's."""
 
-    epochs: int = 10
+    epochs: int | None = 10
+    """None: one epoch, of as many batches as an experiment chooses if there is no `limit`."""
     batch_size: int = 256
     learning_rate: float = 0.2
     limit: int | None = None
@@ -29,6 +30,11 @@ class Settings:
     exchange: Exchange = "after"
     width: int = 1
     """How many times the book's channels and units the network has."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The number of the last epoch, from 1."""
+        return 1 if self.epochs is None else self.epochs
 
 
 def batches(

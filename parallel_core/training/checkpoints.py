@@ -11,7 +11,7 @@ import json
 import platform
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -157,6 +157,14 @@ class Checkpointing:
         """The steps that are done before."""
         return self.resumed.state.progress if self.resumed else CompletedSteps()
 
+    def settings(self, wanted: Settings) -> Settings:
+        """Return the settings of a training, with the checkpoint's length if none is given."""
+        if self.resumed is None or wanted.epochs is not None:
+            return wanted
+        before = self.resumed.state.settings
+        limit = before.limit if wanted.limit is None else wanted.limit
+        return replace(wanted, epochs=before.epochs, limit=limit)
+
     def parameters(self, settings: Settings) -> tuple[np.ndarray, ...]:
         """Return the parameters that the training begins with."""
         return (
@@ -191,9 +199,9 @@ def check_resumable(checkpoint: Checkpoint, settings: Settings, data: Dataset) -
         if before != now:
             raise RequestError(f"the checkpoint was trained with {option} {before}, and not {now}")
     begun = len(state.progress.epochs) + bool(state.step)
-    if settings.epochs < begun:
+    if settings.last_epoch < begun:
         raise RequestError(
-            f"the checkpoint is in epoch {begun}: --epochs {settings.epochs} lies behind it"
+            f"the checkpoint is in epoch {begun}: --epochs {settings.last_epoch} lies behind it"
         )
     if state.data != data.checksum:
         raise RequestError(

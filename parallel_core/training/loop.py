@@ -99,11 +99,11 @@ def continue_training(
     """
     progress = start
     last = steps_of(data, settings)
-    while progress.epoch <= settings.epochs:
+    while progress.epoch <= settings.last_epoch:
         while progress.step < last:
             stop = last if every is None else min(last, (progress.step // every + 1) * every)
             steps = slice(progress.step, stop)
-            stretch = _train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
+            stretch = train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
             progress = replace(progress, begun=progress.begun + stretch)
             if stop < last:
                 yield progress
@@ -120,7 +120,7 @@ def train_epoch(
     """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
     return Epoch(
-        number, **vars(_train_steps(backend, params, data, settings, number, steps, ignore))
+        number, **vars(train_steps(backend, params, data, settings, number, steps, ignore))
     )
 
 
@@ -161,7 +161,7 @@ def add_counts(backend: Backend, params: Sequence[Array], counts: Sequence[Seque
     return int(sum_over_devices(backend, devices_of(backend, params), by_device)[0])
 
 
-def _train_steps(
+def train_steps(
     backend: Backend,
     params: list[Array],
     data: Dataset,

@@ -29,7 +29,7 @@ from parallel_core.training.checkpoints import FILE, Checkpointing
 from parallel_core.training.dataset import Dataset, load_fashion_mnist
 from parallel_core.training.loop import ignore
 
-PROGRESS = ("on_batch", "on_epoch", "on_training")
+PROGRESS = ("on_plan", "on_batch", "on_epoch", "on_training")
 """The arguments of a run that it calls as its training goes on."""
 
 
@@ -98,6 +98,9 @@ def _data_from(backend: Backend, values: Mapping[str, Any]) -> Dataset:
     data = load_fashion_mnist(values["data_dir"])
     if isinstance(backend, GroupedBackend):
         agree_on_data(backend.group, data)
+    is_first = not isinstance(backend, GroupedBackend) or backend.group.rank == 0
+    if is_first and data.source.startswith("synthetic"):
+        click.echo(f"This run trains on {data.source}.", err=True)
     return data
 
 
@@ -276,6 +279,7 @@ class _WatchedProgress:
     def __init__(self, backend: GroupedBackend, shown: TrainingProgress | None = None) -> None:
         self._backend = backend
         self.go_on_from = shown.go_on_from if shown else ignore
+        self.on_plan = shown.on_plan if shown else ignore
         self.on_epoch = shown.on_epoch if shown else ignore
         self._show = shown.on_batch if shown else ignore
 

@@ -9,13 +9,15 @@ gradients is exchanged. So two devices need about half of one's time, and losses
 number of devices, up to rounding.
 
 Method: LeNet on Fashion-MNIST from the same start on every backend, by the training loop in
-`parallel_core.training.loop`. The first losses are checked against NumPy on one device, and all
-devices' parameters against each other. After epochs of few batches (`--limit`) there are no more
-test images than those trained on.
+`parallel_core.training.loop`: one epoch of as many batches as fit a minute, or `--epochs 10`, the
+book's training with all its batches. Before, one device and all devices take the first steps in
+turn, 60 at most. The first losses are checked against NumPy on one device, and all devices'
+parameters against each other. After epochs of few batches there are no more test images than those
+trained on.
 
-Look at: `images_per_second`, over different `--devices`, and the learning curve (`--plot`);
-`price_of_overlap`, how much longer a device computes while the others do; with `--exchange during`,
-`buckets_reduced_early`.
+Look at: `speedup_over_one_device`, and how many losses are those of one device;
+`images_per_second`, and the learning curve (`--plot`); `price_of_overlap`, how much longer a device
+computes while the others do; with `--exchange during`, `buckets_reduced_early`.
 
 Read: With the book's initial weights the loss stays on a plateau for about 300 steps. So an
 accuracy of 0.1 after a short run is no error: the network has learnt nothing yet.
@@ -23,47 +25,64 @@ accuracy of 0.1 after a short run is no error: the network has learnt nothing ye
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
+from backends import Array, Backend
+from backends.process_groups import GroupedBackend
 from parallel_core.experiments import training_steps
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.one_device import (
+    EQUAL,
+    SPEEDUP,
+    find_gain,
+    train_in_turn,
+)
 from parallel_core.experiments.training_on_multiple_gpus.process_scaling import (
     SCALING,
     measure_scaling,
+    of_first,
 )
+from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE, EARLY
 from parallel_core.experiments.works import BESIDE, price_of_overlap
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.system.machine import sample_machine, watched
-from parallel_core.training.batches import Epoch, Settings
+from parallel_core.training.batches import Epoch, Settings, steps_of
 from parallel_core.training.checkpoints import Checkpointing, check_resumable
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.lenet import initial_parameters
 from parallel_core.training.loop import OnBatch, continue_training, ignore
+from parallel_core.training.plan import TrainingPlan, plan_training
 from parallel_core.training.step import largest_replica_difference
 
 EPOCH = "training, an epoch"
+EXCHANGED_DURING = "training, gradients exchanged during the backward pass"
+RECORDED_STEPS = 5
 SETTINGS = Parameter(
     fields={
-        "epochs": Parameter(),
+        "epochs": Parameter("The book has 10. Default: one, of batches that fit a minute."),
         "batch_size": Parameter("Over all devices."),
         "learning_rate": Parameter("Learning rate.", option="lr", maximum=1e38),
-        "limit": Parameter("Batches an epoch. Default: all."),
+        "limit": Parameter("Batches an epoch. Default: all, if --epochs is given."),
         "seed": Parameter(minimum=0, maximum=2**32 - 1),
         "exchange": Parameter("Sum gradients after the backward pass, or each layer's during it."),
         "width": Parameter("Times the channels and units."),
     }
 )
-DEFAULTS = Settings()
+DEFAULTS = Settings(epochs=None)
+COMPARED = Parameter("First steps that one device takes too. Default: 60 at most.", minimum=0)
 
 
 def program(
     trial: Trial,
     data: Dataset,
     settings: Annotated[Settings, SETTINGS] = DEFAULTS,
+    compared: Annotated[int | None, COMPARED] = None,
+    on_plan: Callable[[TrainingPlan], object] = ignore,
     on_batch: OnBatch = ignore,
     on_epoch: Callable[[Epoch], object] = ignore,
     checkpoints: Checkpointing | None = None,
@@ -71,20 +90,32 @@ def program(
     """Train LeNet from the same start as every other backend, for speed, accuracy and losses, and
     how these scale.
 
-    `on_batch(epoch, images)` and `on_epoch(epoch)` are called as work is done; in the check against
-    NumPy, which trains nothing, with no images. Speed is of the epochs that were trained here from
-    beginning to end; if there are none, of all, and a note says so. Accuracy and losses are of all.
-    Raises NotFiniteError if training diverges, and RequestError if it cannot go on from a
-    checkpoint with these settings.
+    `on_plan(plan)` is called before, and `on_batch(epoch, images)` and `on_epoch(epoch)` as work is
+    done; in the comparisons with one device and with NumPy, which train nothing, with no images. If
+    the settings have no epochs and no checkpoint has them, there is one, of as many batches as fit
+    a minute. Of `compared` first steps one device takes as many, but not if there are several
+    processes. Speed is of the epochs that were trained here from beginning to end; if there are
+    none, of all, and a note says so. Accuracy and losses are of all. Raises NotFiniteError if
+    training diverges, and RequestError if it cannot go on from a checkpoint with these settings.
     """
     backend = trial.backend
     checkpoints = checkpoints or Checkpointing()
     start = progress = checkpoints.start
     if checkpoints.resumed:
+        settings = checkpoints.settings(settings)
         check_resumable(checkpoints.resumed, settings, data)
         trial.notes.append(f"It went on from a checkpoint {checkpoints.resumed.origin}.")
     params = training_steps.placed(backend, checkpoints.parameters(settings))
     training_steps.find_early_buckets(trial, params, data, settings)
+    plan = plan_on(backend, data, settings, compared, done=len(start.losses))
+    on_plan(plan)
+    settings = plan.settings
+    trial.parameters |= {
+        "epochs": settings.epochs,
+        "limit": settings.limit,
+        "compared": plan.compared,
+    }
+    turns = train_in_turn(backend, data, settings, plan.compared, on_batch)
     # A short run ends soon: it is tested on as many images as it trains on.
     tested = data.tested_on((settings.limit or len(data.train_labels)) * settings.batch_size)
     before = sample_machine()
@@ -125,7 +156,10 @@ def program(
     training_steps.add_case_of_epochs(
         trial, EPOCH, lambda: params, units, data, settings, timed, watch
     )
+    keep_for_counting(trial, params, data, settings)
     trial.found(PRICE.name, PRICE.measured(units))
+    if plan.compared:
+        find_gain(trial, turns)
     accuracies = tuple(epoch.accuracy for epoch in epochs)
     trial.found_by(SPEED.name, lambda times: timed[-1].images / times[EPOCH])
     trial.found(ACCURACY.name, Interval(accuracies[-1], accuracies[-1], accuracies[-1]))
@@ -138,10 +172,33 @@ def program(
     measure_scaling(trial, data, settings, trained=len(losses) - len(start.losses))
 
 
+def plan_on(
+    backend: Backend, data: Dataset, settings: Settings, compared: int | None, done: int
+) -> TrainingPlan:
+    """Plan a training on all devices; only in a process by itself one of several is compared."""
+    if isinstance(backend, GroupedBackend):
+        return plan_training(
+            backend, data, settings, 0, done, agree=partial(of_first, backend.group)
+        )
+    return plan_training(backend, data, settings, compared if len(backend.devices) > 1 else 0, done)
+
+
+def keep_for_counting(trial: Trial, params: list[Array], data: Dataset, settings: Settings) -> None:
+    """Keep what repeats a few steps, to be recorded; the parameters are trained on."""
+    steps = min(RECORDED_STEPS, steps_of(data, settings))
+    few = replace(settings, limit=steps)
+    take = partial(training_steps.time_steps, trial.backend, params, data, few)
+    trial.takes[EPOCH] = take
+    if settings.exchange == "during":
+        trial.takes[EXCHANGED_DURING] = take
+
+
 SPEED = Metric(
     "images_per_second",
     title="LeNet, images/s",
     means="images that training gets through in a second, on all devices together",
+    # Else all devices are compared with one.
+    said=lambda result: SPEEDUP.name not in result.metrics,
 )
 ACCURACY = Metric(
     "test_accuracy",
@@ -167,7 +224,7 @@ EXPERIMENT = Experiment(
     usual_deviation=0.04,
     between_processes=program,
     extent=lambda _, data, settings, **__: (
-        settings.epochs,
+        settings.last_epoch,
         min(
             len(data.train_labels), settings.batch_size * (settings.limit or len(data.train_labels))
         ),
@@ -175,15 +232,21 @@ EXPERIMENT = Experiment(
     case=EPOCH,
     metrics=(
         SPEED,
+        SPEEDUP,
         Metric("seconds_per_epoch", lambda times: times[EPOCH], ratio=True),
         ACCURACY,
         PRICE,
         *SCALING,
     ),
+    counts=(
+        replace(AT_ONCE, case=EPOCH),
+        EQUAL,
+        replace(EARLY, case=EXCHANGED_DURING),
+    ),
     changes=(
         Change(
             lambda found: found.is_in(ACCURACY.name, "chance"),
-            "A longer training (--epochs), without --limit.",
+            "A longer training: --epochs 10, without --limit, is the book's.",
         ),
         Change(
             lambda found: len(found.devices) == 1,
@@ -193,5 +256,8 @@ EXPERIMENT = Experiment(
     ),
     rounds=None,
     budget=None,
-    options={"full": {"epochs": 3}, "quick": {"epochs": 1, "limit": 60}},
+    options={
+        "full": {"epochs": 3, "compared": 24},
+        "quick": {"epochs": 1, "limit": 60, "compared": 24},
+    },
 )

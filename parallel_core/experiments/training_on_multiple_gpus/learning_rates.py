@@ -127,7 +127,7 @@ def program(
         own = with_batch(
             settings, batches[kind, count], learning_rate=rate, seed=settings.seed + seed
         )
-        counted = partial(report, place * settings.epochs)
+        counted = partial(report, place * settings.last_epoch)
         on_training(
             f"training {place + 1} of {len(points)}: rate {rate:g}, {case_name(kind, count, total)}"
         )
@@ -362,7 +362,7 @@ EXPERIMENT = Experiment(
     ),
     program=program,
     extent=lambda backend, data, rates, settings, rounds, **_: (
-        len(plans(1, len(backend.devices))) * len(rates) * rounds * settings.epochs,
+        len(plans(1, len(backend.devices))) * len(rates) * rounds * settings.last_epoch,
         min(len(data.train_labels), settings.batch_size * (settings.limit or MOST_STEPS)),
     ),
     case="1 device",

@@ -70,8 +70,8 @@ def measure_scaling(trial: Trial, data: Dataset, settings: Settings, trained: in
     warmed = clock_without_compiling()
     _time_round(backend, ways)
     fitting = int(TIMED_SECONDS / (clock_without_compiling() - warmed))
-    rounds = _of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
-    timed = _of_first(backend.group, [_time_round(backend, ways) for _ in range(rounds)])
+    rounds = of_first(backend.group, max(FEWEST_FOR_A_VERDICT, min(MOST_ROUNDS, fitting)))
+    timed = of_first(backend.group, [_time_round(backend, ways) for _ in range(rounds)])
     find_figures(trial, {way: [one[way] for one in timed] for way in ways}, backend.group.size)
     size = sum(array.nbytes for array in initial_parameters(settings.seed, settings.width))
     trial.found("exchanged_bytes", size * trained)
@@ -118,7 +118,7 @@ def _time_round(
     return seconds
 
 
-def _of_first(group: Group, value: Any) -> Any:
+def of_first(group: Group, value: Any) -> Any:
     """Give all ranks what the first one has."""
     return json.loads(broadcast(group, json.dumps(value).encode()))
 

@@ -29,6 +29,7 @@ seen there is mostly what it costs to launch and to wait.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import backends
@@ -38,6 +39,7 @@ from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
+from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import (
     Batch,
     Parameters,
@@ -186,6 +188,13 @@ EXPERIMENT = Experiment(
             "Cutting the batch into micro-batches cost more than it gave",
             "Cutting the batch into micro-batches changed little",
             "Cutting the batch into micro-batches paid",
+        ),
+    ),
+    counts=(
+        replace(
+            AT_ONCE,
+            case="data parallelism, width 4",
+            counted="steps of data parallelism had computations of two devices at the same time",
         ),
     ),
     changes=(

@@ -229,7 +229,9 @@ def test_the_budget_shortens_trainings_but_for_a_given_length(
 def test_steps_fit_the_seconds_of_all_epochs(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, epochs: int
 ) -> None:
-    monkeypatch.setattr(module, "train_once", lambda *args: 0.5 * args[3].epochs * args[3].limit)
+    monkeypatch.setattr(
+        module, "train_once", lambda *args: 0.5 * args[3].last_epoch * args[3].limit
+    )
     monkeypatch.setattr(module, "measure", lambda _, train: (0.0, train()))
     data = small("learning-rates")["data"]
     # Of half a second each.

@@ -1,0 +1,100 @@
+"""The first steps of a training, on one device and on all devices in turn: how much faster are all,
+and are their losses those of one?
+
+Both start from the same parameters. They take turns, so that a drift of the machine affects both.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends import Backend
+from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.metrics import LOWEST, Band, ratio, speed
+from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_steps import placed
+from parallel_core.measurement.result import Case
+from parallel_core.system.machine import MachineWatch, sample_machine, watched
+from parallel_core.training.batches import Settings, Stretch
+from parallel_core.training.dataset import Dataset
+from parallel_core.training.lenet import initial_parameters
+from parallel_core.training.loop import OnBatch, ignore, train_steps
+
+ON_ONE, ON_ALL = "a step on one device", "a step on all devices"
+TURNS = 6
+"""How often both take their turn, if there are as many steps."""
+TOLERANCE = 1e-6
+"""Of a loss. With the book's rate another order of summing changes a loss by 3e-7 in a whole epoch;
+gradients that lack another device's share change it by 1e-5 or more from the second step on.
+"""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The same steps on one device and on all devices, turn by turn."""
+
+    on_one: tuple[Stretch, ...]
+    on_all: tuple[Stretch, ...]
+    watch: MachineWatch
+
+
+def train_in_turn(
+    backend: Backend, data: Dataset, settings: Settings, steps: int, on_batch: OnBatch = ignore
+) -> Turns:
+    """Train for some first steps on all devices and on one, in turn.
+
+    `on_batch` is called for each batch with no images: these parameters are discarded.
+    """
+    before = sample_machine()
+    start = initial_parameters(settings.seed, settings.width)
+    params_on_all, params_on_one = placed(backend, start), placed(backend, start, 1)
+    length = max(1, math.ceil(steps / TURNS))
+    on_all: list[Stretch] = []
+    on_one: list[Stretch] = []
+    for first in range(0, steps, length):
+        turn = slice(first, min(first + length, steps))
+        for params, stretches in ((params_on_all, on_all), (params_on_one, on_one)):
+            stretch = train_steps(
+                backend, params, data, settings, 1, turn, lambda epoch, _: on_batch(epoch, 0)
+            )
+            stretches.append(stretch)
+    return Turns(tuple(on_one), tuple(on_all), watched(before, sample_machine()))
+
+
+def find_gain(trial: Trial, turns: Turns) -> None:
+    """Find how many times as fast as one device all are, and count the losses that equal one's."""
+    for name, stretches in ((ON_ONE, turns.on_one), (ON_ALL, turns.on_all)):
+        trial.cases[name] = Case(
+            name,
+            tuple(stretch.seconds / len(stretch.losses) for stretch in stretches),
+            tuple(stretch.dispatch_seconds / len(stretch.losses) for stretch in stretches),
+            watch=turns.watch,
+        )
+    trial.found_by(SPEEDUP.name, ratio(ON_ONE, ON_ALL))
+    losses_of_one, losses_of_all = (
+        np.array([loss for stretch in stretches for loss in stretch.losses])
+        for stretches in (turns.on_one, turns.on_all)
+    )
+    is_equal = np.abs(losses_of_all - losses_of_one) <= TOLERANCE * np.abs(losses_of_one)
+    # The first loss is that of the start, whatever becomes of the gradients.
+    if len(is_equal) > 1:
+        trial.count(EQUAL.name, int(is_equal.sum()), len(is_equal), "the losses of both trainings")
+
+
+SPEEDUP = speed(
+    "speedup_over_one_device",
+    "All devices together trained slower than one",
+    "All devices together trained about as fast as one",
+    "All devices together trained faster than one",
+    means="the time of a step on one device over that on all devices: 1 is no gain",
+)
+EQUAL = Count(
+    "losses_of_one_device",
+    "losses differ from one device's by a millionth at most",
+    bands=(
+        Band(LOWEST, "different", "No, the losses are not those of one device"),
+        Band(0.2, "first", "At first, the losses are those of one device"),
+        Band(1.0, "equal", "Yes, the losses are those of one device"),
+    ),
+)
