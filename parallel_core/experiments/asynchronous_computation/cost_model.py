@@ -223,7 +223,7 @@ MISSED = Metric(
         Band(
             LOWEST,
             "predicts",
-            "The longer of issuing and computing predicts the time at every size within the noise",
+            "The longer of issuing and computing predicts the time at every size",
         ),
         Band(
             0.5,

@@ -40,7 +40,6 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
     dispatch_fraction,
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.parameters import Choice, Parameter
 from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
@@ -162,38 +161,10 @@ ITSELF = replace(
     DISPATCH_FRACTION,
     name="torch_sync_dispatch_fraction",
     formula=None,
-    bands=(
-        Band(
-            LOWEST,
-            "queued",
-            "PyTorch itself: yes, control returned after a small share of the time",
-        ),
-        Band(
-            0.2,
-            "partly",
-            "PyTorch itself: in part, control returned when some multiplications were done",
-        ),
-        Band(
-            0.8,
-            "not-queued",
-            "PyTorch itself: no, control returned when the multiplications were done",
-        ),
-    ),
+    about="with PyTorch itself",
 )
 WITH_THREADS = replace(
-    ITSELF,
-    name="torch_async_dispatch_fraction",
-    bands=(
-        Band(
-            LOWEST,
-            "queued",
-            "With parallel-core's threads: yes, it returned after a small share of the time",
-        ),
-        Band(
-            0.2, "partly", "With parallel-core's threads: in part, it returned when some were done"
-        ),
-        Band(0.8, "not-queued", "With parallel-core's threads: no, it returned when all were done"),
-    ),
+    ITSELF, name="torch_async_dispatch_fraction", about="with parallel-core's threads"
 )
 
 EXPERIMENT = Experiment(

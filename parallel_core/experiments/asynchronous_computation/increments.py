@@ -232,8 +232,12 @@ T2_OVER_T1 = Metric(
         Band(
             0.02,
             "python",
-            "Python is the slower side for an increment, against the book's assumption",
+            "Issuing an increment takes longer than computing it, against the book's assumption",
         ),
-        Band(1.0, "device", "The device is the slower side for an increment, as the book assumes"),
+        Band(
+            1.0,
+            "device",
+            "Computing an increment takes longer than issuing it, as the book assumes",
+        ),
     ),
 )
