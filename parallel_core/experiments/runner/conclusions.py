@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import Count, sentences_of
 from parallel_core.experiments.runner.metrics import Metric, answers_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
@@ -141,9 +141,7 @@ def answer_of(
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
-    order = [
-        count.sentence(result.counts[count.name]) for count in counts if count.name in result.counts
-    ]
+    order = sentences_of(counts, result)
     if result.disturbances:
         return Answer((*order, *_no_clock(result)), in_a_quiet_moment(result))
     # A main figure without bands is said, too.

@@ -25,6 +25,8 @@ from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_round
 from parallel_core.system.formatting import figure, percent, quantity
 
 LOWEST = -math.inf
+INCONCLUSIVE = "Inconclusive, "
+"""Begins the sentence of a metric that answers nothing."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +288,7 @@ class Metric:
             return _capitalised(self.means)
         answers = self.answers(interval, result)
         if not answers:
-            return f"Inconclusive, {self.name} leaves the question open"
+            return f"{INCONCLUSIVE}{self.name} leaves the question open"
         first, last = answers[0].says, answers[-1].says
         if len(answers) == 1:
             return first
@@ -300,7 +302,8 @@ class Metric:
         """
         says = self.says(interval, result)
         if counted:
-            says = f"By the clock, {_continued(says)}"
+            # The count has answered.
+            says = f"By the clock, {_continued(says.removeprefix(INCONCLUSIVE))}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 

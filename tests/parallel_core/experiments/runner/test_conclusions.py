@@ -189,6 +189,18 @@ def test_a_count_answers_first_and_alone_where_the_clock_says_nothing(whole: Cas
     assert read_again(disturbed).counts == counted
 
 
+def test_counts_that_mean_the_same_share_a_sentence() -> None:
+    counts = [replace(ORDER, name=name, counted=name) for name in ("first", "second", "third")]
+    made = trial(PART, WHOLE)
+    made.counts = {
+        name: Counted(seen, 10, "torch's profiler", (seen,))
+        for name, seen in {"first": 9, "second": 0, "third": 8}.items()
+    }
+    answer = conclude("any", made, (HALF,), (ALWAYS,), counts=counts).answer
+    assert answer is not None
+    assert answer.sentences[:2] == ("Yes: 9 of 10 first; 8 of 10 third.", "No: 0 of 10 second.")
+
+
 def test_too_few_rounds_are_told() -> None:
     def noted(rounds: int, wanted: int, budget: float = 2.0) -> int:
         timed = Case("any", (1.0,) * rounds, (1.0,) * rounds)
