@@ -25,6 +25,7 @@ from parallel_core.comparison.validity import (
     unstable_cases,
 )
 from parallel_core.experiments import EXPERIMENTS, Experiment
+from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.measurement.confidence_intervals import (
     FEWEST_FOR_A_VERDICT,
     Interval,
@@ -259,7 +260,7 @@ def _answer(experiment: Experiment, cells: Sequence[CellAnalysis]) -> str:
     """Say what an experiment's figure means on the cells that have it: a sentence for each band;
     empty without cells.
 
-    What touches several bands has its bounds, too.
+    What does not lie in one band has its bounds, too.
     `The devices worked at the same time: mxnet async (1.98 of 2), torch async (1.97 of 2).`
     """
     main = experiment.main
@@ -267,16 +268,22 @@ def _answer(experiment: Experiment, cells: Sequence[CellAnalysis]) -> str:
     for cell in cells:
         if (interval := cell.metric) is not None:
             result = cell.results.valid[0]
-            band = main.place(interval, result)
-            says = band.says if band else "Inconclusive" if main.bands else main.name
-            is_open = main.bands and band is None
+            is_exact = not main.bands or main.place(interval, result) is not None
             written = (
-                main.write(interval, result)
-                if is_open
-                else main.in_short(interval.estimate, result)
+                main.in_short(interval.estimate, result)
+                if is_exact
+                else main.write(interval, result)
             )
+            says = _meaning(main, interval, result)
             groups.setdefault(says, []).append(f"{cell.cell.side} ({written})")
     return " ".join(f"{says}: {', '.join(figures)}." for says, figures in groups.items())
+
+
+def _meaning(main: Metric, interval: Interval, result: Result) -> str:
+    """Say what an experiment's figure means; of one without bands, its name."""
+    if not main.bands:
+        return main.name
+    return main.says(interval, result) if main.answers(interval, result) else "Inconclusive"
 
 
 def _between_frameworks(believed: Sequence[Cell], cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:

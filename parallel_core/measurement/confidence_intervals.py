@@ -111,10 +111,20 @@ def decide(interval: Interval, *bounds: float) -> int | None:
     Everything that is concluded from measured values is concluded by this. Of what is not a number
     nothing is.
     """
+    ends = ends_between(interval, *bounds)
+    if ends is None:
+        return None
+    first, last = ends
+    return first if first == last else None
+
+
+def ends_between(interval: Interval, *bounds: float) -> tuple[int, int] | None:
+    """Return between which of ascending bounds an interval begins and ends: 0 below the first; None
+    if it has no ends.
+    """
     if math.isnan(interval.low + interval.high):
         return None
-    low, high = (bisect(bounds, bound) for bound in (interval.low, interval.high))
-    return low if low == high else None
+    return bisect(bounds, interval.low), bisect(bounds, interval.high)
 
 
 def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -182,7 +182,9 @@ class Result:
     metric_intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By metric, the bounds between which its true value is believed to lie, if they were found."""
     bands: Mapping[str, str | None] = field(default_factory=dict)
-    """By metric, the code of what it means; null if the noise leaves that open."""
+    """By metric or count, the code of what it means; null if the noise leaves several answers, or
+    none.
+    """
     counts: Mapping[str, Counted] = field(default_factory=dict)
     """What was counted in a recorded repetition, that which answers the question first; empty if
     nothing was.
@@ -217,8 +219,8 @@ class Result:
 
     @property
     def has_verdict(self) -> bool:
-        """Whether it is valid, and so little of the cores was taken away that figures lie in one
-        band.
+        """Whether it is valid, and so little of the cores was taken away that something is
+        answered.
         """
         return not self.problems and not self.disturbances
 

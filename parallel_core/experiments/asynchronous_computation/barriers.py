@@ -16,12 +16,18 @@ before the first launch, so that an engine which computes at launch is timed ali
 is fitted by least squares to the seconds over the number of multiplications: its slope is what a
 queued one adds.
 
-Look at: `added_wait_fraction`, what a queued multiplication adds to waiting for one result as a
+With the most behind it, the first result is also converted to NumPy, to a number (its sum, which is
+launched behind the others) and to text, which waits without saying so. That is not timed: as after
+the waits, the multiplications are counted that were not done.
+
+Look at: the count of multiplications that were not done when the wait, or the conversion, returned;
+`added_wait_fraction`, what a queued multiplication adds to waiting for one result as a
 share of what it adds to waiting for all, with those behind it on the same device;
 `other_device_added_wait_fraction`, with those behind it on another device; and the curves of both
 waits.
 
-Read: Near 0 a wait is selective: it does not wait for what is queued behind. Near 1 it is not, or
+Read: If nearly all were not done the wait was selective; if all were done, it was not. Near 0 a
+wait is selective: it does not wait for what is queued behind. Near 1 it is not, or
 nothing was queued: `dispatch_fraction`, the share of the time after which the launches had
 returned, shows which. Launching takes time in either case, so the share does not reach 0. If
 devices share cores, work on another device slows the awaited one too.
@@ -34,7 +40,9 @@ from typing import Annotated
 import numpy as np
 
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
+    CONVERSIONS,
     DISPATCH_FRACTION,
+    convert_first,
     dispatch_fraction,
 )
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
@@ -42,10 +50,11 @@ from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
-from parallel_core.experiments.runner.tallies import unfinished_after_first_wait
+from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.experiments.works import doublings, multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
+from parallel_core.measurement.timing import measure
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
@@ -85,6 +94,13 @@ def program(
         made = [*one.launch(), multiplied(trial, other, deepest)[-1]]
         trial.check("products", made, [a @ a for a in map(trial.backend.to_numpy, (x, other))])
     trial.run()
+    for conversion, convert in CONVERSIONS.items():
+        trial.takes[named(conversion, deepest, SAME)] = partial(
+            measure,
+            trial.backend,
+            lambda: (one.launch(), multiplied(trial, x, deepest)),
+            partial(convert_first, trial.backend, convert),
+        )
     for place in places:
         trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)
     trial.found_by("added_to_wait_seconds", added_by(WAIT, SAME, deepest), is_ratio=False)
@@ -144,11 +160,16 @@ SELECTIVE = Metric(
         ),
     ),
 )
+FRACTIONS = {
+    SAME: SELECTIVE,
+    OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER),
+}
+
 LEFT = Count(
     "left_after_wait",
-    "multiplications behind it were not done when the wait for the first returned",
+    "multiplications were not done when the wait returned",
     case=named(WAIT, 64, SAME),
-    tally=unfinished_after_first_wait,
+    tally=unfinished_after_wait_for_one,
     metric=SELECTIVE.name,
     title="Left when a wait ends",
     bands=(
@@ -167,10 +188,25 @@ LEFT = Count(
         ),
     ),
 )
-FRACTIONS = {
-    SAME: SELECTIVE,
-    OTHER: replace(SELECTIVE, name="other_device_added_wait_fraction", about=OTHER),
-}
+LEFT_ELSEWHERE = replace(
+    LEFT,
+    name="left_after_wait_on_another_device",
+    counted=OTHER,
+    case=named(WAIT, 64, OTHER),
+    metric=FRACTIONS[OTHER].name,
+    title="",
+)
+LEFT_AFTER_CONVERSIONS = tuple(
+    replace(
+        LEFT,
+        name=f"left_after_conversion_{conversion.replace(' ', '_')}",
+        counted=f"by converting it {conversion}",
+        case=named(conversion, 64, SAME),
+        metric="",
+        title="",
+    )
+    for conversion in CONVERSIONS
+)
 
 EXPERIMENT = Experiment(
     name="barriers",
@@ -186,7 +222,7 @@ EXPERIMENT = Experiment(
     program=program,
     case=named(WAIT, 64, SAME),
     metrics=(*FRACTIONS.values(), replace(DISPATCH_FRACTION, formula=None)),
-    counts=(LEFT,),
+    counts=(LEFT, LEFT_ELSEWHERE, *LEFT_AFTER_CONVERSIONS),
     changes=(
         with_queue("waiting for one result should not wait for what is launched behind it"),
         without_queue(SELECTIVE.name, ("selective",), "both waits should end together"),

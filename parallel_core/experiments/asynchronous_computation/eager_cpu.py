@@ -11,21 +11,22 @@ multiplication is queued. The time until all is done is about the same: asynchro
 and does not shorten it.
 
 Method: The book's ten multiplications of a normal 1000 × 1000 matrix (a smaller one if the budget
-of seconds is too short), on the first device. Every other framework and engine does the same in a
-separate process, one after the other, with as many threads and without variants, because a
-framework reads its engine once.
+of seconds is too short), on the first device. Every other framework with an engine does the same in
+a separate process for each engine, one after the other, PyTorch first, with as many threads and
+without variants, because a framework reads its engine once.
 
-Look at: `dispatch_fraction`, the time until control returns as a share of the time until all is
+Look at: the count of results that were not there when their calls had returned, on each engine of
+PyTorch; `dispatch_fraction`, the time until control returns as a share of the time until all is
 done, and both times of every framework and engine in one table.
 
-Read: Near 1 nothing was queued, near 0 the multiplications were. In the JSON the backend's
+Read: Of ten results none is missing if nothing was queued, and nearly all are if they were queued.
+In time, near 1 nothing was queued, near 0 the multiplications were. In the JSON the backend's
 `scheduler` says whose queue it is: the framework's own, or this program's threads. Times of
 different processes differ by what the machine did meanwhile: `compare` measures them in alternating
 rounds.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
@@ -37,26 +38,28 @@ from parallel_core.experiments.asynchronous_computation import asynchrony
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
     DISPATCH_FRACTION,
     TEN,
+    UNFINISHED,
     dispatch_fraction,
 )
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.parameters import Choice, Parameter
 from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Trial
 from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
-from parallel_core.system.formatting import listed
 
 OTHERS, NONE = "others", "none"
 PLAIN_PYTORCH = ("torch", "sync")
+WITHOUT_ENGINE = {"numpy"}
+"""Frameworks that compute in the call whatever the engine: no contrast with plain PyTorch."""
 
 
 def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """List the pairs of backend and engine to measure elsewhere; raises RequestError for one that
     cannot be.
 
-    All others are those that are installed, plain PyTorch first, of which the exercise asks.
+    All others are those that are installed and can queue, PyTorch first, of which the exercise
+    asks: plain before with our queues.
     """
     known = {
         f"{name}:{engine}": (name, engine)
@@ -66,8 +69,9 @@ def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str],
     if against == NONE:
         return ()
     if against == OTHERS:
-        installed = [pair for pair in known.values() if is_installed(pair[0]) and pair != measured]
-        return tuple(sorted(installed, key=lambda pair: pair != PLAIN_PYTORCH))
+        others = [pair for pair in known.values() if is_installed(pair[0]) and pair != measured]
+        able = [(name, engine) for name, engine in others if name not in WITHOUT_ENGINE]
+        return tuple(sorted(able, key=lambda pair: (pair[0] != "torch", pair != PLAIN_PYTORCH)))
     asked = [part.strip() for part in against.split(",")]
     for name in asked:
         if name not in known:
@@ -125,7 +129,7 @@ def program(
         "rounds": trial.rounds,
         "against": NONE,
     }
-    sides_by_reason: defaultdict[str, list[str]] = defaultdict(list)
+    failures: dict[str, str] = {}
     for number, (name, engine) in enumerate(others):
         side = f"{name} {engine}"
         tell(f"{side}, in a separate process", number / len(others))
@@ -133,9 +137,7 @@ def program(
         try:
             # The first contrast is what the exercise asks for: it has one round at least.
             if number and seconds <= 0:
-                raise MeasurementError(
-                    f"the budget of {trial.budget:g} s was spent before (--budget gives more)"
-                )
+                raise MeasurementError("the budget was spent (--budget gives more)")
             asked = {
                 **shared,
                 "backend": name,
@@ -146,54 +148,51 @@ def program(
             if result.problems:
                 raise MeasurementError(f"its result is invalid: {result.problems[0]}")
         except (RequestError, MeasurementError) as error:
-            sides_by_reason[str(error)].append(side)
+            failures[side] = str(error)
             continue
         case = f"{TEN}, {side}"
         trial.cases[case] = replace(next(one for one in result.cases if one.name == TEN), name=case)
         trial.found_by(
             f"{name}_{engine}_dispatch_fraction", dispatch_fraction(case), is_ratio=False
         )
-    trial.notes += [
-        f"No contrast with {listed(sides)}: {reason}" for reason, sides in sides_by_reason.items()
-    ]
+        if UNFINISHED.name in result.counts:
+            trial.counts[f"{name}_{engine}_{UNFINISHED.name}"] = result.counts[UNFINISHED.name]
+    trial.notes += notes_on(failures)
+
+
+def notes_on(failures: Mapping[str, str]) -> list[str]:
+    """Say in a line with which sides there is no contrast, and why not with the first of them."""
+    if not failures:
+        return []
+    first, *others = failures
+    more = f" (+{len(others)})" if others else ""
+    return [f"No contrast with {first}{more}: {failures[first]}"]
 
 
 ITSELF = replace(
     DISPATCH_FRACTION,
     name="torch_sync_dispatch_fraction",
     formula=None,
-    bands=(
-        Band(
-            LOWEST,
-            "queued",
-            "PyTorch itself: yes, control returned after a small share of the time",
-        ),
-        Band(
-            0.2,
-            "partly",
-            "PyTorch itself: in part, control returned when some multiplications were done",
-        ),
-        Band(
-            0.8,
-            "not-queued",
-            "PyTorch itself: no, control returned when the multiplications were done",
-        ),
-    ),
+    about="with PyTorch itself",
 )
 WITH_THREADS = replace(
-    ITSELF,
-    name="torch_async_dispatch_fraction",
-    bands=(
-        Band(
-            LOWEST,
-            "queued",
-            "With parallel-core's threads: yes, it returned after a small share of the time",
-        ),
-        Band(
-            0.2, "partly", "With parallel-core's threads: in part, it returned when some were done"
-        ),
-        Band(0.8, "not-queued", "With parallel-core's threads: no, it returned when all were done"),
-    ),
+    ITSELF, name="torch_async_dispatch_fraction", about="with parallel-core's threads"
+)
+
+UNFINISHED_BY_ENGINE = tuple(
+    replace(
+        UNFINISHED,
+        name=f"torch_{engine}_{UNFINISHED.name}",
+        counted=f"with {whose}",
+        case="",
+        tally=None,
+        metric=metric.name,
+        title="",
+    )
+    for engine, whose, metric in (
+        ("sync", "PyTorch itself", ITSELF),
+        ("async", "parallel-core's threads", WITH_THREADS),
+    )
 )
 
 EXPERIMENT = Experiment(
@@ -209,7 +208,7 @@ EXPERIMENT = Experiment(
         ITSELF,
         WITH_THREADS,
     ),
-    counts=(asynchrony.UNFINISHED,),
+    counts=(UNFINISHED, *UNFINISHED_BY_ENGINE),
     changes=asynchrony.WHEN_CONTROL_RETURNS,
     settings=OF_PRODUCTS,
     options={

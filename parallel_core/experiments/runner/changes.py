@@ -17,17 +17,17 @@ UNEQUAL = 2
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule sees: a result, and the bands of its metrics, None where the noise leaves it
+    """What a rule sees: a result, and the answers of its metrics, none where the noise leaves it
     open.
     """
 
     result: Result
-    bands: Mapping[str, Band | None]
+    answers: Mapping[str, Sequence[Band]]
 
     def is_in(self, metric: str, *codes: str) -> bool:
-        """Return whether a metric lies in one of these bands."""
-        band = self.bands.get(metric)
-        return band is not None and band.code in codes
+        """Return whether a metric has an answer, and no other than these."""
+        answers = self.answers.get(metric, ())
+        return bool(answers) and all(band.code in codes for band in answers)
 
     @property
     def devices(self) -> Sequence[str]:
@@ -46,7 +46,7 @@ class Found:
     @property
     def is_open(self) -> bool:
         """Whether the noise leaves the main metric open."""
-        return next(iter(self.bands.values()), None) is None
+        return not next(iter(self.answers.values()), ())
 
 
 @dataclass(frozen=True)

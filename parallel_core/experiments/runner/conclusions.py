@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
-from parallel_core.experiments.runner.counts import Count
-from parallel_core.experiments.runner.metrics import Metric, bands_of
+from parallel_core.experiments.runner.counts import Count, sentences_of
+from parallel_core.experiments.runner.metrics import Metric, answers_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.measurement.checks import about_excess, largest_of, why_impossible
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT, Interval
@@ -96,17 +96,16 @@ def conclude(
     found = replace(
         found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances
     )
-    codes = {
-        name: None if band is None else band.code for name, band in bands_of(metrics, found).items()
-    }
+    answers = answers_of(metrics, found)
+    codes = {name: bands[0].code if len(bands) == 1 else None for name, bands in answers.items()}
     counted = {
         count.name: count.band_of(found).code for count in counts if count.name in found.counts
     }
     found = replace(found, bands={**counted, **codes})
     # A main figure without bands is an answer by itself.
     is_open = (
-        bool(codes)
-        and not any(codes.values())
+        bool(answers)
+        and not any(answers.values())
         and bool(metrics[0].bands or not metrics[0].said(found))
     )
     if (
@@ -136,18 +135,15 @@ def answer_of(
     """Say what a result means, by its counts and the bands of its metrics, and what would change
     it.
 
-    Of an invalid one say why it is. If others took so much of the cores that no figure lies in one
-    band, the counts alone answer; without them there is no verdict.
+    Of an invalid one say why it is. If others took so much of the cores that every figure is
+    inconclusive, the counts alone answer; without them there is no verdict.
     """
     errors = [problem for problem in result.problems if problem not in result.disturbances]
     if errors:
         return Answer((f"No answer: the result is invalid, because {errors[0]}.",), A_BUG)
-    order = [
-        count.sentence(result.counts[count.name]) for count in counts if count.name in result.counts
-    ]
+    order = sentences_of(counts, result)
     if result.disturbances:
         return Answer((*order, *_no_clock(result)), in_a_quiet_moment(result))
-    bands = bands_of(metrics, result)
     # A main figure without bands is said, too.
     told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
     # Of the figures that counts answer for, the main one alone says what the clock adds.
@@ -162,7 +158,7 @@ def answer_of(
     sentences = [*order, *by_clock]
     if told and not sentences:
         sentences = [NOTHING.format(told[0].name)]
-    found = Found(result, bands)
+    found = Found(result, answers_of(metrics, result))
     then = next((rule.then for rule in changes if rule.when(found)), "")
     return Answer(tuple(sentences), then if isinstance(then, str) else then(found))
 

@@ -57,9 +57,17 @@ class Count:
         counted = result.counts[self.name]
         return self.band(counted.count, counted.of)
 
-    def sentence(self, counted: Counted) -> str:
-        """Say what a count means, and the count."""
-        return f"{self.band(counted.count, counted.of).says}: {write(counted)} {self.counted}."
+
+def sentences_of(counts: Sequence[Count], result: Result) -> list[str]:
+    """Say what a result's counts mean, and the counts; those that mean the same share a
+    sentence.
+    """
+    counts_by_meaning: dict[str, list[str]] = {}
+    for count in counts:
+        if count.name in result.counts:
+            written = f"{write(result.counts[count.name])} {count.counted}"
+            counts_by_meaning.setdefault(count.band_of(result).says, []).append(written)
+    return [f"{says}: {'; '.join(written)}." for says, written in counts_by_meaning.items()]
 
 
 def write(counted: Counted) -> str:

@@ -1,9 +1,9 @@
 """What a run finds: metrics over the times of its cases, and the bands that say what a metric
 means.
 
-Whoever says what a figure means asks `Metric.place`: a run, a comparison, a difference, a guess,
-the report. It answers with a band only if the whole interval lies in it, so that nothing is said
-that the noise leaves open.
+Whoever says what a figure means asks `Metric.answers`: a run, a comparison, a difference, a guess,
+the report. It gives each band that the interval touches, so that nothing is said that the noise
+leaves open; and none if the figure may as well mean that there is no effect.
 """
 
 import math
@@ -16,7 +16,7 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import (
     Interval,
-    decide,
+    ends_between,
     exponential,
     with_bounds,
 )
@@ -25,6 +25,8 @@ from parallel_core.measurement.verdicts import MIN_NOISE, in_percent, over_round
 from parallel_core.system.formatting import figure, percent, quantity
 
 LOWEST = -math.inf
+INCONCLUSIVE = "Inconclusive, "
+"""Begins the sentence of a metric that answers nothing."""
 
 
 @dataclass(frozen=True)
@@ -237,38 +239,71 @@ class Metric:
             return None
         return interval_of(self.formula, cases, is_ratio=self.ratio)
 
+    @property
+    def no_effect(self) -> float:
+        """The share that means that there is no effect, for a metric with bands.
+
+        It is 0 for a gain, which may be a loss; and 1 for what is set beside a whole, or beside
+        something else that may take as long.
+        """
+        return 0.0 if self.bands[1].start <= 0 else 1.0
+
+    def answers(self, interval: Interval, result: Result) -> tuple[Band, ...]:
+        """Return what an interval means: the bands that it touches, in ascending order.
+
+        There are none if the interval is inconclusive: it touches several, and no effect lies in
+        it, or these are two opposites. `result` tells what is possible: on how many devices and
+        with which parameters the metric was measured.
+        """
+        if not self.bands:
+            return ()
+        low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
+        shares = Interval(self.share(interval.estimate, result), low, high)
+        ends = ends_between(shares, *(band.start for band in self.bands[1:]))
+        if ends is None:
+            return ()
+        first, last = ends
+        are_opposites = len(self.bands) == 2
+        if first < last and (are_opposites or low <= self.no_effect <= high):
+            return ()
+        touched = self.bands[first : last + 1]
+        if result.backend["engine"] == "sync":
+            touched = tuple(
+                WITHOUT_QUEUE if band.start >= self.needs_queue_from else band for band in touched
+            )
+        return tuple(dict.fromkeys(touched))
+
     def place(self, interval: Interval, result: Result) -> Band | None:
         """Return the band in which a whole interval lies; None if it touches several, or the metric
         has none.
+        """
+        answers = self.answers(interval, result)
+        return answers[0] if len(answers) == 1 else None
 
-        `result` tells what is possible: on how many devices and with which parameters the metric
-        was measured.
+    def says(self, interval: Interval, result: Result) -> str:
+        """Say what an interval means, without the figure and a full stop: one answer, or the first
+        and the last that it leaves.
         """
         if not self.bands:
-            return None
-        low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
-        shares = Interval(self.share(interval.estimate, result), low, high)
-        place = decide(shares, *(band.start for band in self.bands[1:]))
-        if place is None:
-            return None
-        if result.backend["engine"] == "sync" and self.bands[place].start >= self.needs_queue_from:
-            return WITHOUT_QUEUE
-        return self.bands[place]
+            return _capitalised(self.means)
+        answers = self.answers(interval, result)
+        if not answers:
+            return f"{INCONCLUSIVE}{self.name} leaves the question open"
+        first, last = answers[0].says, answers[-1].says
+        if len(answers) == 1:
+            return first
+        if len(answers) == 2:
+            return f"{first}, or {_continued(last)}"
+        return f"Anything from “{_continued(first)}” to “{_continued(last)}”"
 
     def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
-        """Say what an interval means: the band's sentence, or what the figure is if it has none;
-        then the figure.
-
-        It is inconclusive if it touches several bands. After a count it says what the clock adds.
+        """Say what an interval means, and the figure. After a count, that is what the clock
+        adds.
         """
-        band = self.place(interval, result)
-        says = self.means[:1].upper() + self.means[1:]
-        if self.bands:
-            says = (
-                f"Inconclusive, {self.name} touches several answers" if band is None else band.says
-            )
+        says = self.says(interval, result)
         if counted:
-            says = f"By the clock, {says[:1].lower()}{says[1:]}"
+            # The count has answered.
+            says = f"By the clock, {_continued(says.removeprefix(INCONCLUSIVE))}"
         about = self.about if isinstance(self.about, str) else self.about(result)
         return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
 
@@ -327,10 +362,19 @@ def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> M
     return Metric(name, means=means, bands=bands)
 
 
-def bands_of(metrics: Sequence[Metric], result: Result) -> dict[str, Band | None]:
-    """Place each of a result's metrics that has bands and an interval."""
+def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Band, ...]]:
+    """Return what each of a result's metrics means that has bands and an interval."""
     return {
-        metric.name: metric.place(interval, result)
+        metric.name: metric.answers(interval, result)
         for metric in metrics
         if metric.bands and (interval := result.interval(metric.name)) is not None
     }
+
+
+def _capitalised(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _continued(sentence: str) -> str:
+    """Return a sentence as it stands within another one; none begins with a name."""
+    return sentence[:1].lower() + sentence[1:]

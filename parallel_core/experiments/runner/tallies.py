@@ -4,8 +4,10 @@ allows.
 Spans have one clock: when each call began and returned, and when each operation began and ended.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from backends.profiling import Span
@@ -38,6 +40,14 @@ class Tally(NamedTuple):
     of: int
 
 
+class _Launched(NamedTuple):
+    """When the call that launched a computation began and returned, and when that was done."""
+
+    launched: int
+    returned: int
+    done: int
+
+
 Tallying: TypeAlias = Callable[[Repetition], Tally]
 
 
@@ -56,24 +66,56 @@ def repetition_of(spans: Sequence[Span], devices: int = 2) -> Repetition:
 
 def unfinished_at_return(repetition: Repetition) -> Tally:
     """Count the computations that were not done when the call that launched them had returned."""
+    launched = _in_order_of_launch(repetition)
+    return Tally(sum(one.done > one.returned for one in launched), len(launched))
+
+
+def most_unfinished_at_return(repetition: Repetition) -> Tally:
+    """Count the computations that were launched and not done when a call returned, where they were
+    most.
+    """
+    launched = _in_order_of_launch(repetition)
+    done = sorted(one.done for one in launched)
+    most = 0
+    for number, one in enumerate(launched, 1):
+        most = max(most, number - bisect_right(done, one.returned))
+    return Tally(most, len(launched))
+
+
+def launched_behind_unfinished(repetition: Repetition) -> Tally:
+    """Count the computations that were launched when the one that was launched before was not done.
+
+    The first has none before it.
+    """
+    pairs = list(pairwise(_in_order_of_launch(repetition)))
+    return Tally(sum(before.done > behind.launched for before, behind in pairs), len(pairs))
+
+
+def _in_order_of_launch(repetition: Repetition) -> list[_Launched]:
+    """Return the computations whose call is known, in the order of their calls."""
     returned = {call.start: call.end for call in repetition.launches}
-    launched = [span for span in repetition.of_kind("compute") if span.launched in returned]
-    return Tally(
-        sum(span.end > returned[span.launched] for span in launched if span.launched is not None),
-        len(launched),
+    return sorted(
+        _Launched(span.launched, returned[span.launched], span.end)
+        for span in repetition.of_kind("compute")
+        if span.launched in returned
     )
 
 
-def unfinished_after_first_wait(repetition: Repetition) -> Tally:
-    """Count the computations behind the first that were not done when the first wait returned."""
+def unfinished_after_wait_for_one(repetition: Repetition) -> Tally:
+    """Count the computations behind the first, and of its kind, that were not done when the wait
+    for the first had returned.
+
+    However the program waits for one result, by a verb or by converting it, it begins to wait for
+    all of them next.
+    """
     if not repetition.waits:
         return Tally(0, 0)
-    waited_until = repetition.waits[0].end
-    computations = sorted(
+    had_returned = repetition.waits[-1].start
+    first, *others = sorted(
         repetition.of_kind("compute"), key=lambda span: span.launched or span.start
     )
-    behind = computations[1:]
-    return Tally(sum(span.end > waited_until for span in behind), len(behind))
+    behind = [span for span in others if span.name == first.name]
+    return Tally(sum(span.end > had_returned for span in behind), len(behind))
 
 
 def begun_beside_another_device(repetition: Repetition) -> Tally:

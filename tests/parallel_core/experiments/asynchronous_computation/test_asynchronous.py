@@ -6,6 +6,7 @@ meet and at which sizes it misses, and a framework that cannot be measured elsew
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from parallel_core.experiments.asynchronous_computation import (
     eager_cpu,
     increments,
 )
-from parallel_core.experiments.asynchronous_computation.asynchrony import time_waiting
+from parallel_core.experiments.asynchronous_computation.asynchrony import CONVERSIONS, time_waiting
 from parallel_core.experiments.asynchronous_computation.barriers import (
     OTHER,
     SAME,
@@ -41,9 +42,11 @@ from parallel_core.experiments.asynchronous_computation.cost_model import (
     disturbance,
 )
 from parallel_core.experiments.runner import trial as trials
+from parallel_core.experiments.runner.counts import record_counts
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.measurement.timing import Timing
+from parallel_core.measurement.result import Counted
+from parallel_core.measurement.timing import Timing, measure
 from tests.parallel_core.comparison import made_up
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
@@ -70,6 +73,27 @@ def test_it_answers_all_its_questions(backend: Backend) -> None:
     assert result.metrics["measured_once_seconds"] == cases["increments, waiting once"].median
     sent, done = (getattr(cases["10 products"], which) for which in ("dispatch_median", "median"))
     assert result.metrics["dispatch_fraction"] == pytest.approx(sent / done)
+
+
+def test_increments_are_queued_behind_multiplications_if_there_is_a_queue(
+    load_any: Callable[[int], Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(increments, "RECORDED_INCREMENTS", 100)
+    backend = load_any(1)
+    trial = Trial(backend, {})
+    x, matrix = works.ones(trial, trial.devices[0], 2), trial.normal(256, trial.devices[0])
+    launch = partial(increments.launch_behind_multiplications, trial, x, matrix)
+    declared = (increments.UNFINISHED, increments.MOST_UNFINISHED)
+    takes = {increments.BEHIND: partial(measure, backend, launch)}
+    counts = record_counts(declared, takes, backend)
+    if backend.name == "numpy":
+        assert counts == {}
+        return
+    unfinished, most = (counts[count.name] for count in declared)
+    # The multiplications are none of them.
+    assert (unfinished.of, most.of) == (100, 100)
+    assert most.count <= unfinished.count
+    assert (most.count > 0) == (unfinished.count > 0) == (backend.engine == "async")
 
 
 def test_steps_and_size_are_chosen_to_suit_the_budget(
@@ -137,6 +161,20 @@ def test_each_wait_has_a_curve_for_each_place(backend: Backend) -> None:
     assert {one.name for one in result.cases if one.bare_seconds} == {
         f"{wait}, 3 behind {place}" for wait in ("wait", "waitall") for place in (SAME, OTHER)
     }
+
+
+def test_each_wait_and_each_conversion_is_counted_with_the_most_behind(
+    load_any: Callable[[int], Backend],
+) -> None:
+    counts = parallel_core.run_barriers(load_any(2), **small("barriers")).counts
+    names = [count.name for count in EXPERIMENTS["barriers"].counts]
+    assert len(set(names)) == 2 + len(CONVERSIONS)
+    assert list(counts) in ([], names)
+    assert {counted.of for counted in counts.values()} <= {3}
+    # The sum is launched behind the others, and one queue serves a device.
+    assert "left_after_conversion_to_a_number" not in counts or (
+        counts["left_after_conversion_to_a_number"].count == 0
+    )
 
 
 Verbs = Callable[[Callable[[Backend], object]], dict[str, list[str]]]
@@ -311,6 +349,9 @@ def test_a_prediction_is_per_increment_and_as_uncertain_as_its_time_and_its_part
     # A tenth of what was measured cannot be called within the noise of a time that is known by a
     # factor of ten.
     assert point(2, 4.0, 2.0, 40.0, spread=0.95).is_unknown()
+    assert point(2, 4.0, 2.0, 40.0).misses()
+    in_one_round = replace(point(2, 4.0, 2.0, 40.0), case=case("any", 40.0))
+    assert (in_one_round.misses(), in_one_round.is_unknown()) == (False, True)
     assert not any(one.is_unknown() for one in (sure, point(2, 4.0, 2.0, 4.1)))
     narrowly = point(2, 4.0, 2.0, 4.33, spread=0.02)
     assert (narrowly.misses(), narrowly.misses(among=10)) == (True, False)
@@ -326,9 +367,11 @@ def test_others_are_all_that_are_installed_but_the_backend_itself_and_a_comparis
     None
 ):
     assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
-    assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == PAIRS - {("torch", "sync")}
+    others = {(name, engine) for name, engine in PAIRS if name != "numpy"}
+    assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == others - {("torch", "sync")}
     if is_installed("torch"):
-        assert eager_cpu.contrasts("others", ("numpy", "sync"))[0] == ("torch", "sync")
+        first, second = eager_cpu.contrasts("others", ("numpy", "sync"))[:2]
+        assert (first, second) == (("torch", "sync"), ("torch", "async"))
     assert eager_cpu.contrasts("none", ("torch", "sync")) == ()
     named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", ("torch", "sync"))
     assert named == (("numpy", "sync"), ("mxnet", "async"))
@@ -375,12 +418,26 @@ def test_contrasts_are_measured_alike_and_failures_are_notes(
         assert result.metrics[f"{side.replace(' ', '_')}_dispatch_fraction"] == pytest.approx(
             0.1, rel=0.01
         )
-    # One note for each reason.
-    assert result.notes[:2] == (
-        f"No contrast with {sides[0]} and {sides[1]}: it is not installed",
-        f"No contrast with {sides[2]}: its result is invalid: made up",
-    )
+    assert result.notes[0] == f"No contrast with {sides[0]} (+2): it is not installed"
+    assert not [note for note in result.notes[1:] if "contrast" in note]
     assert result.problems == ()
+
+
+@pytest.mark.parametrize(("engine", "seen"), [("sync", 0), ("async", 10)])
+def test_a_contrast_answers_by_its_count(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, engine: str, seen: int
+) -> None:
+    def elsewhere(experiment: str, _: Mapping[str, Any]) -> Result:
+        found = made_up.result(Cell(experiment, "torch", engine), {"10 products": 2.0})
+        counted = Counted(seen, 10, "torch's profiler", (seen,))
+        return replace(found, counts={"unfinished_at_return": counted})
+
+    monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
+    against = f"torch:{engine}"
+    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0, against=against)
+    name = f"torch_{engine}_unfinished_at_return"
+    assert result.counts[name].count == seen
+    assert result.bands[name] == ("queued" if seen else "not-queued")
 
 
 @pytest.mark.usefixtures("in_process")

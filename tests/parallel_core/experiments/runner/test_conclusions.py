@@ -136,6 +136,23 @@ def test_there_is_no_verdict_if_others_took_so_much_that_every_figure_is_open(
     assert read.machine_watch == watch == read.cases[0].watch
 
 
+def test_what_lies_between_two_answers_is_a_verdict_on_a_busy_machine_too() -> None:
+    watch = MachineWatch(10.0, 2.0, 0.5, 0.0, None, None, None)
+    rule = Change(lambda found: found.is_in("figure", "less", "half"), "Both.")
+
+    def found(*interval: float) -> Result:
+        made = trial(replace(PART, watch=watch))
+        made.found("figure", Interval(*interval))
+        figure = replace(HALF, name="figure", formula=None)
+        return pretended(made, figure, changes=(rule, LESS_NOISE))
+
+    between, open_to_none = found(0.4, 0.3, 0.5), found(0.8, 0.5, 1.1)
+    assert (between.has_verdict, between.bands) == (True, {"figure": None})
+    assert between.answer == Answer(("Less, or half: 0.40 (0.30–0.50).",), "Both.")
+    assert not open_to_none.has_verdict
+    assert open_to_none.bands == {"figure": None}
+
+
 ORDER = Count(
     "order",
     "parts came first",
@@ -170,6 +187,18 @@ def test_a_count_answers_first_and_alone_where_the_clock_says_nothing(whole: Cas
         "By the clock",
     ]
     assert read_again(disturbed).counts == counted
+
+
+def test_counts_that_mean_the_same_share_a_sentence() -> None:
+    counts = [replace(ORDER, name=name, counted=name) for name in ("first", "second", "third")]
+    made = trial(PART, WHOLE)
+    made.counts = {
+        name: Counted(seen, 10, "torch's profiler", (seen,))
+        for name, seen in {"first": 9, "second": 0, "third": 8}.items()
+    }
+    answer = conclude("any", made, (HALF,), (ALWAYS,), counts=counts).answer
+    assert answer is not None
+    assert answer.sentences[:2] == ("Yes: 9 of 10 first; 8 of 10 third.", "No: 0 of 10 second.")
 
 
 def test_too_few_rounds_are_told() -> None:

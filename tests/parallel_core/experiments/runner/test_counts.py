@@ -17,8 +17,10 @@ from parallel_core.experiments.runner.tallies import (
     Tally,
     begun_beside_another_device,
     copied_beside_computation,
+    launched_behind_unfinished,
+    most_unfinished_at_return,
     repetition_of,
-    unfinished_after_first_wait,
+    unfinished_after_wait_for_one,
     unfinished_at_return,
 )
 
@@ -77,8 +79,28 @@ def in_turn(factor: int) -> Sequence[Span]:
 def test_order_is_the_same_however_long_it_takes(factor: int) -> None:
     assert unfinished_at_return(repetition_of(queued(factor))) == (3, 3)
     assert unfinished_at_return(repetition_of(in_turn(factor))) == (0, 3)
-    assert unfinished_after_first_wait(repetition_of(queued(factor))) == (2, 2)
-    assert unfinished_after_first_wait(repetition_of(in_turn(factor))) == (0, 2)
+    assert most_unfinished_at_return(repetition_of(queued(factor))) == (3, 3)
+    assert most_unfinished_at_return(repetition_of(in_turn(factor))) == (0, 3)
+    assert launched_behind_unfinished(repetition_of(queued(factor))) == (2, 2)
+    assert launched_behind_unfinished(repetition_of(in_turn(factor))) == (0, 2)
+    assert unfinished_after_wait_for_one(repetition_of(queued(factor))) == (2, 2)
+    assert unfinished_after_wait_for_one(repetition_of(in_turn(factor))) == (0, 2)
+
+
+def test_what_a_conversion_launches_is_not_behind_the_result_that_it_converts() -> None:
+    total = run("cpu:1", 35, 36, launched=8)._replace(name="total")
+    assert unfinished_after_wait_for_one(repetition_of(by_start(*queued(1), total))) == (2, 2)
+
+
+def test_the_most_are_unfinished_where_the_device_was_farthest_behind() -> None:
+    launches = [call("launch matmul", at, at + 1) for at in (0, 2, 4, 20)]
+    # The first three are done before the fourth is launched, and the fourth before it returns.
+    ends = {0: 6, 2: 7, 4: 8, 20: 20}
+    runs = [run("cpu:1", end - 1, end, launched) for launched, end in ends.items()]
+    repetition = repetition_of(by_start(*launches, *runs))
+    assert most_unfinished_at_return(repetition) == (3, 4)
+    assert unfinished_at_return(repetition) == (3, 4)
+    assert launched_behind_unfinished(repetition) == (2, 3)
 
 
 def test_the_device_counts_that_had_most_beside_it() -> None:

@@ -6,6 +6,7 @@ What others took of the cores widens the interval so that the figure of a quiet 
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,14 @@ from parallel_core.experiments.asynchronous_computation.barriers import (
 )
 from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, interval_of, ratio
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    WITHOUT_QUEUE,
+    Band,
+    Metric,
+    interval_of,
+    ratio,
+)
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import times_as_long
@@ -89,11 +97,51 @@ FALLING = replace(SHARE, share=lambda value, _: 1 - value)
 )
 def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list[float]) -> None:
     low, estimate, high = bounds
-    placed = metric.place(Interval(estimate, low, high), on())
+    answers = metric.answers(Interval(estimate, low, high), on())
     ends = [metric.place(Interval(value, value, value), on()) for value in bounds]
-    assert placed == (ends[0] if ends[0] == ends[2] else None)
-    assert metric.place(Interval(estimate, -math.inf, math.inf), on()) is None
-    assert metric.place(Interval(estimate, math.nan, math.nan), on()) is None
+    least, most = sorted((metric.share(low, on()), metric.share(high, on())))
+    if ends[0] == ends[2]:
+        assert answers == (ends[0],)
+    elif least <= metric.no_effect <= most:
+        assert answers == ()
+    else:
+        assert {answers[0], answers[-1]} == {ends[0], ends[2]}
+        assert ends[1] in answers
+    assert metric.answers(Interval(estimate, -math.inf, math.inf), on()) == ()
+    assert metric.answers(Interval(estimate, math.nan, math.nan), on()) == ()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_two_neighbouring_answers_are_both_said_unless_no_effect_lies_between_them(
+    name: str,
+) -> None:
+    for metric in (one for one in EXPERIMENTS[name].metrics if one.bands):
+        # A share of itself, since only the bands matter.
+        metric = replace(metric, share=lambda value, _: value)
+        for lower, upper in pairwise(metric.bands):
+            near = Interval(upper.start, upper.start - 0.01, upper.start + 0.01)
+            sentence = metric.sentence(near, on()).lower()
+            said = [band.says.lower() in sentence for band in (lower, upper)]
+            is_open = len(metric.bands) == 2 or near.low <= metric.no_effect <= near.high
+            assert said == ([False, False] if is_open else [True, True]), sentence
+            assert sentence.startswith("inconclusive") == is_open
+            # Neither can be taken for decided.
+            assert metric.place(near, on()) is None
+        # No name begins a sentence that stands within another one.
+        starts = [band.says.split()[0] for band in metric.bands]
+        assert not {"Python", "PyTorch", "MXNet", "JAX"} & set(starts)
+
+
+def test_an_answer_names_the_first_and_the_last_of_more_than_two_bands() -> None:
+    four = replace(SHARE, bands=(*SHARE.bands[:2], Band(0.4, "more", "More"), SHARE.bands[2]))
+    sentence = four.sentence(Interval(0.5, 0.3, 0.9), on())
+    assert [band.says.lower() in sentence for band in four.bands] == [False, True, False, True]
+
+
+def test_without_a_queue_neighbouring_bands_that_need_one_are_one_answer() -> None:
+    between = Interval(0.8, 0.7, 0.9)
+    assert OVERLAP.place(between, on("sync")) == WITHOUT_QUEUE
+    assert [band.code for band in OVERLAP.answers(between, on())] == ["partly", "hidden"]
 
 
 MEANINGS = [
