@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_low
+from statistics import median, median_low
 from tempfile import TemporaryDirectory
 
 from backends import Backend
@@ -29,6 +29,7 @@ from parallel_core.experiments.runner.tallies import Repetition, Tally, Tallying
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
+from parallel_core.system.formatting import percent
 
 AT_ONCE, MOST_REPETITIONS = 2, 6
 """How many repetitions are recorded at a time, and at most: more than these only if they disagree
@@ -50,6 +51,8 @@ class Count:
     """The case that is repeated, or the last that differs from it in numbers only."""
     tally: Tallying | None = None
     """How it is counted in a repetition of the case; None: the program counts (`Trial.count`)."""
+    alongside: Callable[[Repetition], float] | None = None
+    """What share of the copies' time lay beside the computation, if it is about copies."""
     metric: str = ""
     """The figure that says how much it brings, by the clock."""
     title: str = ""
@@ -67,7 +70,13 @@ class Count:
 
     def sentence(self, counted: Counted) -> str:
         """Say what a count means, and the count."""
-        return f"{self.band(counted.count, counted.of).says}: {write(counted)} {self.counted}."
+        share = (
+            f" (alongside: ~{percent(counted.alongside)} of the copies' time)"
+            if counted.alongside
+            else ""
+        )
+        says = self.band(counted.count, counted.of).says
+        return f"{says}: {write(counted)} {self.counted}{share}."
 
 
 def write(counted: Counted) -> str:
@@ -96,6 +105,7 @@ def record_counts(
         if count.tally is not None and without_numbers(name) == without_numbers(count.case)
     }
     tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
+    shares: dict[str, list[float]] = {count.name: [] for count in case_of}
     undecided = list(case_of)
     while undecided:
         cases = {case_of[count]: takes[case_of[count]] for count in undecided}
@@ -107,8 +117,14 @@ def record_counts(
                 # A trace that lacks what is counted says nothing.
                 if tally.of:
                     tallies[count.name].append(tally)
+                    if count.alongside is not None:
+                        shares[count.name].append(count.alongside(repetition))
         undecided = [count for count in undecided if needs_more(count, tallies[count.name])]
-    return {name: middle(of_count, backend.name) for name, of_count in tallies.items() if of_count}
+    return {
+        name: middle(of_count, backend.name, shares[name])
+        for name, of_count in tallies.items()
+        if of_count
+    }
 
 
 def without_numbers(case: str) -> str:
@@ -122,11 +138,17 @@ def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
     return len(codes) > 1 and len(tallies) < MOST_REPETITIONS
 
 
-def middle(tallies: Sequence[Tally], backend: str) -> Counted:
-    """Return the tally with the middle share, with what each repetition gave."""
+def middle(tallies: Sequence[Tally], backend: str, shares: Sequence[float] = ()) -> Counted:
+    """Return the tally with the middle share, with what each repetition gave, and the median of the
+    shares of the copies' time that lay beside the computation.
+    """
     chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
     return Counted(
-        chosen.seen, chosen.of, f"{backend}'s profiler", tuple(tally.seen for tally in tallies)
+        chosen.seen,
+        chosen.of,
+        f"{backend}'s profiler",
+        tuple(tally.seen for tally in tallies),
+        alongside=median(shares) if shares else None,
     )
 
 
