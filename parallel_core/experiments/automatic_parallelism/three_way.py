@@ -149,9 +149,14 @@ def possible(times: Times, on_cores: float = 0.0) -> Values:
 
 
 def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
-    """Count the computations during which copies in two directions ran at the same time."""
+    """Count the computations during which copies in two directions ran at the same time.
+
+    Nothing is counted unless the profiler recorded as many copies as were launched: JAX's records
+    some twice, and which way they go is not known.
+    """
     computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
-    if not copies:
+    launched = [call for call in repetition.launches if call.name.startswith("copy_to")]
+    if len(copies) != len(launched):
         return Tally(0, 0)
     moments = moments_of_both_ways(copies)
     beside = sum(
@@ -228,9 +233,7 @@ A_WAY_BESIDE = Count(
 
 
 def has_one_worker_for_both(found: Found) -> bool:
-    """Return whether one worker computes on a device and copies to it, so that both ways never go
-    on beside a computation.
-    """
+    """Return whether a second worker could copy to a device while the first one computes."""
     backend, meaning = found.result.backend, found.result.bands.get(BOTH_WAYS_BESIDE.name)
     one_worker = backend["engine"] == "async" and backend["workers_per_device"] == 1
     return one_worker and meaning == "serial" and not found.on_gpus

@@ -99,10 +99,11 @@ def copied_beside_computation(repetition: Repetition) -> Tally:
     """Count the computations during which a result was copied.
 
     Not the results that were copied meanwhile: other work on the machine may delay the copies until
-    all is computed, and nothing is left that the last ones could run beside.
+    all is computed, and nothing is left that the last ones could run beside. Each computation has
+    one result, and each result is copied equally often: a profile that lacks copies is no witness.
     """
     computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
-    if not copies:
+    if not computations or not copies or len(copies) % len(computations):
         return Tally(0, 0)
     beside = sum(any(_overlap(copy, span) for copy in copies) for span in computations)
     return Tally(beside, len(computations))

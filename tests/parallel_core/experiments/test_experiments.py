@@ -85,6 +85,9 @@ def check_counts(result: Result) -> None:
     if result.backend["name"] == "numpy":
         assert result.counts == {}
         return
+    if result.backend["name"] == "jax":
+        # Its profile does not tell which way copies go, nor which operations a task has.
+        counts = tuple(count for count in counts if count.name in result.counts)
     assert list(result.counts) == [count.name for count in counts]
     for count in counts:
         counted = result.counts[count.name]

@@ -98,10 +98,12 @@ def test_the_device_counts_that_had_most_beside_it() -> None:
 
 def test_copies_beside_a_computation_count_and_those_that_only_touch_one_do_not() -> None:
     computed = [run("cpu:1", at, at + 10) for at in (0, 10, 20)]
-    beside = [copy(12, 14), copy(14, 16), copy(20, 22), copy(30, 31)]
+    beside = [copy(12, 14), copy(14, 16), copy(20, 22), copy(30, 31), copy(31, 32), copy(32, 33)]
     assert copied_beside_computation(repetition_of(by_start(*computed, *beside))) == (2, 3)
     in_turn = [copy(10 * at + 30, 10 * at + 31) for at in range(6)]
     assert copied_beside_computation(repetition_of(by_start(*computed, *in_turn))) == (0, 3)
+    # A profile that lacks copies of some results is no witness.
+    assert copied_beside_computation(repetition_of(by_start(*computed, *beside[:4]))).of == 0
     assert copied_beside_computation(repetition_of(computed)).of == 0
 
 
