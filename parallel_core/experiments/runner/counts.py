@@ -57,6 +57,10 @@ class Count:
     """The figure that says how much it brings, by the clock."""
     title: str = ""
     """The question that it answers in a table of all experiments."""
+    error: str = ""
+    """What an engine did wrong if a repetition counts any, which makes the result invalid; empty
+    if nothing.
+    """
 
     def band(self, count: int, of: int) -> Band:
         """Return the band in which a count lies."""
@@ -67,6 +71,11 @@ class Count:
         """Return the band in which a result's count lies; the result must have it."""
         counted = result.counts[self.name]
         return self.band(counted.count, counted.of)
+
+    def problem(self, counted: Counted) -> str:
+        """Say what the engine did wrong, by the repetition that counted most; empty if nothing."""
+        most = max(counted.repetitions)
+        return f"{most} of {counted.of} {self.error}" if self.error and most else ""
 
     def sentence(self, counted: Counted) -> str:
         """Say what a count means, and the count."""
