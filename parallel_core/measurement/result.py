@@ -137,6 +137,10 @@ class Counted:
     """What saw it: `torch's profiler`."""
     repetitions: tuple[int, ...]
     """The count of each repetition that was recorded, of which `count` is the middle one."""
+    alongside: float | None = None
+    """The share of the copies' time during which something was computed, the median of the
+    repetitions; None if nothing is copied. Load stretches it.
+    """
 
 
 @dataclass(frozen=True)

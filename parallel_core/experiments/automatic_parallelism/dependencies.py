@@ -13,14 +13,18 @@ from seeds, of multiplications and averages of matrices on all devices. A value 
 another device is copied there. Each graph is run with a wait after every operation, which gives
 each operation's separate seconds, and then with none.
 
-Look at: `bound_fraction`, the largest bound over the time of the diamonds freely scheduled; the
-bounds: `critical_path_seconds`, `work_per_device_seconds`, and `busiest_device_seconds`, since
-tasks stay where they were placed and a device with more than its share of them ends later; and
-`speedup`, the time with a wait after every operation over the time without.
+Look at: how many dependencies of the diamonds were broken, which none may be, and how many
+multiplications ran while another device computed, in repetitions that the framework's profiler
+recorded; then, by the clock, `bound_fraction`, the largest bound over the time of the diamonds
+freely scheduled; the bounds: `critical_path_seconds`, `work_per_device_seconds`, and
+`busiest_device_seconds`, since tasks stay where they were placed and a device with more than its
+share of them ends later; and `speedup`, the time with a wait after every operation over the time
+without.
 
-Read: 1 is as fast as any schedule could be. An engine that runs everything serially reaches only
-the bound over the sum of all operations. Slightly more than 1 may be seen: an operation that is
-timed separately is also waited for.
+Read: A broken dependency is an error of the engine, whatever else the machine does. 1 is as fast as
+any schedule could be. An engine that runs everything serially reaches only the bound over the sum
+of all operations. Slightly more than 1 may be seen: an operation that is timed separately is also
+waited for.
 
 If a device takes its tasks in the program's order, as a thread or a CUDA stream does, a task that
 has to wait delays those behind it, even if they could start. An engine that queues a task once it
@@ -38,10 +42,16 @@ import numpy as np
 
 from backends import Array, Backend, Ops
 from backends.host import available_cores
+from parallel_core.experiments.automatic_parallelism.task_order import (
+    BESIDE,
+    BROKEN,
+    broken_dependencies,
+)
 from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, median_of, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
+from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import Program, record, size_for, works_of_step
 from parallel_core.measurement.task_graph import (
@@ -197,6 +207,35 @@ def expected(nodes: Sequence[Node], matrices: Sequence[np.ndarray]) -> list[np.n
     return values
 
 
+def tasks_of(nodes: Sequence[Node]) -> tuple[list[Task], list[int]]:
+    """Return what `launch_graph` launches, on devices by their numbers, and how many operations
+    each task has.
+    """
+    tasks: list[Task] = []
+    operations: list[int] = []
+    place_of: list[int] = []
+    for node in nodes:
+        after: list[int] = []
+        for earlier in node.after:
+            if nodes[earlier].device != node.device:
+                after.append(len(tasks))
+                tasks.append(Task("copy", str(node.device), "copy", (place_of[earlier],)))
+                operations.append(1)
+            else:
+                after.append(place_of[earlier])
+        place_of.append(len(tasks))
+        tasks.append(Task("compute", str(node.device), "compute", tuple(after)))
+        # The operands are added up, the sum is divided by their number, and multiplied.
+        additions = max(0, len(node.after) - 1)
+        operations.append(additions + 1 + node.products)
+    return tasks, operations
+
+
+def broken_in_diamonds(repetition: Repetition) -> Tally:
+    """Count the dependencies of the diamonds that were broken."""
+    return broken_dependencies(*tasks_of(diamond(repetition.devices)), repetition)
+
+
 @dataclass(frozen=True)
 class Scheduled:
     """A program's tasks, each with the median of its own seconds, and what follows from them and
@@ -333,6 +372,10 @@ EXPERIMENT = Experiment(
     program=program,
     case=DIAMOND + FREE,
     metrics=(BOUND_FRACTION, RANDOM, SPEEDUP),
+    counts=(
+        replace(BROKEN, case=DIAMOND + FREE, tally=broken_in_diamonds),
+        replace(BESIDE, case=DIAMOND + FREE, metric=SPEEDUP.name),
+    ),
     changes=(*CHANGES, larger("size", "Larger matrices", "handing operations over matters less")),
     settings=OF_COPIES,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 400}},

@@ -14,9 +14,10 @@ FILE`) is drawn from what is launched and the values that pass from one operatio
 dependency in it was written down by hand. The step is timed with a wait after every operation,
 which gives each operation's separate seconds, and then with none.
 
-Look at: `parallelism`, which is all work over the longest chain, and `bound_fraction`, the least
-time that any schedule needs over the time that the step took. In the picture, the longest chain in
-colour.
+Look at: how many multiplications ran while another device computed, in a repetition that the
+framework's profiler recorded; by the clock, `parallelism`, which is all work over the longest
+chain, and `bound_fraction`, the least time that any schedule needs over the time that the step
+took. In the picture, the longest chain in colour.
 
 Read: A parallelism of 2 means that no number of devices makes the step more than twice as fast. A
 fraction of 1 is as fast as any schedule could be, with as many devices at once as there are cores
@@ -28,6 +29,7 @@ can run in parallel.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Annotated, Any, Literal
 
@@ -36,6 +38,7 @@ import numpy as np
 import backends
 from backends import Array, Backend, Ops
 from parallel_core.experiments.automatic_parallelism import dependencies
+from parallel_core.experiments.automatic_parallelism.task_order import BESIDE
 from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
@@ -222,6 +225,7 @@ EXPERIMENT = Experiment(
     program=program,
     case=dependencies.FREE,
     metrics=(dependencies.BOUND_FRACTION, dependencies.SPEEDUP),
+    counts=(replace(BESIDE, case=dependencies.FREE, metric=dependencies.SPEEDUP.name, title=""),),
     changes=(
         *dependencies.CHANGES,
         Change(

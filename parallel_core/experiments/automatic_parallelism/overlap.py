@@ -16,14 +16,19 @@ more than the copy. Before copies are timed in isolation their sources are read 
 they are read when they have just been written. The book's way is timed beside ours. On GPUs both
 copy to the host. With `--sizes` the parts are timed at each of several sizes.
 
-Look at: `overlap_efficiency`, the time saved as a share of the shorter part, and the same for the
-book's way; `price_of_overlap`, how much longer the multiplications take while results are copied.
+Look at: how many multiplications ran while a result was copied, our way and the book's, and
+*alongside*, the share of the copies' time during which something was multiplied, both from
+repetitions that the framework's profiler recorded; then, by the clock, `overlap_efficiency`, the
+time saved as a share of the shorter part, and the same for the book's way; `price_of_overlap`, how
+much longer the multiplications take while results are copied.
 
-Read: 0 is none, 1 is all, negative is worse than one after the other. It says much only if both
-parts take about the same time. More than 1 means that a part was slower in isolation: copies then
-have to be launched first, by a thread that they share cores with, and together they are launched
-while results are computed. Over several sizes: where issuing takes as long as the copies, Python is
-the bottleneck, and what hides says little about the copies.
+Read: Nothing can be copied during the first multiplication; copies that wait for the computation
+give 0, on a busy machine too. Of `overlap_efficiency` 0 is none, 1 is all, negative is worse than
+one after the other. It says much only if both parts take about the same time. More than 1 means
+that a part was slower in isolation: copies then have to be launched first, by a thread that they
+share cores with, and together they are launched while results are computed. Over several sizes:
+where issuing takes as long as the copies, Python is the bottleneck, and what hides says little
+about the copies.
 """
 
 from collections.abc import Sequence
@@ -39,7 +44,7 @@ from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, hidden_share
-from parallel_core.experiments.runner.tallies import copied_beside_computation
+from parallel_core.experiments.runner.tallies import alongside, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 
 RUN, COPY, TOGETHER = "run", "copy", "run and copy together"
@@ -155,9 +160,10 @@ THE_BOOK_S = replace(
 
 ALONGSIDE = Count(
     "copied_beside_computation",
-    "results were copied, at least in part, while something was multiplied",
+    "multiplications ran while a result was copied",
     case=TOGETHER,
     tally=copied_beside_computation,
+    alongside=alongside,
     metric=OURS.name,
     title="Copied beside computing",
     bands=(
@@ -170,7 +176,7 @@ THE_BOOK_S_COUNT = replace(
     ALONGSIDE,
     name="book_copied_beside_computation",
     case=BOOK_TOGETHER,
-    counted="results were copied so, the book's way",
+    counted="multiplications ran so, the book's way",
     metric=THE_BOOK_S.name,
     title="",
 )

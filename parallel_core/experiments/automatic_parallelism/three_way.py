@@ -14,15 +14,21 @@ Results are copied so often that copying takes about as long as computing. Launc
 between the parts, so that no queue gets its work last. On a CPU, the time that the cores worked on
 the separate parts, divided by the cores, is the least that all at once can take.
 
-Look at: `saved_fraction`, the share of the parts' added times that doing all at once saves;
+Look at: how many multiplications ran while results travelled in both directions at once, and how
+many while at least one was copied, in a repetition that the framework's profiler recorded; then, by
+the clock, `saved_fraction`, the share of the parts' added times that doing all at once saves;
 `possible_fraction`, what would be saved if all took as long as the longest part;
 `possible_on_cores_fraction`, the same if the cores' work takes longer than that.
 
-Read: 0 is one after the other, negative is worse. Near the smaller bound only more devices or cores
-would help; far below it something waits needlessly. A bound is not exact: parts that share caches
-and memory slow each other down, and threads that spin while they wait count as working.
+Read: A count of 0 is one after the other, on a busy machine too. A worker that copies to its device
+and computes on it does these in turn: with one for each of two devices all three never go on at
+once. Of `saved_fraction` 0 is one after the other, negative is worse. Near the smaller bound only
+more devices or cores would help; far below it something waits needlessly. A bound is not exact:
+parts that share caches and memory slow each other down, and threads that spin while they wait count
+as working.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -32,15 +38,19 @@ from typing import Annotated
 import numpy as np
 
 from backends import Array, Device
+from backends.profiling import Span
 from parallel_core.experiments import copying, works
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES_OR_GPUS,
     Change,
+    Found,
     with_queue,
 )
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
+from parallel_core.experiments.runner.tallies import Repetition, Tally, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import Timing, measure
 from parallel_core.system.machine import usable_cores
@@ -138,6 +148,42 @@ def possible(times: Times, on_cores: float = 0.0) -> Values:
     return 1 - np.maximum(np.maximum.reduce(parts), on_cores * sum(parts)) / sum(parts)
 
 
+def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
+    """Count the computations during which copies in two directions ran at the same time.
+
+    Nothing is counted unless the profiler recorded as many copies as were launched: JAX's records
+    some twice, and which way they go is not known.
+    """
+    computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
+    launched = [call for call in repetition.launches if call.name.startswith("copy_to")]
+    if len(copies) != len(launched):
+        return Tally(0, 0)
+    moments = moments_of_both_ways(copies)
+    beside = sum(
+        any(start < span.end and span.start < end for start, end in moments)
+        for span in computations
+    )
+    return Tally(beside, len(computations))
+
+
+def moments_of_both_ways(copies: Sequence[Span]) -> list[tuple[int, int]]:
+    """Return when copies in different directions ran at the same time, from start to end.
+
+    A CPU's copies are on the device that they go to; a GPU's are on it in either direction, and
+    their names differ.
+    """
+    moments: list[tuple[int, int]] = []
+    running_until: dict[tuple[str, str], int] = {}
+    for copy in copies:
+        direction = copy.device, copy.name
+        # Copies are in the order of their start, so these began before.
+        for other, end in running_until.items():
+            if other != direction and end > copy.start:
+                moments.append((copy.start, min(copy.end, end)))
+        running_until[direction] = max(copy.end, running_until.get(direction, 0))
+    return moments
+
+
 POSSIBLE = Metric("possible_fraction", possible)
 ON_CORES = Metric("possible_on_cores_fraction")
 SAVED = Metric(
@@ -160,6 +206,38 @@ SAVED = Metric(
     ),
 )
 
+BOTH_WAYS_BESIDE = Count(
+    "computed_while_copied_both_ways",
+    "multiplications ran while results travelled in both directions",
+    case=TOGETHER,
+    tally=computed_while_copied_both_ways,
+    metric=SAVED.name,
+    title="Both ways beside computing",
+    bands=(
+        Band(LOWEST, "serial", "No, computing and both directions did not go on at the same time"),
+        Band(0.2, "partly", "In part, computing and both directions went on at the same time"),
+        Band(0.8, "parallel", "Yes, computing and both directions went on at the same time"),
+    ),
+)
+A_WAY_BESIDE = Count(
+    "copied_beside_computation",
+    "multiplications ran while a result was copied, in whichever direction",
+    case=TOGETHER,
+    tally=copied_beside_computation,
+    bands=(
+        Band(LOWEST, "serial", "The copies waited for the computation"),
+        Band(0.2, "partly", "In part, copies ran beside the computation"),
+        Band(0.8, "alongside", "Copies ran beside the computation"),
+    ),
+)
+
+
+def has_one_worker_for_both(found: Found) -> bool:
+    """Return whether a second worker could copy to a device while the first one computes."""
+    backend, meaning = found.result.backend, found.result.bands.get(BOTH_WAYS_BESIDE.name)
+    one_worker = backend["engine"] == "async" and backend["workers_per_device"] == 1
+    return one_worker and meaning == "serial" and not found.on_gpus
+
 
 EXPERIMENT = Experiment(
     name="three-way",
@@ -174,8 +252,14 @@ EXPERIMENT = Experiment(
     program=program,
     case=TOGETHER,
     metrics=(SAVED, POSSIBLE, ON_CORES),
+    counts=(BOTH_WAYS_BESIDE, A_WAY_BESIDE),
     changes=(
         with_queue("the parts should go on at the same time"),
+        Change(
+            has_one_worker_for_both,
+            "A second worker for each queue (--workers 2): one alone copies to its device and "
+            "computes on it in turn.",
+        ),
         LESS_NOISE,
         replace(
             MORE_CORES_OR_GPUS,

@@ -10,7 +10,7 @@ returned, and when each operation began and ended. No time enters it, so it need
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
+from statistics import median, median_low
 
 from backends import Backend
 from backends.profiling import Timeline, case_text
@@ -21,6 +21,7 @@ from parallel_core.experiments.runner.witnesses import Witness, witness_for
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
+from parallel_core.system.formatting import percent
 
 AT_ONCE, MOST_REPETITIONS = 2, 6
 """How many repetitions are recorded at a time, and at most: more than these only if they disagree
@@ -42,10 +43,16 @@ class Count:
     """The case that is repeated, or the last that differs from it in numbers only."""
     tally: Tallying | None = None
     """How it is counted in a repetition of the case; None: the program counts (`Trial.count`)."""
+    alongside: Callable[[Repetition], float] | None = None
+    """What share of the copies' time lay beside the computation, if it is about copies."""
     metric: str = ""
     """The figure that says how much it brings, by the clock."""
     title: str = ""
     """The question that it answers in a table of all experiments."""
+    error: str = ""
+    """What an engine did wrong if a repetition counts any, which makes the result invalid; empty
+    if nothing.
+    """
 
     def band(self, count: int, of: int) -> Band:
         """Return the band in which a count lies."""
@@ -57,6 +64,20 @@ class Count:
         counted = result.counts[self.name]
         return self.band(counted.count, counted.of)
 
+    def problem(self, counted: Counted) -> str:
+        """Say what the engine did wrong, by the repetition that counted most; empty if nothing."""
+        most = max(counted.repetitions)
+        return f"{most} of {counted.of} {self.error}" if self.error and most else ""
+
+    def written(self, counted: Counted) -> str:
+        """Write a count with what was counted, and the share of the copies' time that lay
+        alongside.
+        """
+        written = f"{write(counted)} {self.counted}"
+        if counted.alongside:
+            written += f" (alongside: ~{percent(counted.alongside)} of the copies' time)"
+        return written
+
 
 def sentences_of(counts: Sequence[Count], result: Result) -> list[str]:
     """Say what a result's counts mean, and the counts; those that mean the same share a
@@ -65,7 +86,7 @@ def sentences_of(counts: Sequence[Count], result: Result) -> list[str]:
     counts_by_meaning: dict[str, list[str]] = {}
     for count in counts:
         if count.name in result.counts:
-            written = f"{write(result.counts[count.name])} {count.counted}"
+            written = count.written(result.counts[count.name])
             counts_by_meaning.setdefault(count.band_of(result).says, []).append(written)
     return [f"{says}: {'; '.join(written)}." for says, written in counts_by_meaning.items()]
 
@@ -95,6 +116,7 @@ def record_counts(
         if count.tally is not None and without_numbers(name) == without_numbers(count.case)
     }
     tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
+    shares: dict[str, list[float]] = {count.name: [] for count in case_of}
     undecided = list(case_of)
     while undecided:
         cases = {case_of[count]: takes[case_of[count]] for count in undecided}
@@ -106,8 +128,14 @@ def record_counts(
                 # A trace that lacks what is counted says nothing.
                 if tally.of:
                     tallies[count.name].append(tally)
+                    if count.alongside is not None:
+                        shares[count.name].append(count.alongside(repetition))
         undecided = [count for count in undecided if needs_more(count, tallies[count.name])]
-    return {name: middle(of_count, witness.name) for name, of_count in tallies.items() if of_count}
+    return {
+        name: middle(of_count, witness.name, shares[name])
+        for name, of_count in tallies.items()
+        if of_count
+    }
 
 
 def without_numbers(case: str) -> str:
@@ -121,10 +149,18 @@ def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
     return len(codes) > 1 and len(tallies) < MOST_REPETITIONS
 
 
-def middle(tallies: Sequence[Tally], witness: str) -> Counted:
-    """Return the tally with the middle share, with what each repetition gave."""
+def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ()) -> Counted:
+    """Return the tally with the middle share, with what each repetition gave, and the median of the
+    shares of the copies' time that lay beside the computation.
+    """
     chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
-    return Counted(chosen.seen, chosen.of, witness, tuple(tally.seen for tally in tallies))
+    return Counted(
+        chosen.seen,
+        chosen.of,
+        witness,
+        tuple(tally.seen for tally in tallies),
+        alongside=median(shares) if shares else None,
+    )
 
 
 def recorded(

@@ -242,6 +242,9 @@ class Experiment:
                 trial.counts |= record_counts(self.counts, trial.takes, backend)
             except (BackendError, OSError, ValueError) as error:
                 trial.notes.append(f"Nothing was counted: {error}.")
+        counts = {of.name: of for of in self.counts}
+        problems = (counts[name].problem(counted) for name, counted in trial.counts.items())
+        trial.problems += filter(None, problems)
         return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:

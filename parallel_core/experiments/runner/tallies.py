@@ -138,21 +138,36 @@ def begun_beside_another_device(repetition: Repetition) -> Tally:
 
 
 def copied_beside_computation(repetition: Repetition) -> Tally:
-    """Count the results of which a copy ran beside a computation.
+    """Count the computations during which a result was copied.
 
-    Each computation has one result, and each result is copied equally often.
+    Not the results that were copied meanwhile: other work on the machine may delay the copies until
+    all is computed, and nothing is left that the last ones could run beside. Each computation has
+    one result, and each result is copied equally often: a profile that lacks copies is no witness.
     """
     computations, copies = repetition.of_kind("compute"), repetition.of_kind("copy")
-    results = len(computations)
-    if not results or not copies or len(copies) % results:
+    if not computations or not copies or len(copies) % len(computations):
         return Tally(0, 0)
-    each = len(copies) // results
-    copies_of_results = [copies[first : first + each] for first in range(0, len(copies), each)]
-    beside = sum(
-        any(_overlap(copy, span) for copy in some for span in computations)
-        for some in copies_of_results
-    )
-    return Tally(beside, results)
+    beside = sum(any(_overlap(copy, span) for copy in copies) for span in computations)
+    return Tally(beside, len(computations))
+
+
+def alongside(repetition: Repetition) -> float:
+    """Return the share of the copies' time during which something was computed, and 0 of none.
+
+    Load stretches copies and computations alike, so it says less than a count.
+    """
+    copies, computations = repetition.of_kind("copy"), repetition.of_kind("compute")
+    copying = sum(copy.end - copy.start for copy in copies)
+    beside = 0
+    for copy in copies:
+        # Computations are in the order of their start; what several of them cover counts once.
+        counted_until = copy.start
+        for span in computations:
+            start, end = max(span.start, counted_until), min(span.end, copy.end)
+            if start < end:
+                beside += end - start
+                counted_until = end
+    return beside / copying if copying else 0.0
 
 
 def _overlap(one: Span, other: Span) -> bool:

@@ -87,6 +87,9 @@ def check_counts(result: Result) -> None:
     declared = EXPERIMENTS[result.experiment].counts
     has_profiler = result.backend["name"] != "numpy"
     counts = [count for count in declared if has_profiler or count.tally is None]
+    if result.backend["name"] == "jax":
+        # Its profile does not tell which way copies go, nor which operations a task has.
+        counts = [count for count in counts if count.name in result.counts]
     # Some need an option, but not the first.
     assert list(result.counts) == [count.name for count in counts if count.name in result.counts]
     assert not counts or counts[0].name in result.counts

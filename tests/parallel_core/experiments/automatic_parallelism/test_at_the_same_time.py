@@ -15,6 +15,7 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
+from backends.profiling import Span
 from parallel_core import Case, RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.automatic_parallelism import small_ops, three_way
@@ -22,6 +23,7 @@ from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.experiments.runner.guess import judge
 from parallel_core.experiments.runner.metrics import interval_of
+from parallel_core.experiments.runner.tallies import repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement import timing
 from parallel_core.measurement.result import describe_backend
@@ -303,3 +305,50 @@ def test_earlier_results_travel_to_the_other_device(
     results, buffers = [["first"] * 50, ["second"] * 50], [[None] * 50, [None] * 50]
     three_way.all_at_once(Trial(backend, {}), [None, None], results, buffers, 1)
     assert went == [("first", backend.devices[1]), ("second", backend.devices[0])] * 50
+
+
+def computed(device: str, start: int, end: int, queue: str = "compute") -> Span:
+    return Span("matmul", "compute", device, queue, start, end)
+
+
+def copied(device: str, start: int, end: int, name: str = "copy") -> Span:
+    return Span(name, "copy", device, "copy", start, end)
+
+
+def with_calls(*spans: Span) -> list[Span]:
+    """Put spans in their order, after the calls that launched the copies."""
+    copies = [span for span in spans if span.kind == "copy"]
+    calls = [Span("copy_to", "host", "host", "Python", 0, 0) for _ in copies]
+    return [*calls, *sorted(spans, key=lambda span: span.start)]
+
+
+def test_a_multiplication_counts_if_both_directions_were_copied_during_a_moment_of_it() -> None:
+    # The second multiplication of each device runs while one direction is copied after the other.
+    products = [computed(device, at, at + 10) for device in ("cpu:1", "cpu:2") for at in (0, 10)]
+    there = [copied("cpu:2", 2, 6), copied("cpu:2", 10, 14)]
+    back = [copied("cpu:1", 5, 9), copied("cpu:1", 14, 18)]
+    tally = three_way.computed_while_copied_both_ways
+    assert tally(repetition_of(with_calls(*products, *there, *back))) == (2, 4)
+    assert tally(repetition_of(with_calls(*products, *there))) == (0, 4)
+    # Copies of one direction by two workers are one direction.
+    assert tally(repetition_of(with_calls(*products, *there, copied("cpu:2", 5, 9)))) == (0, 4)
+    # Both directions are copied when all is computed.
+    late = [copied("cpu:2", 20, 24), copied("cpu:1", 22, 26)]
+    assert tally(repetition_of(with_calls(*products, *late))) == (0, 4)
+    # A profiler that leaves out copies, or records them twice, is no witness.
+    recorded = with_calls(*products, *there, *back)
+    assert tally(repetition_of(recorded[:-1])).of == 0
+    assert tally(repetition_of([*recorded, copied("cpu:1", 18, 19)])).of == 0
+
+
+def test_a_gpu_s_directions_have_names() -> None:
+    to_host, to_device = "Memcpy DtoH", "Memcpy HtoD"
+    copies = [copied("gpu:0", 2, 6, to_host), copied("gpu:0", 4, 8, to_device)]
+    repetition = repetition_of(with_calls(computed("gpu:0", 0, 10), *copies))
+    assert three_way.computed_while_copied_both_ways(repetition) == (1, 1)
+
+
+def test_a_long_copy_meets_all_that_go_the_other_way_meanwhile() -> None:
+    long, short = copied("cpu:2", 0, 100), [copied("cpu:1", at, at + 5) for at in (10, 50, 98)]
+    moments = three_way.moments_of_both_ways([long, *short])
+    assert moments == [(10, 15), (50, 55), (98, 100)]

@@ -15,14 +15,18 @@ from hypothesis import strategies as st
 
 import parallel_core
 from backends import Backend
+from backends.profiling import Span
 from parallel_core.command_line import cli
-from parallel_core.experiments.automatic_parallelism import dependencies, graph
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.automatic_parallelism import dependencies, graph, task_order
 from parallel_core.experiments.automatic_parallelism.graph import mlp
 from parallel_core.experiments.runner.metrics import Times
+from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import record
 from parallel_core.measurement import timing
 from parallel_core.measurement.checks import relative_error
+from parallel_core.measurement.result import Counted
 from parallel_core.measurement.task_graph import (
     Kind,
     Task,
@@ -125,6 +129,82 @@ def test_bounds_are_of_the_rounds_that_count(
     assert trial.cases["one by one"].seconds == (
         pytest.approx(sum(task.seconds for task in found.tasks)),
     )
+
+
+def diamonds_run(devices: int, moved: dict[int, int], on: str = "") -> Repetition:
+    """Return a repetition of the diamonds in which each task runs as soon as it may, its operations
+    for 10 each; some tasks are moved, by their position.
+    """
+    tasks, operations = dependencies.tasks_of(dependencies.diamond(devices))
+    ends: list[int] = []
+    spans: list[Span] = []
+    for place, (task, count) in enumerate(zip(tasks, operations, strict=True)):
+        start = max((ends[earlier] for earlier in task.after), default=0) + moved.get(place, 0)
+        ends.append(start + 10 * count)
+        name = "copy" if task.kind == "copy" else "matmul"
+        device = on or f"cpu:{int(task.device) + 1}"
+        spans += [
+            Span(name, task.kind, device, task.kind, start + 10 * step, start + 10 * step + 10)  # type: ignore[arg-type]
+            for step in range(count)
+        ]
+    return repetition_of(sorted(spans, key=lambda span: span.start), devices)
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4])
+def test_each_dependency_that_is_broken_counts(devices: int) -> None:
+    tasks, _ = dependencies.tasks_of(dependencies.diamond(devices))
+    of = sum(len(task.after) for task in tasks)
+    assert dependencies.broken_in_diamonds(diamonds_run(devices, {})) == (0, of)
+    # A copy that begins too soon, and a task that does not wait for its copies.
+    copy = next(place for place, task in enumerate(tasks) if task.kind == "copy")
+    joined = next(place for place, task in enumerate(tasks) if len(task.after) == devices)
+    assert dependencies.broken_in_diamonds(diamonds_run(devices, {copy: -1})) == (1, of)
+    assert dependencies.broken_in_diamonds(diamonds_run(devices, {joined: -5})).seen >= 1
+    # Tasks that begin late break nothing, and copies may overtake each other.
+    late = {place: 7 * (place % 3) for place in range(len(tasks))}
+    assert dependencies.broken_in_diamonds(diamonds_run(devices, late)) == (0, of)
+
+
+def test_a_sum_may_begin_when_its_first_two_terms_are_there() -> None:
+    # MXNet adds the first two branches while the third one is on its way.
+    tasks, _ = dependencies.tasks_of(dependencies.diamond(3))
+    last_copy = max(
+        place for place, task in enumerate(tasks) if task.kind == "copy" and task.device == "0"
+    )
+    delayed = diamonds_run(3, {last_copy: 3, last_copy + 1: -3})
+    assert dependencies.broken_in_diamonds(delayed).seen == 0
+    too_soon = diamonds_run(3, {last_copy: 15, last_copy + 1: -15})
+    assert dependencies.broken_in_diamonds(too_soon).seen == 1
+
+
+def test_what_has_other_operations_than_the_diamonds_is_not_counted() -> None:
+    few = diamonds_run(2, {})
+    lacking = Repetition(few.launches, few.waits, few.operations[1:], few.devices)
+    assert dependencies.broken_in_diamonds(lacking).of == 0
+
+
+def test_of_the_devices_that_which_multiplies_beside_others_most_counts() -> None:
+    # The second device has branches only, and runs nothing at the joins.
+    beside = task_order.multiplied_beside_another_device
+    assert beside(diamonds_run(2, {})).of == 10
+    assert beside(diamonds_run(2, {})).seen >= 8
+    assert beside(diamonds_run(2, {}, on="cpu")).seen == 0
+
+
+def test_a_broken_dependency_in_any_repetition_makes_the_result_invalid(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = EXPERIMENTS["dependencies"]
+    broken = experiment.counts[0]
+    counted = Counted(0, 12, "the test", (0, 0, 3))
+    monkeypatch.setattr(
+        "parallel_core.experiments.runner.declaration.record_counts",
+        lambda *_: {broken.name: counted},
+    )
+    result = experiment.run(backend, size=16, rounds=2, budget=600.0)
+    assert [problem for problem in result.problems if problem.startswith("3 of 12 ")]
+    assert not result.has_verdict
+    assert broken.problem(Counted(0, 12, "the test", (0, 0))) == ""
 
 
 def task(device: str, seconds: float, *after: int, kind: Kind = "compute") -> Task:

@@ -15,6 +15,7 @@ from parallel_core.experiments.runner import witnesses
 from parallel_core.experiments.runner.counts import Count, middle, needs_more
 from parallel_core.experiments.runner.tallies import (
     Tally,
+    alongside,
     begun_beside_another_device,
     copied_beside_computation,
     launched_behind_unfinished,
@@ -117,15 +118,30 @@ def test_the_device_counts_that_had_most_beside_it() -> None:
     assert begun_beside_another_device(repetition_of(on_one_thread)) == (0, 3)
 
 
-def test_the_copies_of_a_result_count_once_and_those_that_only_touch_a_computation_do_not() -> None:
+def test_copies_beside_a_computation_count_and_those_that_only_touch_one_do_not() -> None:
     computed = [run("cpu:1", at, at + 10) for at in (0, 10, 20)]
-    # Two copies of each result: of the first two results one copy runs beside the next computation.
-    beside = [copy(12, 14), copy(14, 16), copy(20, 22), copy(22, 24), copy(30, 31), copy(31, 32)]
+    beside = [copy(12, 14), copy(14, 16), copy(20, 22), copy(30, 31), copy(31, 32), copy(32, 33)]
     assert copied_beside_computation(repetition_of(by_start(*computed, *beside))) == (2, 3)
     in_turn = [copy(10 * at + 30, 10 * at + 31) for at in range(6)]
     assert copied_beside_computation(repetition_of(by_start(*computed, *in_turn))) == (0, 3)
-    # What cannot be divided among the results is not counted.
-    assert copied_beside_computation(repetition_of(by_start(*computed, *in_turn[:4]))).of == 0
+    # A profile that lacks copies of some results is no witness.
+    assert copied_beside_computation(repetition_of(by_start(*computed, *beside[:4]))).of == 0
+    assert copied_beside_computation(repetition_of(computed)).of == 0
+
+
+def test_copies_that_end_last_because_they_were_delayed_hide_no_overlap() -> None:
+    computed = [run("cpu:1", at, at + 10) for at in (0, 10, 20)]
+    # A copy of each result; the second ends after all computations, and the third begins then.
+    delayed = [copy(12, 24), copy(24, 50), copy(50, 60)]
+    assert copied_beside_computation(repetition_of(by_start(*computed, *delayed))) == (2, 3)
+
+
+def test_the_copies_time_beside_computations_counts_once_however_many_compute() -> None:
+    computed = [run("cpu:1", 0, 10), run("cpu:3", 4, 14), run("cpu:1", 20, 30)]
+    copies = [copy(8, 18), copy(18, 28)]
+    assert alongside(repetition_of(by_start(*computed, *copies))) == (6 + 8) / 20
+    assert alongside(repetition_of(by_start(*computed, copy(14, 20)))) == 0
+    assert alongside(repetition_of(computed)) == 0
 
 
 PARALLEL: Count = EXPERIMENTS["parallel"].counts[0]
@@ -139,6 +155,9 @@ def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)
     counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "a test")
     assert (counted.count, counted.of, counted.repetitions) == (24, 25, (24, 3, 25))
+    assert counted.alongside is None
+    shared = middle([Tally(24, 25), Tally(25, 25)], "torch", shares=[0.5, 0.7])
+    assert shared.alongside == pytest.approx(0.6)
 
 
 @contextmanager

@@ -1,0 +1,129 @@
+"""The order of tasks in a recorded repetition: did each begin after all that it depends on had
+ended, and which ran beside another device's?
+
+A profiler records operations and not tasks. Here the tasks of each device form a chain, in which
+each has a known number of operations, so a device's operations, in the order of their start, are
+those of its tasks. That leaves the copies to a device, which may overtake each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from backends.profiling import Span
+from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.metrics import LOWEST, Band
+from parallel_core.experiments.runner.tallies import Repetition, Tally
+from parallel_core.measurement.task_graph import Task
+
+ANY = 1e-9
+"""A share that the smallest count of any exceeds."""
+Lane = tuple[str, str]
+"""A kind of operation, and the device that does it."""
+
+
+class Extent(NamedTuple):
+    """When each of a task's operations began and the last one ended, in nanoseconds."""
+
+    starts: Sequence[int]
+    end: int
+
+
+def broken_dependencies(
+    tasks: Sequence[Task], operations: Sequence[int], repetition: Repetition
+) -> Tally:
+    """Count the dependencies that were broken: what needs a value began before its task had ended.
+
+    A task first adds up what it depends on, one after the other, and a framework may begin as soon
+    as the first two are there. The tasks' devices are their numbers, and `operations` how many
+    operations each task has. Nothing is counted if the repetition has others than these.
+    """
+    extents = _extents(tasks, operations, repetition)
+    if not extents:
+        return Tally(0, 0)
+    broken = 0
+    for place, task in enumerate(tasks):
+        for number, earlier in enumerate(task.after):
+            addition = max(0, number - 1)
+            broken += extents[place].starts[addition] < extents[earlier].end
+    return Tally(broken, sum(len(task.after) for task in tasks))
+
+
+def _extents(
+    tasks: Sequence[Task], operations: Sequence[int], repetition: Repetition
+) -> dict[int, Extent]:
+    """Return when each task ran, by its position; empty if the operations are not the tasks'."""
+    names = sorted({span.device for span in repetition.operations})
+    # Without queues all may run on the calling thread, whose device has one name.
+    on_one_thread = len(names) == 1
+    spans_of: dict[Lane, list[Span]] = defaultdict(list)
+    for span in repetition.operations:
+        number = 0 if on_one_thread else names.index(span.device)
+        spans_of[span.kind, str(number)].append(span)
+    tasks_of: dict[Lane, list[int]] = defaultdict(list)
+    for place, task in enumerate(tasks):
+        tasks_of[task.kind, "0" if on_one_thread else task.device].append(place)
+    counts = {lane: sum(operations[place] for place in own) for lane, own in tasks_of.items()}
+    if counts != {lane: len(spans) for lane, spans in spans_of.items()}:
+        return {}
+
+    extents: dict[int, Extent] = {}
+    # What is copied has to be known first.
+    for lane in sorted(tasks_of, key=lambda lane: lane[0] == "copy"):
+        own = tasks_of[lane]
+        if lane[0] == "copy":
+            # The copy whose source was there first began first.
+            own = sorted(own, key=lambda place: extents[tasks[place].after[0]].end)
+        spans = iter(spans_of[lane])
+        for place in own:
+            of_task = [next(spans) for _ in range(operations[place])]
+            extents[place] = Extent([span.start for span in of_task], of_task[-1].end)
+    return extents
+
+
+def multiplied_beside_another_device(repetition: Repetition) -> Tally:
+    """Count the multiplications of a device that ran while another device computed.
+
+    Of the devices the one counts that had most of its multiplications beside others: those of the
+    first stand at forks and joins too, where nothing else can run. Smaller operations are shorter
+    than a scheduler's slice and are left out.
+    """
+    computations = repetition.of_kind("compute")
+    multiplications = [span for span in computations if span.name.startswith("matmul")]
+    devices = {span.device for span in multiplications}
+    if len({span.device for span in computations}) == 1:
+        # All ran on the calling thread, one after the other.
+        return Tally(0, len(multiplications) // repetition.devices)
+    tallies = []
+    for device in devices:
+        own = [span for span in multiplications if span.device == device]
+        others = [span for span in computations if span.device != device]
+        beside = sum(
+            any(other.start < span.end and span.start < other.end for other in others)
+            for span in own
+        )
+        tallies.append(Tally(beside, len(own)))
+    return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
+
+
+BESIDE = Count(
+    "multiplied_beside_another_device",
+    "multiplications of a device ran while another one computed",
+    tally=multiplied_beside_another_device,
+    title="Multiplied beside another",
+    bands=(
+        Band(LOWEST, "serial", "The devices took turns"),
+        Band(0.2, "partly", "Tasks ran beside others in part"),
+        # A device has few tasks, and one that begins a slice late has missed some of them.
+        Band(0.5, "parallel", "Tasks ran beside others"),
+    ),
+)
+BROKEN = Count(
+    "broken_dependencies",
+    "were broken",
+    bands=(
+        Band(LOWEST, "kept", "All dependencies between tasks were kept"),
+        Band(ANY, "broken", "Dependencies between tasks were broken"),
+    ),
+    error="dependencies were broken: a task began before one that it depends on had ended",
+)
