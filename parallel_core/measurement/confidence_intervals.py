@@ -189,7 +189,8 @@ def with_bounds(interval: Interval) -> str:
     if not math.isfinite(interval.high):
         return figure(interval.estimate)
     largest = max(abs(interval.low), abs(interval.high))
-    digits = 0 if largest >= 1000 else 2 if largest >= 0.02 else 4
+    is_count = all(float(value).is_integer() for value in astuple(interval))
+    digits = 0 if largest >= 1000 or is_count else 2 if largest >= 0.02 else 4
     # Adding zero turns the negative zero that rounding may give into a plain one.
     estimate, low, high = (
         f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval)

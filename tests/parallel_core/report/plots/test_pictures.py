@@ -120,7 +120,7 @@ def test_curves_go_up_and_say_their_values() -> None:
         for place in paths[2].get("d", "").removeprefix("M").split("L")
     ]
     assert [len(star), star[0][0] < star[1][0], star[0][1] > star[1][1]] == [2, True, True]
-    assert drawn.titles == ["star: 2.00 (1.00–3.00); an axis: 1", "star: 8; an axis: 5"]
+    assert drawn.titles == ["star: 2 (1–3); an axis: 1", "star: 8; an axis: 5"]
     assert [one.get("stroke-dasharray") for one in paths] == [None, "2 5", None, "2 5"]
     assert {"star", "bound", "a panel: GB/s"} <= set(drawn.texts)
     whiskers = [one for one in drawn.root.iter(f"{SVG}line") if "line" in one.get("class", "")]
