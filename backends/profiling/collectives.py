@@ -33,6 +33,14 @@ LIBRARIES = re.compile(
 """NCCL, RCCL (whose kernels are called `nccl…`, too), MSCCL, and those for Gaudi and for Intel's
 GPUs.
 """
+LIKE_COLLECTIVES = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem_",
+    re.IGNORECASE,
+)
+"""In the names of kernels that frameworks write themselves: of vLLM, TensorRT-LLM, PyTorch's
+symmetric memory.
+"""
+SHOWN_NAMES = 3
 ON_HOST = {"cpu_op", "cuda_runtime", "cuda_driver", "xpu_runtime", "Operator", "Runtime"}
 """The categories of what a rank's own process does, now and in 2021; a trace that one process wrote
 has one such.
@@ -128,6 +136,26 @@ def with_communication(timeline: Timeline, kernels: re.Pattern[str]) -> Timeline
     return replace(
         timeline,
         spans=replace(spans, kinds=np.where(communicates, KINDS.index("exchange"), spans.kinds)),
+    )
+
+
+def named_like_collectives(timeline: Timeline) -> Iterator[str]:
+    """Yield a note if kernels that count as computing have names like those of collectives."""
+    spans = timeline.columns
+    named = np.array(
+        [LIKE_COLLECTIVES.search(operator) is not None for operator in spans.operators], bool
+    )[spans.operator_of]
+    on_devices = np.array([queue[0] not in ("host", "cpu") for queue in spans.queues], bool)
+    computing = spans.kinds == KINDS.index("compute")
+    places = np.flatnonzero(named & computing & on_devices[spans.queue_of])
+    if not len(places):
+        return
+    milliseconds = int((spans.ends - spans.starts)[places].sum()) / 1e6
+    names = sorted({spans.names[place] for place in spans.name_of[places].tolist()})
+    yield (
+        f"{milliseconds:.3g} ms lie in kernels that are named like collectives and count as "
+        f"computing ({', '.join(names[:SHOWN_NAMES])}): --communication NAME counts them as "
+        "exchange"
     )
 
 

@@ -82,6 +82,22 @@ def left_out(slices: Slices) -> Iterator[str]:
             yield f"{events} of the category {category!r}, which is not known here, left out."
 
 
+def without_category(slices: Slices, trace: Trace) -> Iterator[str]:
+    """Yield a note of events that say not what they are, with the processes that they stand in.
+
+    Kineto gives each a category; plug-ins for other accelerators may not.
+    """
+    nameless = slices.select(slices.has_category(""))
+    if not nameless:
+        return
+    processes = {process for process, _ in nameless.threads()}
+    names = sorted(trace.processes.get(process, str(process)) for process in processes)
+    yield (
+        f"{len(nameless):,} events without a category, of {', '.join(names)}, left out: nothing is "
+        "said of what ran there."
+    )
+
+
 ACCELERATORS = {MTIA: "mtia", "hpu_op": "hpu"}
 """By category; CUDA's and HIP's are called GPUs."""
 LABEL = re.compile(r"\s*(MTIA|XPU|HPU|NPU|MLU|MUSA)\b", re.IGNORECASE)
@@ -89,6 +105,14 @@ LABEL = re.compile(r"\s*(MTIA|XPU|HPU|NPU|MLU|MUSA)\b", re.IGNORECASE)
 WAITS = re.compile(r"event_(?:wait|record)")
 """What MTIA's queues do to wait for each other."""
 COPYING = re.compile(r"dma_|memcpy")
+COPYING_KERNEL = re.compile(r"__amd_rocclr_copy")
+"""From version 7.1 on, ROCm copies by kernels of its own."""
+LAUNCHING = re.compile(r"(?:cuda|hip|cu)\w*LaunchKernel")
+"""Calls of the runtime after which something runs on a device; filling no bytes runs nothing."""
+FEW_MISSING = 0.05
+"""At either end of a recording some operations are cut off; a larger share of launches without one
+is a recording that lacks them.
+"""
 
 
 def device_spans(slices: Slices, trace: Trace) -> Spans:
@@ -160,6 +184,58 @@ def device_queue(
     return queue
 
 
+def launched_in_vain(slices: Slices) -> tuple[int, int]:
+    """Return how many launches have no operation on a device in the trace, and how many launches
+    there are.
+    """
+    calling = slices.has_category(*filter(is_launch, slices.categories)) & slices.has_name(
+        {name for name in slices.names if LAUNCHING.match(name)}
+    )
+    launched = [number for (number,) in slices.select(calling).arguments("correlation")]
+    work = slices.select(slices.has_category(*ON_DEVICE))
+    ran = {number for (number,) in work.arguments("correlation") if isinstance(number, int | str)}
+    known = [number for number in launched if isinstance(number, int | str)]
+    return sum(number not in ran for number in known), len(known)
+
+
+def exchanges_by_nccl(slices: Slices) -> bool:
+    """Return whether annotations say that NCCL exchanged, and no kernel of its is here."""
+    announced = slices.has_category(MARKS) & slices.has_name(
+        {name for name in slices.names if name.startswith("nccl:")}
+    )
+    ran = slices.has_category(*ON_DEVICE) & slices.has_name(
+        {name for name in slices.names if is_communication(name)}
+    )
+    return bool(announced.any()) and not ran.any()
+
+
+def lacks_devices(slices: Slices) -> bool:
+    """Return whether a program used GPUs whose operations are missing."""
+    return launched_in_vain(slices)[0] > 0 or exchanges_by_nccl(slices)
+
+
+def missing_operations(slices: Slices) -> Iterator[str]:
+    """Yield notes if launches or exchanges lack their operations: what the devices did is then not
+    known.
+    """
+    if exchanges_by_nccl(slices):
+        yield (
+            "NCCL's annotations are here and its kernels are not: no exchange was recorded, and "
+            "launching one is not exchanging"
+        )
+    missing, launches = launched_in_vain(slices)
+    if missing == launches > 0:
+        yield (
+            f"{missing:,} launches have no operation on a device: nothing is known of the GPU, and "
+            "a host's share says nothing of it"
+        )
+    elif missing > FEW_MISSING * launches:
+        yield (
+            f"{missing:,} of {launches:,} launches have no operation on a device: what the GPU did "
+            "is not all here"
+        )
+
+
 def waits_left_out(slices: Slices) -> Iterator[str]:
     """Yield a note if a device's queue holds what is no work."""
     if count := int(_waits(slices).sum()):
@@ -185,5 +261,7 @@ def _kinds(work: Slices) -> np.ndarray:
 
 def _kind(name: str, on_mtia: bool) -> SpanKind:
     if on_mtia and COPYING.match(name):
+        return "copy"
+    if COPYING_KERNEL.match(name):
         return "copy"
     return "exchange" if is_communication(name) else "compute"

@@ -51,8 +51,11 @@ from backends.torch.kineto_devices import (
     device_spans,
     in_words_of_today,
     is_launch,
+    lacks_devices,
     left_out,
+    missing_operations,
     waits_left_out,
+    without_category,
 )
 from backends.torch.kineto_host import exchanges, host_calls, without_exchanges
 from backends.torch.program_hooks import TorchProfiler, all_threads
@@ -149,7 +152,8 @@ def timeline_of(trace: Trace) -> Timeline:
     names = {} if calls else _thread_names(trace)
     if calls:
         on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
-    elif on_devices:
+    elif on_devices or lacks_devices(slices):
+        # What launches for a GPU computes nothing, also if the GPU's own events are missing.
         on_host = spans_of(
             work[False], lambda _: "host", python_queues(work[False], names), _readable
         )
@@ -163,6 +167,8 @@ def timeline_of(trace: Trace) -> Timeline:
     notes = (
         *trace.problems,
         *left_out(slices),
+        *without_category(slices, trace),
+        *missing_operations(slices),
         *waits_left_out(slices),
         *_models(devices, trace.properties),
     )

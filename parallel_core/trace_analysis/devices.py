@@ -39,7 +39,7 @@ import numpy as np
 from backends.profiling.timeline import HOST_DEVICE, KINDS, SpanKind, in_seconds, queue_order
 from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, intersection, total_length
 
-FILLS = ("Memset", "hipMemset")
+FILLS = ("Memset", "hipMemset", "__amd_rocclr_fill")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
 KERNEL_DELAY = 30_000
 """Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's

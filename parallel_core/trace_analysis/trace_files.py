@@ -20,6 +20,7 @@ from backends.profiling.collectives import (
     check_one_rank,
     collectives_of,
     job_of,
+    named_like_collectives,
     with_communication,
 )
 from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
@@ -220,6 +221,7 @@ def _read_rank(
     timeline = _to_last_step(whole, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
+    timeline = replace(timeline, notes=(*timeline.notes, *named_like_collectives(timeline)))
     if step is not None:
         with _naming(file, "cannot be cut"):
             timeline = only_step(timeline, step)

@@ -163,7 +163,7 @@ def test_the_asynchronous_engine_is_seen_to_overlap_and_the_synchronous_one_neve
 def test_a_training_s_profile_is_of_a_share_of_an_epoch(profiled: Backend) -> None:
     with repeatable():
         result = small_run(profiled, "data-parallel")
-    (case,) = result.cases
+    (case,) = (case for case in result.cases if case.name == EXPERIMENTS["data-parallel"].case)
     assert 0 < case.share <= 1
     steps = case.share * len(result.series["loss"]) / result.parameters["epochs"]
     launches = [
