@@ -16,12 +16,13 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from backends.profiling.slices import Slice, Slices, TraceThread, recoded
-from backends.profiling.threads_of_trace import python_queues, thread_of
+from backends.profiling.threads_of_trace import outermost, python_queues, thread_of
 from backends.profiling.timeline import (
     ROLES,
     HostCalls,
@@ -51,6 +52,8 @@ GLOO = "gloo:"
 LAUNCH = "c10d::"
 COLLECTIVES = (LAUNCH, "_c10d_functional::", "c10d_functional::")
 """Operators that launch an exchange or wait for one."""
+WAITING = re.compile(r"^_?c10d_functional::wait_tensor|^c10d::\w*barrier")
+"""Operators that wait for an exchange, maybe inside another one."""
 KEEPING = "torch::autograd::AccumulateGrad"
 DEVICE = "cpu"
 
@@ -211,6 +214,39 @@ class _Lanes:
             self.count += 1
         heappush(taken, (end, lane))
         return lane
+
+
+def without_waits(work: Slices, slices: Slices) -> Slices:
+    """Return outermost operators without the time in which an operator inside them waited for an
+    exchange.
+
+    What a functional collective returns waits when it is used: inside the next operator, which
+    computes only before and after.
+    """
+    waiting = slices.has_category(OPERATORS) & slices.has_name(
+        {name for name in slices.names if WAITING.search(name)}
+    )
+    if not waiting.any():
+        return work
+    waits: dict[TraceThread, list[Slice]] = defaultdict(list)
+    for wait in outermost(slices.select(waiting)):
+        waits[thread_of(wait)].append(wait)
+    pieces = [piece for operator in work for piece in _around(operator, waits[thread_of(operator)])]
+    return Slices.of(sorted(pieces, key=attrgetter("start")))
+
+
+def _around(operator: Slice, waits: Sequence[Slice]) -> Iterator[Slice]:
+    """Yield what is left of an operator before, between and after the waits of its thread."""
+    begin = operator.start
+    for place in range(bisect_left(waits, operator.start, key=attrgetter("start")), len(waits)):
+        wait = waits[place]
+        if wait.start >= operator.end:
+            break
+        if begin < wait.start:
+            yield operator._replace(start=begin, end=wait.start)
+        begin = wait.end
+    if begin < operator.end:
+        yield operator._replace(start=begin)
 
 
 def without_exchanges(work: Sequence[Slice], found: Sequence[Exchange]) -> Sequence[Slice]:

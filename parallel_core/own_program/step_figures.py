@@ -10,6 +10,7 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
+from backends.profiling.timeline import Window
 from parallel_core.trace_analysis.case_spans import (
     PROFILER_STEP,
     cases_of,
@@ -83,8 +84,8 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     whole = figures.parts
     seconds = whole.seconds or 1.0
     by_step: tuple[Parts, ...] = (Parts(*(value / steps for value in astuple(whole))),)
-    marked = any(one.name.startswith(PROFILER_STEP) for one in case.annotations)
-    if marked and figures.steps and figures.steps.account:
+    marks = [one for one in case.annotations if one.name.startswith(PROFILER_STEP)]
+    if marks and figures.steps and figures.steps.account:
         by_step = tuple(one.parts for one in figures.steps.steps if one.parts.seconds > 0)
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
@@ -104,7 +105,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         copy_seconds=whole.copy_seconds / steps,
         hidden_copy_share=whole.hidden_copy_share,
         exchanges=int(case.of_kind("exchange").sum()),
-        early_exchanges=_early_exchanges(case.spans),
+        early_exchanges=_early_exchanges(case.spans, marks),
         loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple(
             (one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]
@@ -114,15 +115,31 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     )
 
 
-def _early_exchanges(spans: Sequence[Span]) -> int:
-    """Count the exchanges after whose launch the next operator is one of the backward pass."""
+def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int:
+    """Count the exchanges that were launched before the last operator of their step's backward pass
+    began.
+
+    Without steps those count after whose launch the next operator is one of the backward pass.
+    """
     # Of a GPU's program the operators are the host's, and the kernels run later.
     kind = "host" if any(span.kind == "host" for span in spans) else "compute"
-    launching = [span for span in spans if span.kind == kind and span.operator != KEEPING]
-    exchanges = [span for span in spans if span.kind == "exchange"]
-    since = [span.start if span.launched is None else span.launched for span in exchanges]
-    places = (bisect_right(launching, time, key=lambda span: span.start) for time in since)
-    following = (launching[place] for place in places if place < len(launching))
-    return sum(
-        one.operator.startswith(BACKWARD) or one.name.endswith(" backward") for one in following
-    )
+    operators = [span for span in spans if span.kind == kind and span.operator != KEEPING]
+    launches = [
+        span.start if span.launched is None else span.launched
+        for span in spans
+        if span.kind == "exchange"
+    ]
+    if not steps:
+        places = (bisect_right(operators, time, key=lambda span: span.start) for time in launches)
+        following = (operators[place] for place in places if place < len(operators))
+        return sum(map(_is_backward, following))
+    backward = [span.start for span in operators if _is_backward(span)]
+    early = 0
+    for step in steps:
+        last = max((start for start in backward if step.start <= start < step.end), default=0)
+        early += sum(step.start <= time < last for time in launches)
+    return early
+
+
+def _is_backward(span: Span) -> bool:
+    return span.operator.startswith(BACKWARD) or span.name.endswith(" backward")
