@@ -263,15 +263,14 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
 def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[tuple[int, int]]:
     """Return from when to when the devices kept to each step, whose operations ran at some times.
 
-    They may be behind the host: a step begins when what was launched before has ended, or its own
-    operations begin.
+    They may be behind the host: a step begins when what was launched before has ended, also if a
+    side queue, such as one that fetches its data, has begun with it.
     """
     begins: list[int] = []
     ends: list[int] = []
     ended = 0
     for window, own in zip(windows, times, strict=True):
-        first = int(own[:, 0].min()) if len(own) else ended
-        begins.append(max([window.start, min(ended, first), *begins[-1:]]))
+        begins.append(max([window.start, ended, *begins[-1:]]))
         ended = max(ended, int(own[:, 1].max(initial=0)))
         ends.append(max(window.end, begins[-1], int(own[:, 1].max(initial=0))))
     return [

@@ -248,6 +248,23 @@ def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str
     assert [one.name for one in only_step(timeline, 8).annotations] == [names[1]]
 
 
+def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> None:
+    computing = [
+        Span("gemm", "compute", GPU, "stream 7", 100 * n, 100 * n + 100, 100 * n) for n in range(5)
+    ]
+    # Each step fetches at its beginning, while the device computes the step before.
+    fetching = [
+        Span("fetch", "copy", GPU, "stream 9", 100 * n - 60, 100 * n - 20, 100 * n - 70)
+        for n in range(1, 5)
+    ]
+    marked = tuple(Window(f"ProfilerStep#{n}", 100 * n - 75, 100 * n + 25) for n in range(5))
+    spans = sorted((*computing, *fetching), key=lambda span: span.start)
+    (case,) = cases_of(Timeline("torch", spans, annotations=marked))
+    found = steps(case)
+    assert found is not None
+    assert [one.parts.seconds * 1e9 for one in found.steps[1:4]] == pytest.approx([100] * 3)
+
+
 def test_a_step_that_is_not_there_is_refused() -> None:
     with pytest.raises(RequestError, match="no step 3, but 7 to 8"):
         only_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
