@@ -252,10 +252,10 @@ def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> N
     computing = [
         Span("gemm", "compute", GPU, "stream 7", 100 * n, 100 * n + 100, 100 * n) for n in range(5)
     ]
-    # Each step fetches at its beginning, while the device computes the step before.
+    # Each step fetches at its beginning, sooner or later, while the device computes the one before.
     fetching = [
-        Span("fetch", "copy", GPU, "stream 9", 100 * n - 60, 100 * n - 20, 100 * n - 70)
-        for n in range(1, 5)
+        Span("fetch", "copy", GPU, "stream 9", 100 * n - ahead, 100 * n - 10, 100 * n - 70)
+        for n, ahead in enumerate((60, 20, 60, 20), 1)
     ]
     marked = tuple(Window(f"ProfilerStep#{n}", 100 * n - 75, 100 * n + 25) for n in range(5))
     spans = sorted((*computing, *fetching), key=lambda span: span.start)
