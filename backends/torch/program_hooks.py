@@ -28,6 +28,19 @@ def hook(torch: Any, recorder: Any) -> None:
     recorder.add(profiler)
 
 
+PROFILER_S_WARNINGS = r"(?s).*\(Triggered internally at \S*torch/csrc/(autograd/)?profiler"
+
+
+def silence_the_profiler() -> None:
+    """Keep warnings of the profiler's from the program, for which warnings may be errors.
+
+    PyTorch warns if its profiler stops inside a recorded operator, as it must where an optimizer
+    steps in the backward pass; the program gets that warning when the backward pass returns.
+    """
+    # Again each time: the program may have put its own filters before it.
+    warnings.filterwarnings("ignore", PROFILER_S_WARNINGS)
+
+
 @contextmanager
 def starting_a_profiler(torch: Any) -> Iterator[None]:
     """Within a `with` block, let PyTorch's profiler import no compiler, which takes seconds, nor
@@ -72,6 +85,7 @@ class TorchProfiler:
         """Begin to record some of PyTorch's `ProfilerActivity`; None: all that there are."""
         # Its tracing library, Kineto, would report its stages on standard error.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        silence_the_profiler()
         self.starting = True
         try:
             own = all_threads(self.torch)
@@ -85,6 +99,7 @@ class TorchProfiler:
 
     def stop(self, path: Path | None) -> None:
         """Stop, and write a trace to `path`, if any."""
+        silence_the_profiler()
         running, self.running = self.running, None
         running.stop()
         if path is not None:

@@ -58,6 +58,34 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+STEPS_IN_THE_BACKWARD_PASS = """
+import warnings
+import torch
+{filter}
+net = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3)))
+optimizers = {{parameter: torch.optim.SGD([parameter], 0.01) for parameter in net.parameters()}}
+for parameter in net.parameters():
+    parameter.register_post_accumulate_grad_hook(lambda own: optimizers[own].step())
+for _ in range(14):
+    net(torch.randn(8, 64)).square().mean().backward()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("filter", ["warnings.simplefilter('error')", ""])
+def test_nothing_that_the_profiler_warns_of_reaches_the_program(
+    filter: str, folder: Path, require: Require, tmp_path: Path
+) -> None:
+    """An optimizer steps in the backward pass, inside an operator that is being recorded."""
+    require("torch")
+    script = tmp_path / "program.py"
+    script.write_text(STEPS_IN_THE_BACKWARD_PASS.format(filter=filter))
+    done = profile(folder, "--", script)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "A step took" in done.stderr
+    assert "Warning" not in done.stderr
+
+
 @pytest.mark.parametrize("framework", ["torch", pytest.param("mxnet", marks=pytest.mark.long)])
 def test_a_plain_program_is_recorded_without_a_change(
     framework: str, folder: Path, require: Require
