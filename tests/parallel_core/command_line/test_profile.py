@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 STEPS_IN_THE_BACKWARD_PASS = """
 import warnings
 import torch
-{filter}
+{first_line}
 net = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3)))
 optimizers = {{parameter: torch.optim.SGD([parameter], 0.01) for parameter in net.parameters()}}
 for parameter in net.parameters():
@@ -72,14 +72,14 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("filter", ["warnings.simplefilter('error')", ""])
+@pytest.mark.parametrize("first_line", ["warnings.simplefilter('error')", ""])
 def test_nothing_that_the_profiler_warns_of_reaches_the_program(
-    filter: str, folder: Path, require: Require, tmp_path: Path
+    first_line: str, folder: Path, require: Require, tmp_path: Path
 ) -> None:
     """An optimizer steps in the backward pass, inside an operator that is being recorded."""
     require("torch")
     script = tmp_path / "program.py"
-    script.write_text(STEPS_IN_THE_BACKWARD_PASS.format(filter=filter))
+    script.write_text(STEPS_IN_THE_BACKWARD_PASS.format(first_line=first_line))
     done = profile(folder, "--", script)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "A step took" in done.stderr
