@@ -38,8 +38,10 @@ HOUSEKEEPING = {"DeleteVariable", "ResourceParallelRandomSetSeed"}
 """The engine's own work of some microseconds."""
 READABLE_NAMES = {
     "Convolution": "conv2d",
+    "ElementwiseSum": "allreduce",
     "Flatten": "flatten",
     "ImperativeBulk": "bulk of operators",
+    "KVStoreReduce": "allreduce",
     "Pooling": "avg_pool2d",
     "SetValueOp": "fill",
     "broadcast_add": "add",
@@ -51,6 +53,8 @@ READABLE_NAMES = {
 }
 """What this project, and PyTorch, call the same."""
 COPY_OPERATORS = re.compile(r"_slice_assign|_contrib_index_copy|_copyto|Copy[CG]PU2[CG]PU")
+EXCHANGES = {"parallel_core", "KVStoreReduce", "ElementwiseSum"}
+"""Our sums over devices, and a KVStore's: of type `local`, and of type `device`."""
 WAIT_OPERATORS = {"WaitForVar", "parallel_core"}
 """What cpu(0)'s worker runs for calls that wait: MXNet's operator, and our barriers."""
 UNLINKED = (
@@ -194,7 +198,7 @@ def _devices(labels: Mapping[int | str, str]) -> dict[int | str, str]:
 
 @cache
 def _kind(operator: str) -> SpanKind:
-    if operator == "parallel_core":
+    if operator in EXCHANGES:
         return "exchange"
     return "copy" if COPY_OPERATORS.fullmatch(operator) else "compute"
 

@@ -268,10 +268,8 @@ def _hidden(
         copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
         return "no-exchange", f"Nothing was exchanged between devices or processes{copies}."
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
-    exchanges, early = (
-        sum(one.exchanges for one in exchanging),
-        sum(one.early_exchanges for one in exchanging),
-    )
+    exchanges = sum(process.exchanges for process in exchanging)
+    early = _early_exchanges(exchanging)
     with_exchange = [step for step in steps if step.exchange_seconds]
     over = Interval(share, 0.0, 1.0)
     if with_exchange:
@@ -282,7 +280,9 @@ def _hidden(
     interval = Interval(share, min(share, over.low), max(share, over.high))
     # What begins after the backward pass can be hidden under little.
     codes, edges = (
-        (("none", "some", "overlap"), (LITTLE, MOST)) if early else (("none", "overlap"), (MOST,))
+        (("none", "overlap"), (MOST,))
+        if early == 0
+        else (("none", "some", "overlap"), (LITTLE, MOST))
     )
     place = None if slowdown > MAX_SLOWDOWN else decide(interval, *edges)
     code = INCONCLUSIVE if place is None else codes[place]
@@ -296,8 +296,16 @@ def _hidden(
         f"{share_in_words(interval)} of the exchange ({exchange} in a step{waited}) lay under "
         "computation"
     )
-    launches = f"{early or 'none'} of {exchanges} launched before the backward pass was over"
-    return code, f"{OVERLAP[code]}: {lay}, {launches}."
+    if early is not None:
+        lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
+    return code, f"{OVERLAP[code]}: {lay}."
+
+
+def _early_exchanges(processes: Sequence[StepFigures]) -> int | None:
+    """Return how many exchanges of all processes were early; None if one does not know that."""
+    counts = [process.early_exchanges for process in processes]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _largest(names: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
@@ -334,11 +342,7 @@ def _first(
     if part is None:
         return INCONCLUSIVE, ""
     if part == EXCHANGE:
-        code = (
-            "exchange-less"
-            if any(process.early_exchanges for process in processes)
-            else "exchange-earlier"
-        )
+        code = "exchange-less" if _early_exchanges(processes) != 0 else "exchange-earlier"
         code = _decided(_waited(waiting, taken), MOST, code, "late-rank")
     elif part == COPY:
         code = "copies"

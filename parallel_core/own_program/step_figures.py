@@ -62,8 +62,10 @@ class StepFigures:
     hidden_copy_share: float | None
     """The share of a step's copying under which some queue computed; None without a copy."""
     exchanges: int
-    early_exchanges: int
-    """How many were launched before an operator of the backward pass: these can hide under it."""
+    early_exchanges: int | None
+    """How many were launched before an operator of the backward pass: these can hide under it; None
+    if no operator is known as one of that pass.
+    """
     loading_share: float
     """The share of the time in which the program waited for PyTorch's DataLoader; 0 too if it has
     another.
@@ -115,9 +117,9 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     )
 
 
-def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int:
+def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int | None:
     """Count the exchanges that were launched before the last operator of their step's backward pass
-    began.
+    began; None if no operator is known as one of that pass.
 
     Without steps those count after whose launch the next operator is one of the backward pass.
     """
@@ -129,11 +131,13 @@ def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int:
         for span in spans
         if span.kind == "exchange"
     ]
+    backward = [span.start for span in operators if _is_backward(span)]
+    if not backward:
+        return None
     if not steps:
         places = (bisect_right(operators, time, key=lambda span: span.start) for time in launches)
         following = (operators[place] for place in places if place < len(operators))
         return sum(map(_is_backward, following))
-    backward = [span.start for span in operators if _is_backward(span)]
     early = 0
     for step in steps:
         last = max((start for start in backward if step.start <= start < step.end), default=0)

@@ -86,6 +86,41 @@ def test_nothing_that_the_profiler_warns_of_reaches_the_program(
     assert "Warning" not in done.stderr
 
 
+WITH_A_KVSTORE = """
+import sys
+import mxnet as mx
+from mxnet import autograd, gluon, nd
+devices = [mx.cpu(0), mx.cpu(1)]
+net = gluon.nn.HybridSequential()
+net.add(gluon.nn.Dense(64, activation="relu"), gluon.nn.Dense(10))
+net.initialize(ctx=devices)
+trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=sys.argv[1])
+for _ in range(14):
+    shares = gluon.utils.split_and_load(nd.ones((32, 50)), devices)
+    with autograd.record():
+        losses = [net(share).mean() for share in shares]
+    autograd.backward(losses)
+    trainer.step(32)
+    nd.waitall()
+"""
+
+
+@pytest.mark.parametrize("store", ["local", "device"])
+def test_what_a_kvstore_sums_over_devices_is_exchanged(
+    store: str, folder: Path, require: Require, tmp_path: Path
+) -> None:
+    require("mxnet")
+    script = tmp_path / "program.py"
+    script.write_text(WITH_A_KVSTORE)
+    done = profile(folder, "--", script, store)
+    assert done.returncode == 0, done.stderr
+    (process,) = document(folder)["processes"]
+    gradients = 4
+    assert process["figures"]["exchanges"] == 5 * gradients
+    # MXNet does not say which operators are of the backward pass.
+    assert process["figures"]["early_exchanges"] is None
+
+
 @pytest.mark.parametrize("framework", ["torch", pytest.param("mxnet", marks=pytest.mark.long)])
 def test_a_plain_program_is_recorded_without_a_change(
     framework: str, folder: Path, require: Require
