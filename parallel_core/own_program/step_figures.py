@@ -131,9 +131,9 @@ def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int | No
         for span in spans
         if span.kind == "exchange"
     ]
-    backward = [span.start for span in operators if _is_backward(span)]
-    if not backward:
+    if not any(map(_is_backward, spans)):
         return None
+    backward = [span.start for span in operators if _is_backward(span)]
     if not steps:
         places = (bisect_right(operators, time, key=lambda span: span.start) for time in launches)
         following = (operators[place] for place in places if place < len(operators))
