@@ -8,12 +8,17 @@ those of its tasks. That leaves the copies to a device, which may overtake each 
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from backends.profiling import Span
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.metrics import LOWEST, Band
-from parallel_core.experiments.runner.tallies import Repetition, Tally
+from parallel_core.experiments.runner.tallies import (
+    Repetition,
+    Tally,
+    computed_beside_another_device,
+)
 from parallel_core.measurement.task_graph import Task
 
 ANY = 1e-9
@@ -81,35 +86,11 @@ def _extents(
     return extents
 
 
-def multiplied_beside_another_device(repetition: Repetition) -> Tally:
-    """Count the multiplications of a device that ran while another device computed.
-
-    Of the devices the one counts that had most of its multiplications beside others: those of the
-    first stand at forks and joins too, where nothing else can run. Smaller operations are shorter
-    than a scheduler's slice and are left out.
-    """
-    computations = repetition.of_kind("compute")
-    multiplications = [span for span in computations if span.name.startswith("matmul")]
-    devices = {span.device for span in multiplications}
-    if len({span.device for span in computations}) == 1:
-        # All ran on the calling thread, one after the other.
-        return Tally(0, len(multiplications) // repetition.devices)
-    tallies = []
-    for device in devices:
-        own = [span for span in multiplications if span.device == device]
-        others = [span for span in computations if span.device != device]
-        beside = sum(
-            any(other.start < span.end and span.start < other.end for other in others)
-            for span in own
-        )
-        tallies.append(Tally(beside, len(own)))
-    return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
-
-
 BESIDE = Count(
     "multiplied_beside_another_device",
     "multiplications of a device ran while another one computed",
-    tally=multiplied_beside_another_device,
+    # Smaller operations are shorter than a scheduler's slice and are left out.
+    tally=partial(computed_beside_another_device, named="matmul"),
     title="Multiplied beside another",
     bands=(
         Band(LOWEST, "serial", "The devices took turns"),

@@ -139,8 +139,8 @@ def record_counts(
 
 
 def without_numbers(case: str) -> str:
-    """Return a case's name without sizes and counts."""
-    return re.sub(r"\d+", "", case)
+    """Return a case's name without sizes and counts: `native, 4 MiB` is like `native, 64 KiB`."""
+    return re.sub(r"\d+(?: [KMG]iB)?", "", case)
 
 
 def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:

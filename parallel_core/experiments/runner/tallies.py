@@ -137,6 +137,27 @@ def begun_beside_another_device(repetition: Repetition) -> Tally:
     return max(tallies)
 
 
+def computed_beside_another_device(repetition: Repetition, named: str = "") -> Tally:
+    """Count the computations of a device that ran while another device computed.
+
+    Only those count whose names begin with `named`. Of the devices the one counts that had most of
+    them beside others: those of the first stand at forks and joins too, where nothing else can run.
+    """
+    computations = repetition.of_kind("compute")
+    counted = [span for span in computations if span.name.startswith(named)]
+    devices = {span.device for span in counted}
+    if len({span.device for span in computations}) == 1:
+        # All ran on the calling thread, one after the other.
+        return Tally(0, len(counted) // repetition.devices)
+    tallies = []
+    for device in devices:
+        own = [span for span in counted if span.device == device]
+        others = [span for span in computations if span.device != device]
+        beside = sum(any(_overlap(span, other) for other in others) for span in own)
+        tallies.append(Tally(beside, len(own)))
+    return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
+
+
 def copied_beside_computation(repetition: Repetition) -> Tally:
     """Count the computations during which a result was copied.
 

@@ -44,6 +44,7 @@ from parallel_core.experiments.runner.changes import (
     larger,
     with_queue,
 )
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
@@ -224,6 +225,9 @@ def compare(
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, len(unequal))
+    classes = np.array([of_devices.argmax(axis=1) for of_devices in scores.values()])
+    alike = (classes == classes[0]).all(axis=0)
+    trial.count(ALIKE.name, int(alike.sum()), len(alike), "the scores on every number of devices")
     # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
@@ -272,6 +276,16 @@ UNEQUAL = Metric(
         Band(0.5, "rounding", "Some images have another class elsewhere, by rounding"),
     ),
 )
+ALIKE = Count(
+    "classified_alike",
+    "images have the same class on one device as on more",
+    title="Images classified alike",
+    bands=(
+        Band(LOWEST, "different", "No, the classes depend on the number of devices"),
+        Band(0.99, "rounding", "All but a few images have the same class on more devices"),
+        Band(1.0, "equal", "Yes, the predictions are exactly the same on more devices"),
+    ),
+)
 
 EXPERIMENT = Experiment(
     name="evaluate",
@@ -281,6 +295,7 @@ EXPERIMENT = Experiment(
     program=program,
     case="1 device",
     metrics=(SPEEDUP, UNEQUAL),
+    counts=(ALIKE,),
     changes=(
         Change(
             lambda found: len(found.devices) == 1,

@@ -40,9 +40,11 @@ from parallel_core.experiments.runner.changes import (
     Found,
     with_queue,
 )
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import Metric, speed
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, speed
 from parallel_core.experiments.runner.parameters import Parameter
+from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.allreduce import between_processes, sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import ALGORITHMS
@@ -100,6 +102,20 @@ SHARDED, ROOTS, OF_STREAM = (
     "sharded_speedup_over_star",
     "spread_roots_speedup",
     sums.SHARES[sums.ONE_STREAM],
+)
+
+
+ADDED = Count(
+    "added_beside_another_device",
+    "additions of a device ran while another one added up its own part",
+    case=sums.ADDING_CASE,
+    tally=computed_beside_another_device,
+    title="Added beside another",
+    bands=(
+        Band(LOWEST, "serial", "No, the devices added up their parts in turn"),
+        # On a busy machine one device may wait for a core while the other adds.
+        Band(0.2, "parallel", "Yes, the devices added up their own parts at the same time"),
+    ),
 )
 
 
@@ -161,6 +177,7 @@ EXPERIMENT = Experiment(
             "The sum was faster than one TCP stream that carries a vector once",
         ),
     ),
+    counts=(ADDED,),
     changes=(
         Change(
             lambda found: not is_between(found) and ROOTS not in found.result.metrics,

@@ -18,6 +18,7 @@ from functools import partial, reduce
 from math import ceil
 from operator import itemgetter
 from time import perf_counter
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -77,6 +78,13 @@ def algorithm_bandwidth(size: float, seconds: float) -> float:
 def _named(name: str, size: int) -> str:
     """Name the case of something that is done with vectors of so many bytes."""
     return f"{name}, {write_size(size)}"
+
+
+ADDING = "adding alone"
+ADDING_CASE = _named(ADDING, 1 << 20)
+"""The case in which each device adds up its own part, of vectors of some size."""
+COUNTED_SUMS = 10
+"""How often each device adds up its part in a recorded repetition, at least."""
 
 
 def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
@@ -227,13 +235,13 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
             part for vector in vectors for part in ways.parts_of(backend, vector, len(devices))
         ],
         "copying alone": copy,
-        "adding alone": lambda: [reduce(partial(ways.added, backend), terms) for terms in arrived],
+        ADDING: lambda: [reduce(partial(ways.added, backend), terms) for terms in arrived],
         "joining alone": lambda: [ways.joined(backend, own) for own in whole],
     }
     takes = {
         name: partial(measure_each, backend, operation) for name, operation in operations.items()
     }
-    time_repeated(trial, takes, size, seconds)
+    time_repeated(trial, takes, size, seconds, at_least={ADDING: COUNTED_SUMS})
     for name in operations:
         trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(_named(name, size)))
     trial.found_by(
@@ -283,9 +291,10 @@ def time_repeated(
     size: int,
     seconds: float,
     bare: Mapping[str, Sequence[Work]] | None = None,
+    at_least: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Time alternately what takes a number of repeats, which the fastest of a few runs decides;
-    cases are of once.
+    """Time alternately what takes a number of repeats, which the fastest of a few runs decides,
+    some `at_least` so many; cases are of once.
 
     There are fewer rounds, but three at least, if more would exceed so many seconds by these runs'
     times.
@@ -295,7 +304,7 @@ def time_repeated(
         once = take(1)[1]
         if once <= LONG_SECONDS:
             once = min(once, *(take(1)[1] for _ in range(3)))
-        repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / once))
+        repeats = min(MAX_REPEATS, max(at_least.get(name, 1), ceil(MIN_SECONDS / once)))
         a_round += repeats * once
         works = [replace(work, times=repeats * work.times) for work in (bare or {}).get(name, ())]
         trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)

@@ -185,7 +185,7 @@ def test_what_has_other_operations_than_the_diamonds_is_not_counted() -> None:
 
 def test_of_the_devices_that_which_multiplies_beside_others_most_counts() -> None:
     # The second device has branches only, and runs nothing at the joins.
-    beside = task_order.multiplied_beside_another_device
+    beside = task_order.BESIDE.tally
     assert beside(diamonds_run(2, {})).of == 10
     assert beside(diamonds_run(2, {})).seen >= 8
     assert beside(diamonds_run(2, {}, on="cpu")).seen == 0
