@@ -41,9 +41,11 @@ from parallel_core.experiments.runner.changes import (
     more_cores,
     with_queue,
 )
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained, ratio
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
+from parallel_core.experiments.runner.tallies import computed_beside_its_own_device
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
 from parallel_core.measurement.progress import tell
@@ -207,6 +209,27 @@ THREADS = Metric(
         Band(1.25, "faster", "Twice the threads made independent operations faster"),
     ),
 )
+ANSWERS = (
+    Band(LOWEST, "serial", "No, a device's operations ran one after the other"),
+    Band(0.2, "parallel", "Yes, a device's operations ran at the same time"),
+)
+BY_ONE_WORKER = Count(
+    "at_once_by_one_worker",
+    "independent multiplications ran beside another one of their device",
+    case=named("independent", 1),
+    tally=computed_beside_its_own_device,
+    metric=INDEPENDENCE.name,
+    title="At once on one device",
+    bands=ANSWERS,
+)
+BY_SEVERAL_WORKERS = replace(
+    BY_ONE_WORKER,
+    name="at_once_by_several_workers",
+    counted="did by several workers of its queue",
+    case=named("independent", 2),
+    metric=SPEEDUP.name,
+    title="",
+)
 
 EXPERIMENT = Experiment(
     name="independent-ops",
@@ -226,6 +249,7 @@ EXPERIMENT = Experiment(
             at_most=lambda result: float(workers_of(result)[-1]),
         ),
     ),
+    counts=(BY_ONE_WORKER, BY_SEVERAL_WORKERS),
     changes=(
         with_queue(
             "a second worker for it (--workers 2) should run two operations at the same time"

@@ -35,6 +35,7 @@ from backends import Array
 from parallel_core.experiments.asynchronous_computation.asynchrony import dispatch_fraction
 from parallel_core.experiments.asynchronous_computation.cost_model import passes_one
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
+from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import (
     LOWEST,
@@ -45,6 +46,7 @@ from parallel_core.experiments.runner.metrics import (
     ratio,
 )
 from parallel_core.experiments.runner.parameters import Chosen
+from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Options, Trial, Work
 from parallel_core.experiments.works import (
     FEWEST_TIMINGS,
@@ -215,6 +217,22 @@ LAUNCHING = Metric(
 )
 LARGEST = Metric("largest_speedup", at_most=SPEEDUP.at_most)
 
+BESIDE = Count(
+    "small_beside_another_device",
+    "multiplications of a device, of matrices of about 128 × 128, ran beside another device's",
+    case=f"{ALL}, size {LARGEST_SMALL}",
+    tally=computed_beside_another_device,
+    metric=SPEEDUP.name,
+    title="Small ones at once",
+    bands=(
+        Band(LOWEST, "serial", "No, the devices took turns"),
+        # So many small ones take about as long as a scheduler's slice, and where launching is the
+        # limit the devices are seldom busy.
+        Band(0.02, "partly", "Yes, at times the devices worked at the same time"),
+        Band(0.5, "parallel", "Yes, the devices worked at the same time"),
+    ),
+)
+
 EXPERIMENT = Experiment(
     name="small-ops",
     summary="Does parallelism help small operations?",
@@ -223,6 +241,7 @@ EXPERIMENT = Experiment(
     program=program,
     case="all devices, size 128",
     metrics=(SPEEDUP, OVER_THREADS, LAUNCHING, LARGEST),
+    counts=(BESIDE,),
     changes=(
         Change(lambda found: len(found.devices) == 1, "A second device (--devices 2)."),
         with_queue("devices should work at the same time"),

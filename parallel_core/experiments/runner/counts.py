@@ -8,7 +8,7 @@ returned, and when each operation began and ended. No time enters it, so it need
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, median_low
 
@@ -112,8 +112,7 @@ def record_counts(
     case_of = {
         count: name
         for count in counts
-        for name in takes
-        if count.tally is not None and without_numbers(name) == without_numbers(count.case)
+        if count.tally is not None and (name := _case_among(takes, count.case))
     }
     tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
     shares: dict[str, list[float]] = {count.name: [] for count in case_of}
@@ -136,6 +135,16 @@ def record_counts(
         for name, of_count in tallies.items()
         if of_count
     }
+
+
+def _case_among(names: Iterable[str], case: str) -> str:
+    """Return the name of a case, or of the last one that differs from it in numbers only; empty if
+    there is none.
+    """
+    alike = [name for name in names if without_numbers(name) == without_numbers(case)]
+    if case in alike:
+        return case
+    return alike[-1] if alike else ""
 
 
 def without_numbers(case: str) -> str:

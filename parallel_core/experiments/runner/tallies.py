@@ -158,6 +158,20 @@ def computed_beside_another_device(repetition: Repetition, named: str = "") -> T
     return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
 
 
+def computed_beside_its_own_device(repetition: Repetition) -> Tally:
+    """Count the computations a part of which ran beside another one of the same device."""
+    computations = repetition.of_kind("compute")
+    beside = sum(
+        any(
+            _overlap(span, other)
+            for other in computations
+            if other is not span and other.device == span.device
+        )
+        for span in computations
+    )
+    return Tally(beside, len(computations))
+
+
 def copied_beside_computation(repetition: Repetition) -> Tally:
     """Count the computations during which a result was copied.
 

@@ -285,14 +285,15 @@ class Trial:
         share: float,
         processes: int = 1,
     ) -> None:
-        """Run an experiment in a fresh process, and keep its cases under other names, and the error
-        of what it did.
+        """Run an experiment in a fresh process, and keep its cases under other names, what it
+        counted, and the error of what it did.
 
         It is the first of so many processes that end when a share of the budget is spent.
         """
         budget = max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
         found = self.elsewhere(experiment, {"rounds": self.rounds, "budget": budget, **options})
         self.errors[what] = found.checks["max_relative_error"]
+        self.counts |= found.counts
         self.cases |= {
             named(case.name): replace(case, name=named(case.name)) for case in found.cases
         }
