@@ -242,8 +242,11 @@ class Experiment:
                 trial.counts |= record_counts(self.counts, trial.takes, backend)
             except (BackendError, OSError, ValueError) as error:
                 trial.notes.append(f"Nothing was counted: {error}.")
-        counts = {of.name: of for of in self.counts}
-        problems = (counts[name].problem(counted) for name, counted in trial.counts.items())
+        problems = (
+            declared.problem(trial.counts[declared.name])
+            for declared in self.counts
+            if declared.name in trial.counts
+        )
         trial.problems += filter(None, problems)
         return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
 

@@ -124,7 +124,8 @@ def test_a_number_of_workers_that_is_refused_is_a_note(
         raise RequestError("use --workers 1")
 
     monkeypatch.setattr(trials, "measure_elsewhere", refuse)
-    result = run(queueing, rounds=2, count=False)
+    # It only says that it queues: a profiler would find out.
+    result = EXPERIMENTS["independent-ops"].run(queueing, count=False, size=48, rounds=2)
     assert [case.name for case in result.cases] == ["independent, 1 worker", "chain, 1 worker"]
     assert result.parameters["workers"] == "1"
     assert sum(note.endswith("use --workers 1") for note in result.notes) == 2
