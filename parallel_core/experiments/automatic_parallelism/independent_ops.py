@@ -15,14 +15,16 @@ reads the numbers of workers and threads when it starts, so those that the loade
 have are measured in fresh processes, on one device; what it has is measured before and after them.
 One that it refuses (JAX has one worker) is left out, with a note.
 
-Look at: `parallel_speedup`, the independent multiplications' time by the fewest workers over that
-by the most, and `chain_speedup`, the same for the chain; `threads_speedup`, the former over that
-with twice the threads; `independence_speedup`, the chain's time over the independent
-multiplications' in the same process, by the fewest workers, and
-`independence_speedup_most_workers`.
+Look at: how many of the independent multiplications ran beside another one of their device, by one
+worker and by several, in repetitions that the framework's profiler recorded; then, by the clock,
+`parallel_speedup`, their time by the fewest workers over that by the most, and `chain_speedup`, the
+same for the chain; `threads_speedup`, the former over that with twice the threads;
+`independence_speedup`, the chain's time over the independent multiplications' in the same process,
+by the fewest workers, and `independence_speedup_most_workers`.
 
-Read: 1 is one after the other, and the number of workers is the most that can be reached. If
-nothing is queued (synchronous engines, NumPy), on JAX, and on GPUs, there is one worker to measure:
+Read: One worker takes operations in turn, so it counts 0, on a busy machine too. A speed-up of 1 is
+one after the other, and the number of workers is the most that can be reached. If nothing is queued
+(synchronous engines, NumPy), on JAX, and on GPUs, there is one worker to measure:
 `parallel_speedup` and `chain_speedup` are absent then. Chain and independent multiplications are
 timed alternately, processes are not: if `chain_speedup` is not about 1, the figures that compare
 processes are doubtful.
@@ -102,7 +104,15 @@ def program(
     before = dict(trial.cases)
     for place, (workers, each) in enumerate(others):
         tell("other workers and threads, in a separate process", place / len(others))
-        options = {"workers": workers, "workers-compared": workers, "threads": each, "size": size}
+        options: dict[str, str | float] = {
+            "workers": workers,
+            "workers-compared": workers,
+            "threads": each,
+            "size": size,
+        }
+        if each != threads:
+            # Counts are of workers with the threads of this process.
+            options["count"] = False
         kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
         what = f"products by {workers} × {each} threads"
         try:

@@ -10,6 +10,7 @@ returned, and when each operation began and ended. No time enters it, so it need
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, median_low
 
 from backends import Backend
@@ -43,6 +44,10 @@ class Count:
     """The case that is repeated, or the last that differs from it in numbers only."""
     tally: Tallying | None = None
     """How it is counted in a repetition of the case; None: the program counts (`Trial.count`)."""
+    runs: int = 1
+    """How often the case runs in a repetition: more often if it is about as short as a scheduler's
+    slice. Counts of one case run it equally often.
+    """
     alongside: Callable[[Repetition], float] | None = None
     """What share of the copies' time lay beside the computation, if it is about copies."""
     metric: str = ""
@@ -118,7 +123,10 @@ def record_counts(
     shares: dict[str, list[float]] = {count.name: [] for count in case_of}
     undecided = list(case_of)
     while undecided:
-        cases = {case_of[count]: takes[case_of[count]] for count in undecided}
+        cases = {
+            case_of[count]: partial(_run_often, takes[case_of[count]], count.runs)
+            for count in undecided
+        }
         repetitions = recorded(cases, witness, backend, AT_ONCE)
         for count in undecided:
             for repetition in repetitions[case_of[count]]:
@@ -135,6 +143,12 @@ def record_counts(
         for name, of_count in tallies.items()
         if of_count
     }
+
+
+def _run_often(take: Callable[[], object], runs: int) -> None:
+    """Run a case several times, one after the other."""
+    for _ in range(runs):
+        take()
 
 
 def _case_among(names: Iterable[str], case: str) -> str:
@@ -173,7 +187,7 @@ def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ())
 
 
 def recorded(
-    cases: Mapping[str, Callable[[], Timing]], witness: Witness, backend: Backend, repetitions: int
+    cases: Mapping[str, Callable[[], object]], witness: Witness, backend: Backend, repetitions: int
 ) -> dict[str, list[Repetition]]:
     """Repeat cases before a witness, so many times each, and return what each repetition did."""
     # Bound before the verbs are marked: these waits are no part of a case.

@@ -227,14 +227,14 @@ class Experiment:
         wanted = 0
         if self._chooses_all_sizes(values):
             wanted = min(FEWEST_FOR_A_VERDICT, values["rounds"])
-        trial = self._trial(backend, values, fewest=wanted)
+        trial = self._trial(backend, values, fewest=wanted, count=count)
         try:
             self._measure(trial, values)
         except TooSlowError as slow:
             budget = max(trial.left(), trial.budget / 2)
             size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted)
             values = {**values, "size": size}
-            trial = self._trial(backend, values, budget=budget)
+            trial = self._trial(backend, values, budget=budget, count=count)
             self._measure(trial, values)
             trial.described["chosen_by"]["size"] = "rounds"
         if count:
@@ -271,6 +271,8 @@ class Experiment:
         values: Mapping[str, Any],
         fewest: int = 0,
         budget: float | None = None,
+        *,
+        count: bool,
     ) -> Trial:
         """Return a trial that has measured nothing yet, with a smaller budget if one is given."""
         shown: dict[str, Any] = {}
@@ -279,7 +281,7 @@ class Experiment:
         timing = {name: values[name] for name in self._timing_names}
         if budget is not None:
             timing["budget"] = budget
-        counted = [count.case for count in self.counts if count.case]
+        counted = [of.case for of in self.counts if of.case and count]
         return Trial(backend, shown, **timing, counted=counted, fewest=fewest)
 
     def _measure(self, trial: Trial, values: Mapping[str, Any]) -> None:

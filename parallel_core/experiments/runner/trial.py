@@ -96,6 +96,8 @@ class Trial:
         """
         self.backend = backend
         self._counted = frozenset(map(without_numbers, counted))
+        self.is_counted = bool(counted)
+        """Whether repetitions of its cases, and of those of other processes, are recorded."""
         self._fewest = fewest
         self.devices: Sequence[Device] = backend.devices
         self.parameters = dict(parameters)
@@ -291,7 +293,8 @@ class Trial:
         It is the first of so many processes that end when a share of the budget is spent.
         """
         budget = max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
-        found = self.elsewhere(experiment, {"rounds": self.rounds, "budget": budget, **options})
+        same = {"rounds": self.rounds, "budget": budget, "count": self.is_counted}
+        found = self.elsewhere(experiment, {**same, **options})
         self.errors[what] = found.checks["max_relative_error"]
         self.counts |= found.counts
         self.cases |= {

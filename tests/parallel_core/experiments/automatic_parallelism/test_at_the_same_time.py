@@ -15,15 +15,17 @@ import pytest
 import backends
 import parallel_core
 from backends import Backend
+from backends.errors import BackendError
 from backends.profiling import Span
 from parallel_core import Case, RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.automatic_parallelism import small_ops, three_way
 from parallel_core.experiments.runner import trial as trials
+from parallel_core.experiments.runner import witnesses
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.experiments.runner.guess import judge
 from parallel_core.experiments.runner.metrics import interval_of
-from parallel_core.experiments.runner.tallies import repetition_of
+from parallel_core.experiments.runner.tallies import computed_beside_its_own_device, repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement import timing
 from parallel_core.measurement.result import describe_backend
@@ -52,9 +54,11 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     return asked
 
 
-def run(backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1) -> Result:
-    return parallel_core.run_independent_ops(
-        backend, workers_compared=workers, size=48, rounds=rounds, budget=600.0
+def run(
+    backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1, *, count: bool = True
+) -> Result:
+    return EXPERIMENTS["independent-ops"].run(
+        backend, count=count, workers_compared=workers, size=48, rounds=rounds, budget=600.0
     )
 
 
@@ -165,6 +169,7 @@ def test_each_size_is_timed_three_ways(
         "engine": backend.engine,
         "variant": backend.variants,
         "rounds": 2,
+        "count": True,
     }
     own = {"devices": 1, "device-kind": "cpu", "threads": 3, "sizes": "8,16"}
     # A part of what is left of its own budget.
@@ -353,3 +358,24 @@ def test_a_long_copy_meets_all_that_go_the_other_way_meanwhile() -> None:
     long, short = copied("cpu:2", 0, 100), [copied("cpu:1", at, at + 5) for at in (10, 50, 98)]
     moments = three_way.moments_of_both_ways([long, *short])
     assert moments == [(10, 15), (50, 55), (98, 100)]
+
+
+def test_operations_of_one_device_count_if_a_part_of_both_ran_at_one_time() -> None:
+    # The first two overlap; the third only touches the second, and beside it runs another device.
+    there = [computed("cpu:1", 0, 10), computed("cpu:1", 6, 16, "compute 2")]
+    others = [computed("cpu:1", 16, 26), computed("cpu:2", 18, 28)]
+    assert computed_beside_its_own_device(repetition_of([*there, *others])) == (2, 4)
+    assert computed_beside_its_own_device(repetition_of(others)) == (0, 2)
+
+
+@pytest.mark.parametrize("count", [True, False])
+def test_other_processes_count_if_this_one_does_and_not_with_other_threads(
+    queueing: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, count: bool
+) -> None:
+    monkeypatch.setattr(witnesses, "check_profiler", refuse_profiler)
+    run(queueing, count=count)
+    assert [(asked["threads"], asked["count"]) for asked in elsewhere] == [(1, count), (2, False)]
+
+
+def refuse_profiler(_: Backend) -> None:
+    raise BackendError("no profiler")
