@@ -25,6 +25,7 @@ does to accuracy.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -34,6 +35,7 @@ from parallel_core.experiments.runner.declaration import Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial
+from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import FIXED, SCALED, case_name, plans
 from parallel_core.experiments.works import works_of_step
 from parallel_core.measurement.progress import tell
@@ -174,6 +176,7 @@ EXPERIMENT = Experiment(
     case="all devices, scaled batch",
     # Shares of a batch have no limit, for they may fit better into a core's cache.
     metrics=(SPEEDUP, efficiency(FIXED, math.inf), efficiency(SCALED, 1.0)),
+    counts=(replace(AT_ONCE, case="all devices, scaled batch", title=""),),
     changes=(
         with_queue("devices should work at the same time, and each count for more"),
         LESS_NOISE,
