@@ -117,8 +117,6 @@ def test_what_a_kvstore_sums_over_devices_is_exchanged(
     (process,) = document(folder)["processes"]
     gradients = 4
     assert process["figures"]["exchanges"] == 5 * gradients
-    # MXNet does not say which operators are of the backward pass.
-    assert process["figures"]["early_exchanges"] is None
 
 
 @pytest.mark.parametrize("framework", ["torch", pytest.param("mxnet", marks=pytest.mark.long)])
