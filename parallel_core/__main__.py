@@ -62,8 +62,8 @@ def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
             message, status = str(error) or type(error).__name__, 1
         case BackendError() | RequestError():
             message, status = str(error), 2
-        case SystemExit() if isinstance(error.__context__, BrokenPipeError):
-            # Nobody reads what this program writes, so nobody can be told: click ends it.
+        case SystemExit() if _raised_in(error) in ("click", "rich"):
+            # Nobody reads what this program writes, so nobody can be told.
             raise error
         case SystemExit():
             # Commands end by returning a status: this is the end that a backend's own code wanted.
@@ -75,6 +75,15 @@ def message_and_status(error: Exception | SystemExit) -> tuple[str, int]:
         case _:
             raise error
     return " ".join(message.split()), status
+
+
+def _raised_in(error: BaseException) -> str:
+    """Return the name of the package in which an error was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name: str = trace.tb_frame.f_globals["__name__"] if trace is not None else ""
+    return name.partition(".")[0]
 
 
 def print_error(message: str) -> None:

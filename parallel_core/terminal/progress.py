@@ -2,6 +2,7 @@
 between timings.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -78,9 +79,10 @@ class TrainingProgress:
         epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs} epochs"
         batches = "1 batch" if plan.batches == 1 else f"{plan.batches} batches"
         alone = f", and {plan.compared} steps on one device too" if plan.compared else ""
-        self._progress.console.print(
-            f"{epochs} of {batches}{alone}: about {naturaldelta(max(1, plan.seconds))}"
-        )
+        about = ""
+        if not math.isnan(plan.seconds):
+            about = f": about {naturaldelta(max(1, plan.seconds))}"
+        self._progress.console.print(f"{epochs} of {batches}{alone}{about}")
         if plan.is_chosen:
             self._progress.console.print("the book's training takes longer: --epochs 10")
 

@@ -4,6 +4,7 @@ A training of which nobody said how long it is to be has one epoch, of as many b
 minute: half of it for all devices, and half for the first steps on one and on all devices in turn.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,7 @@ class TrainingPlan:
     compared: int
     """First steps that one device takes too, in turn with all devices; 0 for none."""
     seconds: float
+    """How long it takes, about; NaN if that was not tried."""
     is_chosen: bool
     """Whether the clock decided how many batches there are."""
 
@@ -45,16 +47,21 @@ def plan_training(
     settings: Settings,
     compared: int | None,
     done: int = 0,
-    agree: Callable[[float], float] = lambda seconds: seconds,
+    agree: Callable[[float], float] | None = None,
 ) -> TrainingPlan:
     """Choose what is not given, and estimate how long a training takes.
 
     Of the training some steps are `done` before. `compared` is how many steps one device is to take
-    too, at most. Of several processes each calls this, and `agree` returns the first one's seconds.
+    too, at most. Of several processes each calls this, and `agree` returns the first one's seconds;
+    they try steps, which they exchange, only if there is something to choose.
     """
-    on_all = agree(_seconds_of_step(backend, data, settings, len(backend.devices)))
-    on_one = _seconds_of_step(backend, data, settings, 1) if compared != 0 else 0.0
     is_chosen = settings.epochs is None and settings.limit is None
+    on_all = math.nan
+    if agree is None or is_chosen:
+        on_all = _seconds_of_step(backend, data, settings, len(backend.devices))
+        if agree is not None:
+            on_all = agree(on_all)
+    on_one = _seconds_of_step(backend, data, settings, 1) if compared != 0 else 0.0
     limit = settings.limit
     if is_chosen:
         fitting = max(1, int(HALF_A_MINUTE / on_all))

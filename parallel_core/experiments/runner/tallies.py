@@ -4,10 +4,10 @@ allows.
 Spans have one clock: when each call began and returned, and when each operation began and ended.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from backends.profiling import Span
@@ -153,9 +153,20 @@ def computed_beside_another_device(repetition: Repetition, named: str = "") -> T
     for device in devices:
         own = [span for span in counted if span.device == device]
         others = [span for span in computations if span.device != device]
-        beside = sum(any(_overlap(span, other) for other in others) for span in own)
-        tallies.append(Tally(beside, len(own)))
+        tallies.append(Tally(_count_beside(own, others), len(own)))
     return max(tallies, key=lambda tally: tally.seen / tally.of, default=Tally(0, 0))
+
+
+def _count_beside(spans: Sequence[Span], others: Sequence[Span]) -> int:
+    """Count the spans that overlap one of some others, which are in the order of their start."""
+    starts = [other.start for other in others]
+    # When all that had begun up to each of them was over.
+    ends = list(accumulate((other.end for other in others), max))
+    beside = 0
+    for span in spans:
+        begun = bisect_left(starts, span.end)
+        beside += begun > 0 and ends[begun - 1] > span.start
+    return beside
 
 
 def computed_beside_its_own_device(repetition: Repetition) -> Tally:
