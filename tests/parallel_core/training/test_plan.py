@@ -1,5 +1,6 @@
 """How long a training is to be, and the steps that one device takes too."""
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -53,7 +54,15 @@ def test_what_is_said_stays_as_it_is() -> None:
     whole = a_step_takes(1000.0)(replace(UNSAID, epochs=3), None)
     assert (whole.settings.epochs, whole.settings.limit, whole.batches) == (3, None, 80)
     assert whole.compared == plan.MOST_COMPARED
-    rest = a_step_takes(1.0)(replace(UNSAID, epochs=3), 0, done=200)
+    # Where nothing is to be chosen, several processes try no step: it would be an exchange.
+    assert math.isnan(whole.seconds)
+
+
+def test_what_was_done_before_and_testing_belong_to_the_estimate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "_seconds_of_step", lambda *_: 1.0)
+    rest = plan.plan_training(NUMPY, DATA, replace(UNSAID, epochs=3), 0, done=200)
     assert rest.seconds == pytest.approx(40 + 3 * 8 / 3)
 
 
