@@ -38,7 +38,9 @@ def test_an_engine_s_own_clocks_tell_a_queue_from_none(
         monkeypatch.setitem(os.environ, FILES, "")
         backend = backends.load(named(f"{file}:MyEngine"), 2, "cpu", None, 1)
         result = EXPERIMENTS[experiment].run(backend, rounds=1, budget=600.0, **SMALL[experiment])
-        assert (result.notes, result.counts[count.name].of > 0) == ((), True)
+        # The clock may have its own notes, on a busy machine.
+        assert not any(note.startswith("Nothing was counted") for note in result.notes)
+        assert result.counts[count.name].of > 0
         codes.append(result.bands[count.name])
     assert codes[0] == code != codes[1]
 
