@@ -16,9 +16,10 @@ device has shards of `--batch-size` images whatever the number of devices, so th
 the only difference. The scores of all images are compared image by image between numbers of
 devices, and with NumPy's as far as the budget lasts.
 
-Look at: `evaluation_speedup`, the images a second on all devices over those on one;
-`unequal_images`, those that are not classified alike everywhere; the curve of images a second over
-the number of devices.
+Look at: How many images have the same class on one device as on more, which answers first and which
+no other work on the machine changes; `evaluation_speedup`, the images a second on all devices over
+those on one; `unequal_images`, those that are not classified alike everywhere, NumPy included; the
+curve of images a second over the number of devices.
 
 Read: The count may differ where an image's two highest scores are closer to each other than
 rounding: a shard of another length may be summed in another order. The notes name such images. A
@@ -225,9 +226,7 @@ def compare(
         for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
             unequal.setdefault(int(image), where)
     trial.found(UNEQUAL.name, len(unequal))
-    classes = np.array([of_devices.argmax(axis=1) for of_devices in scores.values()])
-    alike = (classes == classes[0]).all(axis=0)
-    trial.count(ALIKE.name, int(alike.sum()), len(alike), "the scores on every number of devices")
+    count_alike(trial, scores)
     # A few are enough as examples.
     for image in sorted(unequal)[:3]:
         second, first = np.sort(one[image])[-2:]
@@ -244,6 +243,19 @@ def compare(
         if abs(correct - counted[count]) > len(unequal):
             counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
             trial.problems.append(f"{counted_devices(count)} counted {counts}")
+
+
+def count_alike(trial: Trial, scores: Mapping[int, np.ndarray]) -> None:
+    """Count the images that have the same class on one device as on every larger number of them.
+
+    Nothing is counted on a single device, which has only itself to be compared with.
+    """
+    if len(scores) == 1:
+        return
+    classes = np.array([of_devices.argmax(axis=1) for of_devices in scores.values()])
+    is_alike = (classes == classes[0]).all(axis=0)
+    witness = "the scores on every number of devices"
+    trial.count(ALIKE.name, int(is_alike.sum()), len(is_alike), witness)
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:

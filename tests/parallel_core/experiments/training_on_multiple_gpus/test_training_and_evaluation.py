@@ -5,7 +5,7 @@ What a step computes is tested with the training; here, what is reported, for ho
 which devices.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,11 @@ from parallel_core.command_line import cli
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks, data_parallel
-from parallel_core.experiments.training_on_multiple_gpus.evaluate import compare, trained_briefly
+from parallel_core.experiments.training_on_multiple_gpus.evaluate import (
+    ALIKE,
+    compare,
+    trained_briefly,
+)
 from parallel_core.experiments.training_steps import enlarged_start
 from parallel_core.training import loop as training_loop
 from parallel_core.training.batches import CompletedSteps
@@ -168,6 +172,8 @@ def test_every_number_of_devices_counts_the_same_images(backend: Backend) -> Non
     assert result.metrics["correct_images"] == count == round(result.metrics["test_accuracy"] * 27)
     assert result.metrics["unequal_images"] == 0
     assert result.bands["unequal_images"] == "equal"
+    counted = result.counts[ALIKE.name]
+    assert (counted.count, counted.of, result.bands[ALIKE.name]) == (27, 27, "equal")
     assert result.checks["max_device_difference"] < 1e-5
     assert result.parameters["train_steps"] == 12
     assert [case.name for case in result.cases] == ["1 device", "2 devices", "3 devices"]
@@ -240,6 +246,31 @@ def test_an_image_whose_scores_are_nearly_tied_is_named_and_is_no_error() -> Non
     assert (len(found.notes), found.problems) == (1, [])
     assert found.notes[0].startswith("Image 2 ")
     assert found.errors["scores"] < 1e-5
+
+
+def test_images_are_counted_that_have_the_same_class_on_every_number_of_devices() -> None:
+    other_image = SURE[[1, 1, 2, 3]]
+    scores = {1: SURE, 2: nearly_tied(1e-6), 4: other_image}
+    counted = described(scores, dict.fromkeys(scores, 4)).counts[ALIKE.name]
+    # Images 0 and 2 have another class on some number of devices.
+    assert (counted.count, counted.of) == (2, 4)
+    # Another class in NumPy is none on more devices.
+    alike = described({1: SURE, 2: SURE}, {1: 4, 2: 4}, nearly_tied(1e-6)).counts[ALIKE.name]
+    assert (alike.count, alike.of) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [(10_000, "equal"), (9_999, "rounding"), (9_900, "rounding"), (0, "different")],
+)
+def test_a_single_image_of_another_class_is_not_exactly_the_same(seen: int, code: str) -> None:
+    assert ALIKE.band(seen, 10_000).code == code
+
+
+def test_a_single_device_is_not_compared_with_itself(load: Callable[[int], Backend]) -> None:
+    result = parallel_core.run_evaluate(load(1), **EVALUATE)
+    assert result.counts == {}
+    assert [case.name for case in result.cases] == ["1 device"]
 
 
 def test_scores_that_differ_beyond_rounding_and_counts_that_are_not_theirs_are_errors() -> None:
