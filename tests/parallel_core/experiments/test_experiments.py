@@ -25,6 +25,7 @@ from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.asynchronous_computation import barriers, increments
 from parallel_core.experiments.automatic_parallelism import dependencies, small_ops
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
 from parallel_core.measurement.progress import listening
 from tests.docs.metrics import unexplained
 from tests.parallel_core.experiments.small import small
@@ -112,11 +113,12 @@ def check_counts(result: Result) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiply twice instead of often; how much memory a queue holds is tested with `async`, on
-    larger arrays.
+    """Multiply twice instead of often, and add up less; how much memory a queue holds is tested
+    with `async`, on larger arrays.
     """
     monkeypatch.setattr(small_ops, "TARGET_SECONDS", 0.0)
     monkeypatch.setattr(increments, "SIDE", 64)
+    monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

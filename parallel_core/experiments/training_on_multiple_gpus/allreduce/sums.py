@@ -18,7 +18,6 @@ from functools import partial, reduce
 from math import ceil
 from operator import itemgetter
 from time import perf_counter
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -80,11 +79,14 @@ def _named(name: str, size: int) -> str:
     return f"{name}, {write_size(size)}"
 
 
-ADDING = "adding alone"
-ADDING_CASE = _named(ADDING, 1 << 20)
-"""The case in which each device adds up its own part, of vectors of some size."""
+COUNTED_CASE = "adding alone, counted"
+"""The case in which it is counted whether devices add up their parts at the same time."""
 COUNTED_SUMS = 10
-"""How often each device adds up its part in a recorded repetition, at least."""
+"""How often each device adds up its part in a repetition of that case."""
+COUNTED_BYTES = 2**26
+"""Of a vector in that case: smaller additions are as short as launching them, or as a scheduler's
+slice, and load decides what they run beside.
+"""
 
 
 def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
@@ -209,11 +211,7 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
     devices, places = backend.devices, range(len(backend.devices))
     vectors = zeros(backend, size)
     parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
-    # What was copied before, so that adding and joining copy nothing.
-    arrived = [
-        [backend.copy_to(own[place], device) for own in parts]
-        for place, device in enumerate(devices)
-    ]
+    # What was copied before, so that joining copies nothing.
     whole = [
         [backend.copy_to(part, device) for part in own]
         for own, device in zip(parts, devices, strict=True)
@@ -223,7 +221,7 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
     def copy() -> list[Array]:
         there = [backend.copy_to(parts[place][root], devices[root]) for place, root in crossing]
         return there + [
-            backend.copy_to(arrived[root][root], devices[place]) for place, root in crossing
+            backend.copy_to(parts[root][root], devices[place]) for place, root in crossing
         ]
 
     operations: dict[str, Operation] = {
@@ -235,18 +233,41 @@ def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
             part for vector in vectors for part in ways.parts_of(backend, vector, len(devices))
         ],
         "copying alone": copy,
-        ADDING: lambda: [reduce(partial(ways.added, backend), terms) for terms in arrived],
+        "adding alone": adding(backend, size),
         "joining alone": lambda: [ways.joined(backend, own) for own in whole],
     }
     takes = {
         name: partial(measure_each, backend, operation) for name, operation in operations.items()
     }
-    time_repeated(trial, takes, size, seconds, at_least={ADDING: COUNTED_SUMS})
+    time_repeated(trial, takes, size, seconds)
     for name in operations:
         trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(_named(name, size)))
     trial.found_by(
         "spread_roots_speedup", ratio(_named(ONE_ROOT, size), _named(SPREAD_ROOTS, size))
     )
+
+
+def prepare_count(trial: Trial) -> None:
+    """Register the case in which additions are counted, which is not timed.
+
+    Its vectors are as long whatever the sizes that are timed, as far as memory lasts.
+    """
+    backend = trial.backend
+    fitting = sizes_to_time(None, len(backend.devices))
+    size = max(size for size in fitting if size <= COUNTED_BYTES)
+    trial.takes[COUNTED_CASE] = partial(measure_each, backend, adding(backend, size), COUNTED_SUMS)
+
+
+def adding(backend: Backend, size: int) -> Operation:
+    """Return what adds up on each device its own part of all vectors, and copies nothing."""
+    devices = backend.devices
+    parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
+    terms_by_device = [
+        [backend.copy_to(parts_of_vector[place], device) for parts_of_vector in parts]
+        for place, device in enumerate(devices)
+    ]
+    add = partial(ways.added, backend)
+    return lambda: [reduce(add, terms) for terms in terms_by_device]
 
 
 def zeros(backend: Backend, size: int) -> list[Array]:
@@ -291,10 +312,9 @@ def time_repeated(
     size: int,
     seconds: float,
     bare: Mapping[str, Sequence[Work]] | None = None,
-    at_least: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
-    """Time alternately what takes a number of repeats, which the fastest of a few runs decides,
-    some `at_least` so many; cases are of once.
+    """Time alternately what takes a number of repeats, which the fastest of a few runs decides;
+    cases are of once.
 
     There are fewer rounds, but three at least, if more would exceed so many seconds by these runs'
     times.
@@ -304,7 +324,7 @@ def time_repeated(
         once = take(1)[1]
         if once <= LONG_SECONDS:
             once = min(once, *(take(1)[1] for _ in range(3)))
-        repeats = min(MAX_REPEATS, max(at_least.get(name, 1), ceil(MIN_SECONDS / once)))
+        repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / once))
         a_round += repeats * once
         works = [replace(work, times=repeats * work.times) for work in (bare or {}).get(name, ())]
         trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)

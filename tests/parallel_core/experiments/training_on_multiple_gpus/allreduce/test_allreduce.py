@@ -18,7 +18,7 @@ import parallel_core
 from backends import Array, Backend, ComputationError
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.allreduce import sums
+from parallel_core.experiments.training_on_multiple_gpus.allreduce import ADDED, sums
 from parallel_core.experiments.training_on_multiple_gpus.allreduce.algorithms import (
     ALGORITHMS,
     Allreduce,
@@ -28,6 +28,7 @@ from parallel_core.experiments.training_on_multiple_gpus.allreduce.sums import (
     swept_sizes,
     time_repeated,
 )
+from parallel_core.measurement.timing import Timing
 from parallel_core.system.formatting import parse_sizes, write_size
 from tests.backends.protocol.test_errors import failing
 
@@ -158,6 +159,49 @@ def test_the_parts_of_sharded_sums_are_timed_beside_them_at_a_size_that_spares_t
         result.series["share_of_copy_bound native"][-1]
     )
     assert result.bands.keys() == {"spread_roots_speedup"}
+
+
+def test_additions_are_counted_in_vectors_whose_length_is_not_that_of_the_timed_ones(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[int] = []
+    measure_each = sums.measure_each
+
+    def measure_and_note(backend: Backend, operation: sums.Operation, repeats: int) -> Timing:
+        added.append(sum(backend.to_numpy(part).nbytes for part in operation()))
+        return measure_each(backend, operation, repeats)
+
+    monkeypatch.setattr(sums, "COUNTED_BYTES", 2**16)
+    monkeypatch.setattr(sums, "measure_each", measure_and_note)
+    trial = Trial(backend, {})
+    sums.prepare_count(trial)
+    trial.takes[sums.COUNTED_CASE]()
+    # The parts of all devices make one whole sum.
+    assert added == [2**16]
+    assert trial.cases == {}
+
+
+def test_devices_add_at_the_same_time_where_they_have_queues(
+    load_any: Callable[[int], Backend],
+) -> None:
+    backend = load_any(2)
+    result = EXPERIMENTS["allreduce"].run(
+        backend, algorithms=("sharded", "native"), sizes=(40,), rounds=2
+    )
+    assert sums.COUNTED_CASE not in {case.name for case in result.cases}
+    if backend.name == "numpy":
+        assert result.counts == {}
+        return
+    counted = result.counts[ADDED.name]
+    assert counted.of == sums.COUNTED_SUMS
+    in_queues = backend.engine == "async"
+    assert result.bands[ADDED.name] == ("parallel" if in_queues else "serial")
+    assert in_queues or counted.count == 0
+
+
+def test_a_fifth_of_the_additions_beside_another_device_is_no_turn_taking() -> None:
+    codes = [ADDED.band(seen, 10).code for seen in (0, 1, 2, 10)]
+    assert codes == ["serial", "serial", "parallel", "parallel"]
 
 
 algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
