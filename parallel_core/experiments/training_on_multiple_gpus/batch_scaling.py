@@ -12,7 +12,8 @@ the batch of b that one device has and with k·b, in turn. The threads of a devi
 first losses of each are checked against NumPy on one device, with batches of 64 images for each
 device at most.
 
-Look at: `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all
+Look at: In how many steps with the scaled batch devices computed at the same time, which answers
+first; `scaled_batch_speedup`, the images a second with a batch of k·b over those with b, on all
 devices; the curves of images a second over the number of devices; `…_scaling_efficiency`, the speed
 of k devices over k times that of one.
 

@@ -18,6 +18,7 @@ import parallel_core
 from backends import Backend
 from parallel_core import Case, Settings
 from parallel_core.command_line import cli
+from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus import building_blocks, data_parallel
@@ -26,6 +27,7 @@ from parallel_core.experiments.training_on_multiple_gpus.evaluate import (
     compare,
     trained_briefly,
 )
+from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import enlarged_start
 from parallel_core.training import loop as training_loop
 from parallel_core.training.batches import CompletedSteps
@@ -132,6 +134,17 @@ def test_there_is_a_figure_for_each_number_of_devices(backend: Backend) -> None:
     assert result.series["scaling_efficiency fixed batch"][-1] == pytest.approx(one / fixed / 3)
     assert result.metrics["scaled_batch_speedup"] == pytest.approx(3 * fixed / scaled)
     assert len({len(values) for values in result.series.values()}) == 1
+
+
+def test_each_step_with_the_scaled_batch_is_counted(load_any: Callable[[int], Backend]) -> None:
+    result = EXPERIMENTS["batch-scaling"].run(load_any(2), **BATCH_SCALING)
+    if result.backend["name"] == "numpy":
+        assert result.counts == {}
+        return
+    counted = result.counts[AT_ONCE.name]
+    assert counted.of == BATCH_SCALING["steps"]
+    if result.backend["engine"] == "sync":
+        assert counted.repetitions == (0, 0)
 
 
 @pytest.mark.parametrize(("budget", "images", "steps"), [(1e-3, 300, 1), (1e6, 12, 4)])
@@ -267,8 +280,8 @@ def test_a_single_image_of_another_class_is_not_exactly_the_same(seen: int, code
     assert ALIKE.band(seen, 10_000).code == code
 
 
-def test_a_single_device_is_not_compared_with_itself(load: Callable[[int], Backend]) -> None:
-    result = parallel_core.run_evaluate(load(1), **EVALUATE)
+def test_a_single_device_is_not_compared_with_itself(load_any: Callable[[int], Backend]) -> None:
+    result = parallel_core.run_evaluate(load_any(1), **EVALUATE)
     assert result.counts == {}
     assert [case.name for case in result.cases] == ["1 device"]
 
