@@ -1,7 +1,7 @@
-"""The chapter's experiments: `async`, `barriers`, `cost-model` and `eager-cpu`.
+"""The chapter's experiments: `async`, `barriers` and `cost-model`.
 
-Each case waits as its name says, curves are those of the cases, the model says where its regimes
-meet and at which sizes it misses, and a framework that cannot be measured elsewhere is a note.
+Each case waits as its name says, curves are those of the cases, and the model says where its
+regimes meet and at which sizes it misses.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,10 @@ import parallel_core
 from backends import Backend, Device
 from backends.arrays import tree_leaves
 from backends.devices import DeviceKind
-from backends.installation.frameworks import is_installed
-from parallel_core import RequestError, Result
-from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS, works
 from parallel_core.experiments.asynchronous_computation import (
     barriers,
     cost_model,
-    eager_cpu,
     increments,
 )
 from parallel_core.experiments.asynchronous_computation.asynchrony import CONVERSIONS, time_waiting
@@ -45,9 +41,7 @@ from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.counts import record_counts
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.measurement.result import Counted
 from parallel_core.measurement.timing import Timing, measure
-from tests.parallel_core.comparison import made_up
 from tests.parallel_core.experiments.runner.pretended import case
 from tests.parallel_core.experiments.small import small
 
@@ -355,95 +349,3 @@ def test_a_prediction_is_per_increment_and_as_uncertain_as_its_time_and_its_part
     assert not any(one.is_unknown() for one in (sure, point(2, 4.0, 2.0, 4.1)))
     narrowly = point(2, 4.0, 2.0, 4.33, spread=0.02)
     assert (narrowly.misses(), narrowly.misses(among=10)) == (True, False)
-
-
-KNOWN = {
-    (name, engine) for name in ("jax", "mxnet", "numpy", "torch") for engine in ("async", "sync")
-}
-PAIRS = {(name, engine) for name, engine in KNOWN if is_installed(name)}
-
-
-def test_others_are_all_that_are_installed_but_the_backend_itself_and_a_comparison_has_none() -> (
-    None
-):
-    assert {options["against"] for options in EXPERIMENTS["eager-cpu"].options.values()} == {"none"}
-    others = {(name, engine) for name, engine in PAIRS if name != "numpy"}
-    assert set(eager_cpu.contrasts("others", ("torch", "sync"))) == others - {("torch", "sync")}
-    if is_installed("torch"):
-        first, second = eager_cpu.contrasts("others", ("numpy", "sync"))[:2]
-        assert (first, second) == (("torch", "sync"), ("torch", "async"))
-    assert eager_cpu.contrasts("none", ("torch", "sync")) == ()
-    named = eager_cpu.contrasts("numpy:sync, mxnet:async,numpy:sync", ("torch", "sync"))
-    assert named == (("numpy", "sync"), ("mxnet", "async"))
-
-
-def test_contrasts_are_measured_alike_and_failures_are_notes(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def elsewhere(experiment: str, options: Mapping[str, Any]) -> Result:
-        asked.append(dict(options))
-        cell = Cell(experiment, str(options["backend"]), str(options["engine"]))
-        if len(asked) <= 2:
-            raise RequestError("it is not installed")
-        problems = ("made up",) if len(asked) == 3 else ()
-        return made_up.result(cell, {"10 products": 2.0}, problems=problems)
-
-    monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
-    pairs = {
-        (name, engine) for name, engine in KNOWN if (name, engine) != (backend.name, backend.engine)
-    }
-    against = ",".join(f"{name}:{engine}" for name, engine in sorted(pairs))
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=1, budget=600.0, against=against)
-    sides = [f"{options['backend']} {options['engine']}" for options in asked]
-    assert len(sides) == len(KNOWN) - 1
-    assert f"{backend.name} {backend.engine}" not in sides
-    same = {
-        "devices": 3,
-        "device-kind": "cpu",
-        "threads": 1,
-        "size": 8,
-        "rounds": 1,
-        "against": "none",
-        "variant": (),
-    }
-    assert all(same.items() <= options.items() for options in asked)
-    assert all(0 < options["budget"] < 600 for options in asked)
-    assert [case.name for case in result.cases] == [
-        "10 products",
-        *(f"10 products, {side}" for side in sides[3:]),
-    ]
-    for side in sides[3:]:
-        assert result.metrics[f"{side.replace(' ', '_')}_dispatch_fraction"] == pytest.approx(
-            0.1, rel=0.01
-        )
-    assert result.notes[0] == f"No contrast with {sides[0]} (+2): it is not installed"
-    assert not [note for note in result.notes[1:] if "contrast" in note]
-    assert result.problems == ()
-
-
-@pytest.mark.parametrize(("engine", "seen"), [("sync", 0), ("async", 10)])
-def test_a_contrast_answers_by_its_count(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, engine: str, seen: int
-) -> None:
-    def elsewhere(experiment: str, _: Mapping[str, Any]) -> Result:
-        found = made_up.result(Cell(experiment, "torch", engine), {"10 products": 2.0})
-        counted = Counted(seen, 10, "torch's profiler", (seen,))
-        return replace(found, counts={"unfinished_at_return": counted})
-
-    monkeypatch.setattr(trials, "measure_elsewhere", elsewhere)
-    against = f"torch:{engine}"
-    result = parallel_core.run_eager_cpu(backend, size=8, rounds=2, budget=600.0, against=against)
-    name = f"torch_{engine}_unfinished_at_return"
-    assert result.counts[name].count == seen
-    assert result.bands[name] == ("queued" if seen else "not-queued")
-
-
-@pytest.mark.usefixtures("in_process")
-def test_a_contrast_is_asked_for_as_the_command_takes_it(backend: Backend) -> None:
-    result = parallel_core.run_eager_cpu(
-        backend, size=8, against="torch:sync", rounds=2, budget=600.0
-    )
-    assert [case.name for case in result.cases] == ["10 products", "10 products, torch sync"]
-    assert [len(case.seconds) for case in result.cases] == [2, 2]

@@ -1,0 +1,203 @@
+"""A guess of a figure or of a count is judged, or left open, and told in words."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallel_core import RequestError
+from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments.runner.guess import Guess, check_guess, judge, read_guess
+from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.tallies import Tally
+from parallel_core.measurement.result import Counted, Result
+from parallel_core.system.machine import MachineWatch
+from tests.parallel_core.report.plots.synthetic_results import TIMED
+
+ANY = (-math.inf, math.inf)
+NUMBERS = st.floats(-1e6, 1e6)
+POSITIVE = st.floats(1e-6, 1e6)
+SPEEDUP = EXPERIMENTS["parallel"].metrics[0]
+
+
+def measured(low: float, high: float, name: str = "speedup", **changed: Any) -> Result:
+    """Return a result with one figure in the middle of its bounds."""
+    middle = replace(TIMED, metrics={name: (low + high) / 2}, metric_intervals={name: (low, high)})
+    return replace(middle, **changed)
+
+
+def metric(name: str = "speedup", limits: tuple[float, float] = ANY) -> Metric:
+    return Metric(name, limits=limits)
+
+
+def judged(guess: float, low: float, high: float, name: str = "speedup", **changed: Any) -> Guess:
+    return judge(guess, metric(name), measured(low, high, name, **changed))
+
+
+@pytest.mark.parametrize(
+    ("of", "guess", "low", "high", "judgement"),
+    [
+        (SPEEDUP, 1.9, 1.95, 1.99, "too low"),
+        (SPEEDUP, 1.0, 1.95, 1.99, "too low"),
+        (SPEEDUP, 1.0, 0.95, 1.05, "within"),
+        (SPEEDUP, 2.0, 0.95, 1.05, "too high"),
+        # The interval decides, and not the bands that it touches.
+        (SPEEDUP, 1.0, 1.1, 1.3, "too low"),
+        (SPEEDUP, 1.7, 1.5, 1.9, "within"),
+        (metric(), 2.0, 1.0, 3.0, "within"),
+        # Nothing else is possible.
+        (metric("share", (-1.0, 1.0)), 0.5, -7.0, 13.0, "open"),
+        (metric("share", (-1.0, 1.0)), 0.5, -0.9, 13.0, "within"),
+        (SPEEDUP, 1.7, 0.0, 2.5, "open"),
+        (SPEEDUP, 1.7, 0.0, 1.9, "within"),
+    ],
+)
+def test_a_guess_of_a_figure_is_judged_by_the_interval(
+    of: Metric, guess: float, low: float, high: float, judgement: str
+) -> None:
+    assert judge(guess, of, measured(low, high, of.name)).judgement == judgement
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, POSITIVE)
+def test_the_interval_decides_in_both_directions(
+    one: float, other: float, guess: float, distance: float
+) -> None:
+    low, high = sorted((one, other))
+    there, back = judged(guess, low, high).judgement, judged(-guess, -high, -low).judgement
+    assert back == {"too low": "too high", "too high": "too low"}.get(there, there)
+    assert (there == "within") == (low <= guess <= high)
+    # Far outside it is judged however wide the interval is.
+    far = 1e-2 * max(1.0, abs(low) + high - low) + distance
+    assert [judged(at, low, high).judgement for at in (low - far, high + far)] == [
+        "too low",
+        "too high",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"metric_intervals": {}}, "one run does not say how well this is known"),
+        ({"problems": ("sums differ",)}, "sums differ"),
+        ({"metrics": {"speedup": math.nan}}, "did not find this figure"),
+    ],
+)
+def test_nothing_is_said_without_an_interval_or_of_an_invalid_result(
+    changed: dict[str, Any], why: str
+) -> None:
+    guess = judged(5.0, 1.0, 1.2, **changed)
+    assert guess.judgement == "open"
+    assert why in guess.sentence
+
+
+def test_a_guess_outside_the_interval_says_whether_it_means_the_same() -> None:
+    result = measured(1.95, 1.99, SPEEDUP.name)
+    low, same_band, high_same_band = (judge(at, SPEEDUP, result) for at in (1.0, 1.9, 2.0))
+    assert low.reason == "your guess is too low"
+    assert same_band.reason == "your guess is too low, but means the same"
+    assert high_same_band.reason == "your guess is too high, but means the same"
+
+
+BESIDE = EXPERIMENTS["parallel"].counts[0]
+
+
+def counted(seen: int, of: int, **changed: Any) -> Result:
+    """Return a result with a count."""
+    counts = {BESIDE.name: Counted(seen, of, "a test", (seen,))}
+    return replace(TIMED, **{"counts": counts, "problems": (), **changed})
+
+
+@pytest.mark.parametrize(
+    ("guess", "seen", "of", "judgement"),
+    [
+        # It is right if it means the same, of however many things.
+        (Tally(25, 25), 24, 25, "within"),
+        (Tally(10, 10), 24, 25, "within"),
+        (Tally(10, 10), 1, 25, "too high"),
+        (Tally(0, 10), 1, 25, "within"),
+        (Tally(0, 10), 10, 25, "too low"),
+        (Tally(5, 10), 24, 25, "too low"),
+    ],
+)
+def test_a_guess_of_a_count_is_judged_by_its_share(
+    guess: Tally, seen: int, of: int, judgement: str
+) -> None:
+    assert judge(guess, BESIDE, counted(seen, of)).judgement == judgement
+    # Times that cannot be true leave order as it is.
+    impossible = {"problems": ("too fast",), "disturbances": ("too fast",)}
+    assert judge(guess, BESIDE, counted(seen, of, **impossible)).judgement == judgement
+
+
+def test_a_guess_of_a_count_is_told_with_it_and_open_only_of_nothing_or_of_wrong_values() -> None:
+    guess = judge(Tally(10, 10), BESIDE, counted(24, 25))
+    assert guess.sentence == "You guessed 10 of 10; counted 24 of 25: your guess is right."
+    assert guess.as_json() == {
+        "count": BESIDE.name,
+        "value": 10,
+        "of": 10,
+        "judgement": "within",
+        "reason": "your guess is right",
+    }
+    for result in (counted(24, 25, counts={}), counted(24, 25, problems=("values differ",))):
+        assert judge(Tally(10, 10), BESIDE, result).judgement == "open"
+
+
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [("10/10", Tally(10, 10)), (" 9 of 10 ", Tally(9, 10)), ("0.5", 0.5), ("-1e3", -1000.0)],
+)
+def test_a_guess_is_read_as_a_number_or_a_count(text: str, guess: float | Tally) -> None:
+    assert read_guess(text) == guess
+
+
+@pytest.mark.parametrize("text", ["", "much", "1/2/3", "10 of", "1.5/2", "-1/2"])
+def test_what_is_no_guess_gets_one_line(text: str) -> None:
+    with pytest.raises(RequestError, match=r"^a guess is a number, or a count such as 10/10, "):
+        read_guess(text)
+
+
+def test_the_sentence_has_guess_and_interval_in_the_figure_s_unit_on_a_busy_machine_too() -> None:
+    assert (
+        judged(0.5, 0.9, 0.96).sentence
+        == "You guessed 0.5; measured 0.93 (0.90–0.96): your guess is too low."
+    )
+    slow = judged(1e-6, 2e-4, 4e-4, "sum_seconds")
+    assert (
+        slow.sentence
+        == "You guessed 1.00 μs; measured 300 μs (200 μs … 400 μs): your guess is too low."
+    )
+    as_json = {
+        "metric": "sum_seconds",
+        "value": 1e-6,
+        "judgement": "too low",
+        "reason": "your guess is too low",
+    }
+    assert slow.as_json() == as_json
+    busy = MachineWatch(10.0, 2.0, 0.9, 0.0, 0.0, None, None)
+    assert judged(5.0, 1.0, 1.2, machine_watch=busy).judgement == "too high"
+    for guess, reason in ((6, "right"), (5, "too low")):
+        sentence = judged(guess, 6.0, 6.0, "layer_waits", machine_watch=busy).sentence
+        assert sentence == f"You guessed {guess}; measured 6: your guess is {reason}."
+
+
+@pytest.mark.parametrize("value", ["0.5", None, True, math.nan, math.inf, [1], 1j])
+def test_a_guess_that_is_no_number_gets_one_line(value: object) -> None:
+    with pytest.raises(RequestError, match=r"^a guess of speedup is a number, and not "):
+        check_guess(value, metric())
+
+
+def test_an_impossible_guess_and_an_unknown_metric_get_one_line_that_says_what_is_possible() -> (
+    None
+):
+    with pytest.raises(
+        RequestError, match=r"^share cannot be 1\.4: guess a number between 0 and 1$"
+    ):
+        check_guess(1.4, metric("share", (0.0, 1.0)))
+    with pytest.raises(RequestError, match=r"^speedup cannot be -2: guess a number of at least 0$"):
+        check_guess(-2, metric(limits=(0.0, math.inf)))
+    assert check_guess(1, metric("share", (0.0, 1.0))) == 1.0
+    with pytest.raises(RequestError, match=r"^unknown metric of .+ 'share' \(known: speedup\)$"):
+        judge(1.0, metric("share"), measured(1.0, 1.2))

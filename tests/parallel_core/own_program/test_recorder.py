@@ -1,0 +1,213 @@
+"""Which of a process's steps are recorded, and how long its threads waited for a core."""
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallel_core import profiled_step
+from parallel_core.own_program import recorder as recorder_module
+from parallel_core.own_program.bootstrap.sitecustomize import RECORDER
+from parallel_core.own_program.recorder import CoreTime, Recorder, core_times, core_wait_share
+
+
+def test_the_busiest_thread_s_waiting_counts_and_not_that_of_others() -> None:
+    before = {"1": CoreTime(5, 5), "2": CoreTime(0, 0)}
+    second = 10**9
+    after = {
+        "1": CoreTime(5 + second, 5 + second // 2),
+        "2": CoreTime(second // 4, second),
+        "3": CoreTime(0, second),
+    }
+    assert core_wait_share(before, after, 2.0) == 0.25
+    assert core_wait_share(before, {}, 2.0) is None
+
+
+def test_what_this_thread_ran_is_counted_where_the_system_counts_it() -> None:
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("this system does not count it")
+    own = str(threading.get_native_id())
+    before, ran_until = core_times()[own], time.thread_time() + 0.05
+    while time.thread_time() < ran_until:
+        pass
+    after = core_times()[own]
+    assert after.ran - before.ran >= 40_000_000
+    assert after.waited >= before.waited
+
+
+class Diary:
+    """A profiler that notes what it is asked for."""
+
+    framework = "torch"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.reason = ""
+        self.failing = ""
+
+    def unavailable(self) -> str:
+        return self.reason
+
+    def note(self, asked: str) -> None:
+        self.asked.append(asked)
+        if asked == self.failing:
+            raise RuntimeError("no counters")
+
+    settle, start = partialmethod(note, "settle"), partialmethod(note, "start")
+
+    def stop(self, path: Path | None) -> None:
+        self.note("stop" if path else "forget")
+
+    @contextmanager
+    def step(self, number: int) -> Iterator[None]:
+        self.note(f"begin {number}")
+        yield
+        self.note(f"end {number}")
+
+    def rank(self) -> int | None:
+        return 3
+
+
+@pytest.fixture
+def diary() -> Diary:
+    return Diary()
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, diary: Diary) -> Recorder:
+    made = Recorder(tmp_path, warm_up=2, steps=2)
+    made.add(diary)
+    return made
+
+
+def report(recorder: Recorder) -> dict[str, Any]:
+    (path,) = recorder.folder.glob("*.report")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def take(steps: int, recorder: Recorder) -> None:
+    for _ in range(steps):
+        recorder.mark("optimizer", "torch")
+
+
+def test_it_records_whole_steps_after_the_warm_up_and_no_more(
+    recorder: Recorder, diary: Diary
+) -> None:
+    take(9, recorder)
+    assert diary.asked == [
+        "settle",
+        "settle",
+        "start",
+        "begin 2",
+        "end 2",
+        "begin 3",
+        "end 3",
+        "settle",
+        "stop",
+    ]
+    found = report(recorder)
+    assert (found["steps_seen"], found["steps_recorded"], found["rank"]) == (4, 2, 3)
+    assert found["trace"] == f"{os.getpid()}.json"
+    assert found["unprofiled_step_seconds"] > 0, (
+        "the second step was seen from end to end before the recording"
+    )
+
+
+def test_what_the_program_marks_itself_counts_before_what_is_found(recorder: Recorder) -> None:
+    for marker in ("optimizer", "profiled_step", "optimizer", "profiler"):
+        recorder.mark(marker)  # type: ignore[arg-type]
+    # Nor do the steps of another thread.
+    other = threading.Thread(target=recorder.mark, args=("profiled_step", "torch"))
+    other.start()
+    other.join()
+    assert (report(recorder)["marker"], report(recorder)["steps_seen"]) == ("profiled_step", 1)
+
+
+def test_before_the_program_runs_the_profiler_itself_the_recording_ends(
+    recorder: Recorder, diary: Diary
+) -> None:
+    take(3, recorder)
+    recorder.give_way()
+    assert diary.asked[-1] == "stop"
+    found = report(recorder)
+    assert (found["steps_recorded"], found["hindrance"]) == (
+        1,
+        "the program started the profiler itself",
+    )
+
+
+def test_without_a_whole_step_it_begins_again_when_the_program_s_profiler_is_done(
+    recorder: Recorder, diary: Diary
+) -> None:
+    diary.reason = "the program runs the profiler itself"
+    take(1, recorder)
+    # That it was running is told before the warm-up, too.
+    found = report(recorder)
+    assert (found["steps_seen"], found["hindrance"], found["trace"]) == (1, diary.reason, None)
+    diary.reason = ""
+    take(1, recorder)
+    recorder.give_way()
+    take(3, recorder)
+    assert diary.asked == [
+        *("settle", "settle", "start", "begin 2", "forget"),
+        *("settle", "start", "begin 3", "end 3", "begin 4", "end 4", "settle", "stop"),
+    ]
+
+
+@pytest.mark.parametrize("asked", ["start", "end 2", "end 3", "stop"])
+def test_a_profiler_that_fails_does_not_disturb_the_program(
+    recorder: Recorder, diary: Diary, asked: str
+) -> None:
+    diary.failing = asked
+    take(5, recorder)
+    found = report(recorder)
+    assert (found["hindrance"], found["trace"]) == (
+        "the profiler failed (RuntimeError: no counters)",
+        None,
+    )
+    assert diary.asked[-2:] == [asked, "forget"], "it is stopped, as well as it can be"
+
+
+def test_an_error_of_the_program_s_own_work_ends_the_recording(
+    recorder: Recorder, diary: Diary
+) -> None:
+    take(3, recorder)
+    diary.failing = "settle"
+    with pytest.raises(RuntimeError, match="no counters"):
+        take(1, recorder)
+    assert diary.asked[-2:] == ["settle", "stop"]
+    assert report(recorder)["steps_recorded"] == 2
+
+
+def test_a_folder_that_is_gone_does_not_disturb_the_program(
+    recorder: Recorder, diary: Diary
+) -> None:
+    shutil.rmtree(recorder.folder)
+    take(5, recorder)
+    assert diary.asked[-1] == "stop"
+
+
+def test_a_marked_step_counts_under_the_command_and_does_nothing_without_it(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with profiled_step():
+        pass
+    assert report(recorder)["steps_seen"] == 0
+    monkeypatch.setitem(sys.modules, RECORDER, recorder_module)
+    monkeypatch.setattr(recorder_module, "_recorder", recorder)
+    with profiled_step():
+        assert report(recorder)["steps_seen"] == 0, "a step counts when it is over"
+    assert report(recorder)["steps_seen"] == 1
+    with pytest.raises(ValueError, match="of the program"), profiled_step():
+        raise ValueError("of the program")
+    assert report(recorder)["steps_seen"] == 1
