@@ -76,6 +76,10 @@ class _SavedMachine(TypedDict):
     utc: str
 
 
+# What the processes of one cell have in common.
+_MACHINE = ("processor", "cores", "system", "python")
+
+
 class _SavedBackend(TypedDict):
     name: Name
     version: Annotated[str, msgspec.Meta(min_length=1)]
@@ -167,7 +171,15 @@ class CellResults:
                 for place in task.after
             ):
                 raise ValueError(f"{cell} holds a task that waits for a later one")
-        return cls(cell, results, tuple(read["failures"]))
+        found = cls(cell, results, tuple(read["failures"]))
+        # A cell's processes are counted together.
+        for what, kinds in (
+            ("cases", {tuple(case.name for case in one.cases) for one in found.valid}),
+            ("machines", {tuple(map(one.environment.get, _MACHINE)) for one in found.valid}),
+        ):
+            if len(kinds) > 1:
+                raise ValueError(f"{cell} holds results with different {what}")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -219,6 +219,7 @@ def drawn_place() -> st.SearchStrategy[Place]:
 @example((*RESULT, "backend", "version"), 10**400)
 @example(("utc",), "2026-13-41T99:99:99")
 @example((*RESULT, "backend", "kernels"), REMOVED)
+@example((*RESULT, "cases", 0), REMOVED)
 def test_what_was_changed_is_a_comparison_or_refused_in_one_line(
     tmp_path: Path, place: Place, value: Any
 ) -> None:
