@@ -77,7 +77,7 @@ class _SavedMachine(TypedDict):
 
 
 # What the processes of one cell have in common.
-_MACHINE = ("processor", "cores", "system", "python")
+MACHINE = ("processor", "cores", "system", "python")
 
 
 class _SavedBackend(TypedDict):
@@ -175,7 +175,7 @@ class CellResults:
         # A cell's processes are counted together.
         for what, kinds in (
             ("cases", {tuple(case.name for case in one.cases) for one in found.valid}),
-            ("machines", {tuple(map(one.environment.get, _MACHINE)) for one in found.valid}),
+            ("machines", {tuple(map(one.environment.get, MACHINE)) for one in found.valid}),
         ):
             if len(kinds) > 1:
                 raise ValueError(f"{cell} holds results with different {what}")

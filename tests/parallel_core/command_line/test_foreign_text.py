@@ -84,7 +84,8 @@ def test_a_comparison_s_names_and_reasons(program: RunProgram, tmp_path: Path) -
         measured(parallel("torch"), (1.0, 1.1)), failed(parallel("mxnet"), reason=FOREIGN)
     )
     of_result = (("backend", "version"), ("data",), ("explanation",), ("cases", 0, "name"))
-    places = [("command",), *(("cells", 0, "results", 0, *place) for place in of_result)]
+    results = [("cells", 0, "results", process) for process in (0, 1)]
+    places = [("command",), *((*result, *place) for result in results for place in of_result)]
     text = json.dumps(written(found, *((place, FOREIGN) for place in places)))
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
