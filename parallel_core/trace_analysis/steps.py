@@ -20,6 +20,7 @@ from itertools import chain
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
+from backends.profiling.timeline import KINDS, Spans
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, total_length, union
 from parallel_core.trace_analysis.devices import kernels, work_of
@@ -133,7 +134,11 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     divided = [one.parts for one in found]
     timed = [one for one in divided if one.seconds > 0]
     marks_all = windows[0].name.startswith(PROFILER_STEP)
-    behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
+    # What the devices were doing before the first step is no step's.
+    first = windows[0].start
+    begun = max(first, *_ended_before(case, np.array([first])))
+    since_then = in_seconds(max(case.end - begun, 0))
+    behind = marks_all and sum(one.seconds for one in divided) < COVERED * since_then
     return StepsFigures(
         found, typical, tuple(chain(*outliers)), None if behind or not timed else account_of(timed)
     )
@@ -153,9 +158,8 @@ def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     )
 
 
-def only_step(timeline: Timeline, number: int) -> Timeline:
-    """Return what a program did in its step of this number, and what it launched in it, whenever
-    that ran.
+def numbered_step(timeline: Timeline, number: int) -> Window:
+    """Return when the host did its step of this number.
 
     Raises RequestError if there is no such step, or none at all.
     """
@@ -167,15 +171,41 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
         raise RequestError("it marks no steps with numbers")
     if number not in numbered:
         raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
-    _, start, end = numbered[number]
-    spans = timeline.columns
+    return numbered[number]
+
+
+def only_step(timeline: Timeline, step: Window) -> Timeline:
+    """Return what a program did in a step, and what it launched in it, whenever that ran.
+
+    What the devices were still doing of the steps before is kept from the step's beginning on:
+    without it they would seem to wait.
+    """
+    spans, (_, start, end) = timeline.columns, step
+    launched_here = launched_in(spans, step)
+    on_devices = spans.kinds != KINDS.index("host")
+    last_end = spans.ends[launched_here].max(initial=end)
+    beside_it = (spans.ends > start) & (spans.starts < last_end)
+    unfinished = on_devices & (spans.since < start) & beside_it
+    kept = spans.select(launched_here | unfinished)
+    cut = replace(kept, starts=np.maximum(kept.starts, start))
+    notes = timeline.notes
+    if count := int(unfinished.sum()):
+        behind = f"When {step.name} began, devices had still to do {count:,} operations of earlier "
+        notes = (*notes, f"{behind}steps: they are kept.")
     return replace(
         timeline,
-        spans=spans.select((spans.since >= start) & (spans.since < end)),
+        spans=cut.select(np.argsort(cut.starts, kind="stable")),
+        begin=start,
         annotations=tuple(
             one for one in timeline.annotations if start <= one.start and one.end <= end
         ),
+        notes=notes,
     )
+
+
+def launched_in(spans: Spans, step: Window) -> np.ndarray:
+    """Return the mask of the spans that a step launched."""
+    return (spans.since >= step.start) & (spans.since < step.end)
 
 
 def first_steps(timeline: Timeline, count: int) -> Timeline:
@@ -242,7 +272,10 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
     bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
     of_steps, masks = np.split(places, bounds[1:-1]), kernels(case)
     works = [work_of(case, own, *masks) for own in of_steps]
-    parts = parts_of(case, _on_devices(windows, [case.intervals(own) for own in of_steps]))
+    on_devices = _on_devices(
+        windows, _ended_before(case, begins), [case.intervals(own) for own in of_steps]
+    )
+    parts = parts_of(case, on_devices)
     return tuple(
         StepFigures(
             name=window.name,
@@ -260,7 +293,17 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
     )
 
 
-def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+def _ended_before(case: CaseSpans, begins: np.ndarray) -> list[int]:
+    """Return when the operations had ended that were launched before each of some times."""
+    since, ends = case.since[case.operations], case.spans.ends[case.operations]
+    order = np.argsort(since, kind="stable")
+    ended = np.maximum.accumulate(np.concatenate(([0], ends[order])))
+    return [int(end) for end in ended[np.searchsorted(since[order], begins)]]
+
+
+def _on_devices(
+    windows: Sequence[Window], ended: Sequence[int], times: Sequence[np.ndarray]
+) -> list[tuple[int, int]]:
     """Return from when to when the devices kept to each step, whose operations ran at some times.
 
     They may be behind the host: a step begins when what was launched before has ended, also if a
@@ -268,10 +311,8 @@ def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[
     """
     begins: list[int] = []
     ends: list[int] = []
-    ended = 0
-    for window, own in zip(windows, times, strict=True):
-        begins.append(max([window.start, ended, *begins[-1:]]))
-        ended = max(ended, int(own[:, 1].max(initial=0)))
+    for window, before, own in zip(windows, ended, times, strict=True):
+        begins.append(max([window.start, before, *begins[-1:]]))
         ends.append(max(window.end, begins[-1], int(own[:, 1].max(initial=0))))
     return [
         (begin, min(end, after))

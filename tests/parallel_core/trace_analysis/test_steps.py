@@ -26,11 +26,19 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
-from parallel_core.trace_analysis.steps import StepsFigures, annotations, only_step, steps
+from parallel_core.trace_analysis.steps import (
+    StepsFigures,
+    annotations,
+    launched_in,
+    numbered_step,
+    only_step,
+    steps,
+)
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import FIRST, GPU, SECOND, made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import case_of_trace
 
+MS = 1_000_000
 HOUR = st.integers(0, 10)
 RAW = st.lists(st.tuples(HOUR, HOUR), max_size=12)
 """Starts and ends as they come: overlapping, touching, empty, some before they begin."""
@@ -243,9 +251,43 @@ def in_steps(*names: str) -> Timeline:
 )
 def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
     timeline = in_steps(*names)
-    assert [span.name for span in only_step(timeline, 7).spans] == ["launch", "late"]
-    assert [span.name for span in only_step(timeline, 8).spans] == ["unlinked", "second"]
-    assert [one.name for one in only_step(timeline, 8).annotations] == [names[1]]
+    first, second = (numbered_step(timeline, number) for number in (7, 8))
+    assert (first.name, second.name) == names
+    launched_first = timeline.columns.select(launched_in(timeline.columns, first))
+    launched_second = timeline.columns.select(launched_in(timeline.columns, second))
+    assert [span.name for span in launched_first] == ["launch", "late"]
+    assert [span.name for span in launched_second] == ["unlinked", "second"]
+
+
+def test_a_step_is_cut_out_with_what_the_devices_had_still_to_do() -> None:
+    timeline = in_steps("ProfilerStep#7", "ProfilerStep#8")
+    first = only_step(timeline, numbered_step(timeline, 7))
+    assert [span.name for span in first.spans] == ["launch", "late"]
+    second = only_step(timeline, numbered_step(timeline, 8))
+    assert [span.name for span in second.spans] == ["late", "unlinked", "second"]
+    assert [one.name for one in second.annotations] == ["ProfilerStep#8"]
+    assert len(second.notes) == len(first.notes) + 1
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2, 5])
+def test_a_device_that_is_behind_does_not_wait_in_a_step_that_is_cut_out(behind: int) -> None:
+    # Each step launches 5 ms of work, and the device begins it some steps later.
+    starts = [(5 + 5 * (n + behind)) * MS for n in range(12)]
+    spans = [
+        Span("gemm", "compute", GPU, "stream 7", start, start + 5 * MS, 5 * n * MS)
+        for n, start in enumerate(starts)
+    ]
+    marked = tuple(Window(f"ProfilerStep#{n}", 5 * n * MS, 5 * (n + 1) * MS) for n in range(12))
+    timeline = Timeline("torch", spans, annotations=marked)
+    (case,) = cases_of(only_step(timeline, numbered_step(timeline, 6)))
+    assert case.start == marked[6].start
+    assert case.end == starts[6] + 5 * MS
+    found = steps(case)
+    assert found is not None
+    (step,) = found.steps
+    assert step.operations == 1
+    assert (step.parts.seconds, step.parts.compute_seconds) == (0.005, 0.005)
+    assert found.account is not None
 
 
 def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> None:
@@ -267,10 +309,10 @@ def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> N
 
 def test_a_step_that_is_not_there_is_refused() -> None:
     with pytest.raises(RequestError, match="no step 3, but 7 to 8"):
-        only_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
+        numbered_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
     for names in ((), ("forward",) * 2, ("gloo:all_reduce",) * 2):
         with pytest.raises(RequestError, match="no steps with numbers"):
-            only_step(in_steps(*names), 3)
+            numbered_step(in_steps(*names), 3)
 
 
 def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
