@@ -7,7 +7,7 @@ program gives the same answer twice, or an inconclusive one.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -171,8 +171,19 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
-        tuple(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+        (*_pauses(figures.values()), *_notes(timelines)),
     )
+
+
+def _pauses(processes: Iterable[StepFigures]) -> Iterator[str]:
+    """Give the longest time in which a process did nothing, which the median step hides."""
+    pauses = [process.pause for process in processes if process.pause]
+    if pauses:
+        yield max(pauses, key=lambda pause: pause.share).in_words
+
+
+def _notes(timelines: Sequence[Timeline]) -> Iterator[str]:
+    yield from dict.fromkeys(note for timeline in timelines for note in timeline.notes)
 
 
 def _waiting(summary: Ranks) -> Waiting | None:
