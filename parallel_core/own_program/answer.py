@@ -7,7 +7,7 @@ program gives the same answer twice, or an inconclusive one.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -31,7 +31,7 @@ from parallel_core.trace_analysis.parts import (
     share_in_words,
     share_of,
 )
-from parallel_core.trace_analysis.ranks import Ranks, summary_of
+from parallel_core.trace_analysis.ranks import NO_EXCHANGE, Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 THREAD = re.compile(r"thread \d+")
@@ -171,7 +171,7 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
-        (*_pauses(figures.values()), *_notes(timelines)),
+        (*_pauses(figures.values()), *_without_exchange(figures.values()), *_notes(timelines)),
     )
 
 
@@ -180,6 +180,11 @@ def _pauses(processes: Iterable[StepFigures]) -> Iterator[str]:
     pauses = [process.pause for process in processes if process.pause]
     if pauses:
         yield max(pauses, key=lambda pause: pause.share).in_words
+
+
+def _without_exchange(processes: Collection[StepFigures]) -> Iterator[str]:
+    if len(processes) > 1 and not any(process.exchange_seconds for process in processes):
+        yield NO_EXCHANGE.format(len(processes))
 
 
 def _notes(timelines: Sequence[Timeline]) -> Iterator[str]:

@@ -40,6 +40,10 @@ WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
 one.
 """
+LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
+"""No recording of so many operations has less time for each: a launch takes a hundred times as
+long.
+"""
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,8 @@ def _read_rank(
     timeline = _to_last_step(whole, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
-    timeline = replace(timeline, notes=(*timeline.notes, *named_like_collectives(timeline)))
+    more_notes = (*named_like_collectives(timeline), *_other_unit(whole))
+    timeline = replace(timeline, notes=(*timeline.notes, *more_notes))
     spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):
@@ -246,6 +251,17 @@ def _read_rank(
         None if is_own or timeline.cases else begin,
         interference(cases),
     )
+
+
+def _other_unit(timeline: Timeline) -> Iterator[str]:
+    """Yield a note if operations are so short that the file's times are not in microseconds."""
+    spans = timeline.columns
+    whole = int(spans.ends.max()) - int(spans.starts.min())
+    if len(spans) >= FEWEST_SPANS and whole < LEAST_NANOSECONDS * len(spans):
+        yield (
+            f"{len(spans):,} operations took {whole:,} ns together: the file's times are probably "
+            "not in microseconds, as the format has them, and all times here are too short."
+        )
 
 
 def _collectives(trace: Trace, all_spans: Spans, begin: int, cut: bool) -> Iterator[Collective]:
