@@ -78,6 +78,8 @@ FIRST = {
     "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a "
     "step: let it start "
     "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
+    "other-process": "the sends and receives, {share} of a step: a receive waits until the other "
+    "process has computed and sent, so smaller parts of a batch let both compute",
     "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate "
     "stream",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
@@ -357,7 +359,9 @@ def _first(
     part = _largest(outside, steps, taken) if worth_it else None
     if part is None:
         return INCONCLUSIVE, ""
-    if part == EXCHANGE:
+    if part == EXCHANGE and _is_between_two(processes):
+        code = "other-process"
+    elif part == EXCHANGE:
         code = "exchange-less" if _early_exchanges(processes) != 0 else "exchange-earlier"
         code = _decided(_waited(waiting, taken), MOST, code, "late-rank")
     elif part == COPY:
@@ -380,6 +384,11 @@ def _waited(waiting: Waiting | None, taken: float) -> Interval:
         (share * (1 - BETWEEN_PROCESSES) - taken) / left,
         share * (1 + BETWEEN_PROCESSES) / left,
     )
+
+
+def _is_between_two(processes: Sequence[StepFigures]) -> bool:
+    """Return whether most of the exchange is sends and receives, as in a pipeline."""
+    return fmean(process.between_two_share for process in processes) >= MOST
 
 
 def _loading(processes: Sequence[StepFigures]) -> float:

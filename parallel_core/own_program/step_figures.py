@@ -2,6 +2,7 @@
 `profile` asks.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
@@ -32,6 +33,8 @@ KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
 """Keeps a gradient that is ready, and launches its exchange: no time to hide it under."""
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
+BETWEEN_TWO = re.compile(r"gloo:(?:send|recv)|nccl:(?:send|recv)|\w*SendRecv")
+"""How the operators are called that take from one process, or give to one."""
 MAX_OPERATORS = 3
 
 
@@ -80,6 +83,10 @@ class StepFigures:
     pause: Pause | None = None
     """Time in which nothing ran and that the median step hides; None if it hides little."""
     interference: tuple[Price, ...] = ()
+    between_two_share: float = 0.0
+    """The share of the exchange's operations' time that goes from one process to another, as in a
+    pipeline; 0 without an exchange.
+    """
 
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
@@ -120,6 +127,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         hidden_copy_share=whole.hidden_copy_share,
         exchanges=int(case.of_kind("exchange").sum()),
         early_exchanges=_early_exchanges(case.spans, marks),
+        between_two_share=_between_two_share(case),
         loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple(
             (one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]
@@ -128,6 +136,14 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         pause=figures.steps.pause if marks and figures.steps else None,
         interference=interference((case,)),
     )
+
+
+def _between_two_share(case: CaseSpans) -> float:
+    spans, exchanges = case.spans, case.of_kind("exchange")
+    named = np.array([BETWEEN_TWO.match(name) is not None for name in spans.operators], bool)
+    whole = int(case.lengths[exchanges].sum())
+    between_two = exchanges & named[spans.operator_of]
+    return int(case.lengths[between_two].sum()) / whole if whole else 0.0
 
 
 def _nanoseconds(begin_seconds: float, seconds: float) -> tuple[int, int]:
