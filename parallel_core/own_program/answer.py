@@ -44,6 +44,8 @@ LITTLE, MOST = 0.1, 0.5
 """Below the first share of an exchange nothing overlaps; from the second on it does, or is
 waiting.
 """
+LEAST = 0.005
+"""Copying that takes a smaller share of a step would be written as 0 %, and is left out."""
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 COMPUTE, EXCHANGE, COPY, IDLE = PARTS
@@ -282,9 +284,10 @@ def _hidden(
 ) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
-        copying = [one.hidden_copy_share for one in processes if one.hidden_copy_share is not None]
-        copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
-        return "no-exchange", f"Nothing was exchanged between devices or processes{copies}."
+        return (
+            "no-exchange",
+            f"Nothing was exchanged between devices or processes{_copies(processes)}.",
+        )
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges = sum(process.exchanges for process in exchanging)
     early = _early_exchanges(exchanging)
@@ -317,6 +320,18 @@ def _hidden(
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
     return code, f"{OVERLAP[code]}: {lay}."
+
+
+def _copies(processes: Sequence[StepFigures]) -> str:
+    """Say which share of the copying was hidden, and of how much; nothing where it hardly is."""
+    copying = [
+        process for process in processes if process.copy_seconds >= LEAST * process.step_seconds > 0
+    ]
+    shares = [one.hidden_copy_share for one in copying if one.hidden_copy_share is not None]
+    if not shares:
+        return ""
+    copied = seconds(fmean(process.copy_seconds for process in copying))
+    return f"; {_range(shares)} of the copying ({copied} in a step) lay under computation"
 
 
 def _early_exchanges(processes: Sequence[StepFigures]) -> int | None:

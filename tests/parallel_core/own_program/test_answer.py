@@ -236,6 +236,16 @@ def test_processes_that_wait_for_each_other_are_said_to() -> None:
     assert "rank 1 came last in 9 of 10" in late.sentences[2]
 
 
+@pytest.mark.parametrize(("milliseconds", "is_said"), [(2.0, True), (0.09, False)])
+def test_a_share_of_copies_has_its_amount_and_is_left_out_where_it_is_none(
+    milliseconds: float, is_said: bool
+) -> None:
+    process = replace(made(hidden=None), hidden_copy_share=0.4, copy_seconds=milliseconds / 1000)
+    sentence = answer([process]).sentences[1]
+    assert ("40 % of the copying (2.00 ms in a step)" in sentence) == is_said
+    assert ("copying" in sentence) == is_said
+
+
 def test_a_pipeline_s_receives_wait_for_the_other_process() -> None:
     spans = (
         span("linear", "compute", "thread", 0, 40),
