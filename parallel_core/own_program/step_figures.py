@@ -23,9 +23,8 @@ from parallel_core.trace_analysis.case_spans import (
 )
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.parts import Parts
-from parallel_core.trace_analysis.pauses import Pause
-from parallel_core.trace_analysis.steps import first_steps
+from parallel_core.trace_analysis.parts import Parts, Pause
+from parallel_core.trace_analysis.steps.figures import first_steps
 
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""

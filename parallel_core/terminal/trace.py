@@ -20,7 +20,7 @@ from parallel_core.terminal.layout import (
 )
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
-from parallel_core.trace_analysis.steps import StepsFigures
+from parallel_core.trace_analysis.steps.figures import StepsFigures
 
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""

@@ -32,7 +32,12 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.steps import first_steps, launched_in, numbered_step, only_step
+from parallel_core.trace_analysis.steps.figures import (
+    first_steps,
+    launched_in,
+    numbered_step,
+    only_step,
+)
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)

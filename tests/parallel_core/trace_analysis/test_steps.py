@@ -26,7 +26,7 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
-from parallel_core.trace_analysis.steps import (
+from parallel_core.trace_analysis.steps.figures import (
     StepsFigures,
     annotations,
     launched_in,

@@ -3,7 +3,7 @@
 A step is what torch.profiler calls `ProfilerStep#N`. If a trace has none, it is an annotation of
 the program's own that lies in no other one and comes more than once, but for a number at its end;
 of several such, the one that lasts longest in all. An operation belongs to the step in which it was
-launched, whenever it ran (`operations_of_steps.py`).
+launched, whenever it ran (`operations.py`).
 
 A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that
 the median absolute deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin,
@@ -30,14 +30,20 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.devices import kernels, work_of
-from parallel_core.trace_analysis.operations_of_steps import (
+from parallel_core.trace_analysis.parts import (
+    Parts,
+    Pause,
+    StepAccount,
+    account_of,
+    parts_of,
+    pause_of,
+)
+from parallel_core.trace_analysis.steps.operations import (
     ended_before,
     steps_by_count,
     steps_by_launch,
     times_on_devices,
 )
-from parallel_core.trace_analysis.parts import Parts, StepAccount, account_of, parts_of
-from parallel_core.trace_analysis.pauses import Pause, pause_of
 
 BY_THE_FRAMEWORK = re.compile(
     r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"
