@@ -265,6 +265,8 @@ class Timeline:
     """All that the host did, call within call, if other programs' profiles have it, with links to
     operations.
     """
+    begin: int = 0
+    """When it begins, in nanoseconds; if it was cut, operations were also launched before."""
 
     @cached_property
     def columns(self) -> Spans:

@@ -73,13 +73,21 @@ def in_words_of_today(slices: Slices) -> Slices:
 def left_out(slices: Slices) -> Iterator[str]:
     """Yield a note for each category that no reader here knows."""
     for category, count in slices.counts().items():
-        if (
-            category
-            and category not in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS}
-            and not is_launch(category)
-        ):
+        if category and not _is_known(category):
             events = f"{count:,} events" if count > 1 else "1 event"
             yield f"{events} of the category {category!r}, which is not known here, left out."
+
+
+def _is_known(category: str) -> bool:
+    return category in ON_DEVICE | WITHOUT_WORK | {OPERATORS, MARKS} or is_launch(category)
+
+
+def has_unread_devices(slices: Slices) -> bool:
+    """Return whether a process without operators holds what no reader here knows: a device may."""
+    unknown = [category for category in slices.categories if not _is_known(category)]
+    unread = {process for process, _ in slices.select(slices.has_category(*unknown)).threads()}
+    operators = slices.select(slices.has_category(OPERATORS))
+    return bool(unread - {process for process, _ in operators.threads()})
 
 
 def without_category(slices: Slices, trace: Trace) -> Iterator[str]:
@@ -210,8 +218,10 @@ def exchanges_by_nccl(slices: Slices) -> bool:
 
 
 def lacks_devices(slices: Slices) -> bool:
-    """Return whether a program used GPUs whose operations are missing."""
-    return launched_in_vain(slices)[0] > 0 or exchanges_by_nccl(slices)
+    """Return whether a program used devices whose operations are missing, or could not be read."""
+    return (
+        launched_in_vain(slices)[0] > 0 or exchanges_by_nccl(slices) or has_unread_devices(slices)
+    )
 
 
 def missing_operations(slices: Slices) -> Iterator[str]:

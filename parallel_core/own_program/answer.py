@@ -7,7 +7,7 @@ program gives the same answer twice, or an inconclusive one.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -31,7 +31,7 @@ from parallel_core.trace_analysis.parts import (
     share_in_words,
     share_of,
 )
-from parallel_core.trace_analysis.ranks import Ranks, summary_of
+from parallel_core.trace_analysis.ranks import NO_EXCHANGE, Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 THREAD = re.compile(r"thread \d+")
@@ -44,6 +44,8 @@ LITTLE, MOST = 0.1, 0.5
 """Below the first share of an exchange nothing overlaps; from the second on it does, or is
 waiting.
 """
+LEAST = 0.005
+"""Copying that takes a smaller share of a step would be written as 0 %, and is left out."""
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 COMPUTE, EXCHANGE, COPY, IDLE = PARTS
@@ -78,6 +80,8 @@ FIRST = {
     "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a "
     "step: let it start "
     "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
+    "other-process": "the sends and receives, {share} of a step: a receive waits until the other "
+    "process has computed and sent, so smaller parts of a batch let both compute",
     "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate "
     "stream",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
@@ -171,8 +175,24 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
-        tuple(dict.fromkeys(note for timeline in timelines for note in timeline.notes)),
+        (*_pauses(figures.values()), *_without_exchange(figures.values()), *_notes(timelines)),
     )
+
+
+def _pauses(processes: Iterable[StepFigures]) -> Iterator[str]:
+    """Give the longest time in which a process did nothing, which the median step hides."""
+    pauses = [process.pause for process in processes if process.pause]
+    if pauses:
+        yield max(pauses, key=lambda pause: pause.share).in_words
+
+
+def _without_exchange(processes: Collection[StepFigures]) -> Iterator[str]:
+    if len(processes) > 1 and not any(process.exchange_seconds for process in processes):
+        yield NO_EXCHANGE.format(len(processes))
+
+
+def _notes(timelines: Sequence[Timeline]) -> Iterator[str]:
+    yield from dict.fromkeys(note for timeline in timelines for note in timeline.notes)
 
 
 def _waiting(summary: Ranks) -> Waiting | None:
@@ -264,9 +284,10 @@ def _hidden(
 ) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
-        copying = [one.hidden_copy_share for one in processes if one.hidden_copy_share is not None]
-        copies = f"; {_range(copying)} of the copying lay under computation" if copying else ""
-        return "no-exchange", f"Nothing was exchanged between devices or processes{copies}."
+        return (
+            "no-exchange",
+            f"Nothing was exchanged between devices or processes{_copies(processes)}.",
+        )
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges = sum(process.exchanges for process in exchanging)
     early = _early_exchanges(exchanging)
@@ -299,6 +320,18 @@ def _hidden(
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
     return code, f"{OVERLAP[code]}: {lay}."
+
+
+def _copies(processes: Sequence[StepFigures]) -> str:
+    """Say which share of the copying was hidden, and of how much; nothing where it hardly is."""
+    copying = [
+        process for process in processes if process.copy_seconds >= LEAST * process.step_seconds > 0
+    ]
+    shares = [one.hidden_copy_share for one in copying if one.hidden_copy_share is not None]
+    if not shares:
+        return ""
+    copied = seconds(fmean(process.copy_seconds for process in copying))
+    return f"; {_range(shares)} of the copying ({copied} in a step) lay under computation"
 
 
 def _early_exchanges(processes: Sequence[StepFigures]) -> int | None:
@@ -341,7 +374,9 @@ def _first(
     part = _largest(outside, steps, taken) if worth_it else None
     if part is None:
         return INCONCLUSIVE, ""
-    if part == EXCHANGE:
+    if part == EXCHANGE and _is_between_two(processes):
+        code = "other-process"
+    elif part == EXCHANGE:
         code = "exchange-less" if _early_exchanges(processes) != 0 else "exchange-earlier"
         code = _decided(_waited(waiting, taken), MOST, code, "late-rank")
     elif part == COPY:
@@ -364,6 +399,11 @@ def _waited(waiting: Waiting | None, taken: float) -> Interval:
         (share * (1 - BETWEEN_PROCESSES) - taken) / left,
         share * (1 + BETWEEN_PROCESSES) / left,
     )
+
+
+def _is_between_two(processes: Sequence[StepFigures]) -> bool:
+    """Return whether most of the exchange is sends and receives, as in a pipeline."""
+    return fmean(process.between_two_share for process in processes) >= MOST
 
 
 def _loading(processes: Sequence[StepFigures]) -> float:

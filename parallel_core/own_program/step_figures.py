@@ -2,6 +2,7 @@
 `profile` asks.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
@@ -10,18 +11,20 @@ from statistics import median
 import numpy as np
 
 from backends.profiling import HOST_DEVICE, Span, Timeline, in_seconds
-from backends.profiling.timeline import Window
+from backends.profiling.timeline import Queue, Window
 from parallel_core.trace_analysis.case_spans import (
     PROFILER_STEP,
+    CaseSpans,
     cases_of,
     clip,
+    groups_of,
     total_length,
     union,
 )
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.parts import Parts
-from parallel_core.trace_analysis.steps import first_steps
+from parallel_core.trace_analysis.parts import Parts, Pause
+from parallel_core.trace_analysis.steps.figures import first_steps
 
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
@@ -29,12 +32,14 @@ KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
 """Keeps a gradient that is ready, and launches its exchange: no time to hide it under."""
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
+BETWEEN_TWO = re.compile(r"gloo:(?:send|recv)|nccl:(?:send|recv)|\w*SendRecv")
+"""How the operators are called that take from one process, or give to one."""
 MAX_OPERATORS = 3
 
 
 @dataclass(frozen=True)
 class QueueShare:
-    """A queue of a device, and the share of the time in which it worked."""
+    """A queue of a device, and the share of the median step in which it worked."""
 
     device: str
     queue: str
@@ -43,7 +48,7 @@ class QueueShare:
 
 @dataclass(frozen=True)
 class StepFigures:
-    """The steps of one process; the shares are those of the recorded time."""
+    """The steps of one process; the shares, but for the queues', are those of the recorded time."""
 
     steps: int
     """How many were recorded."""
@@ -74,7 +79,13 @@ class StepFigures:
     """What computes longest, as shares of all operators' time."""
     by_step: tuple[Parts, ...]
     """The parts of every step, over which intervals are."""
+    pause: Pause | None = None
+    """Time in which nothing ran and that the median step hides; None if it hides little."""
     interference: tuple[Price, ...] = ()
+    between_two_share: float = 0.0
+    """The share of the exchange's operations' time that goes from one process to another, as in a
+    pipeline; 0 without an exchange.
+    """
 
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
@@ -86,18 +97,25 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
     whole = figures.parts
     seconds = whole.seconds or 1.0
     by_step: tuple[Parts, ...] = (Parts(*(value / steps for value in astuple(whole))),)
+    times = [(case.start, case.end)]
     marks = [one for one in case.annotations if one.name.startswith(PROFILER_STEP)]
     if marks and figures.steps and figures.steps.account:
-        by_step = tuple(one.parts for one in figures.steps.steps if one.parts.seconds > 0)
+        timed = [one for one in figures.steps.steps if one.parts.seconds > 0]
+        by_step = tuple(one.parts for one in timed)
+        times = [_nanoseconds(one.begun_seconds, one.parts.seconds) for one in timed]
+    shares = _queue_shares(case, times)
     loads = [(one.start, one.end) for one in timeline.annotations if one.name.startswith(LOADING)]
     loading = clip(union(np.array(loads, dtype=np.int64)), case.start, case.end)
     operators = [one for one in figures.operations if one.kind == "compute"]
-    busy = [QueueShare(queue.device, queue.queue, queue.busy_share) for queue in figures.queues]
     all_computing = sum(one.seconds for one in operators)
     return StepFigures(
         steps=steps,
         step_seconds=median(one.seconds for one in by_step),
-        queues=tuple(one for one in busy if one.device != HOST_DEVICE),
+        queues=tuple(
+            QueueShare(queue.device, queue.queue, shares[queue.device, queue.queue])
+            for queue in figures.queues
+            if queue.device != HOST_DEVICE
+        ),
         compute_share=whole.compute_seconds / seconds,
         exposed_exchange_share=whole.exposed_exchange_seconds / seconds,
         exposed_copy_share=whole.exposed_copy_seconds / seconds,
@@ -108,13 +126,38 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         hidden_copy_share=whole.hidden_copy_share,
         exchanges=int(case.of_kind("exchange").sum()),
         early_exchanges=_early_exchanges(case.spans, marks),
+        between_two_share=_between_two_share(case),
         loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple(
             (one.name, one.seconds / all_computing) for one in operators[:MAX_OPERATORS]
         ),
         by_step=by_step,
+        pause=figures.steps.pause if marks and figures.steps else None,
         interference=interference((case,)),
     )
+
+
+def _between_two_share(case: CaseSpans) -> float:
+    spans, exchanges = case.spans, case.of_kind("exchange")
+    named = np.array([BETWEEN_TWO.match(name) is not None for name in spans.operators], bool)
+    whole = int(case.lengths[exchanges].sum())
+    between_two = exchanges & named[spans.operator_of]
+    return int(case.lengths[between_two].sum()) / whole if whole else 0.0
+
+
+def _nanoseconds(begin_seconds: float, seconds: float) -> tuple[int, int]:
+    return round(begin_seconds * 1e9), round((begin_seconds + seconds) * 1e9)
+
+
+def _queue_shares(case: CaseSpans, times: Sequence[tuple[int, int]]) -> dict[Queue, float]:
+    """Return the share of the median of some times in which each queue worked."""
+    found = {}
+    for queue, own in zip(case.spans.queues, groups_of(case.spans.queue_of), strict=True):
+        busy = case.covered(own)
+        found[queue] = median(
+            total_length(clip(busy, start, end)) / max(end - start, 1) for start, end in times
+        )
+    return found
 
 
 def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int | None:

@@ -29,7 +29,9 @@ BESIDE: Mapping[Beside, str] = {
     "exchange": "beside an exchange",
 }
 MAX_PATH_PARTS = 3
-"""So many parts of a critical path are named; the rest are added up."""
+"""So many parts of a critical path are named, and all long ones; the rest are added up."""
+WORTH_NAMING = 0.1
+"""The share of a critical path from which on a part is long."""
 MAX_FULL_CASES = 3
 """If there are no more cases, and none is the main one, all are printed in full."""
 MIN_SHARE = 0.005
@@ -223,7 +225,9 @@ def _causes(causes: PathCauses, seconds: float) -> str:
 
 def _path(case: CaseFigures) -> str:
     path = case.critical_path
-    parts = [part for part in path.parts[:MAX_PATH_PARTS] if part.share >= MIN_SHARE]
+    long = sum(part.share >= WORTH_NAMING for part in path.parts)
+    shown = path.parts[: max(MAX_PATH_PARTS, long)]
+    parts = [part for part in shown if part.share >= MIN_SHARE]
     named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
     # Many that are too short to be named may be all that there is.
     rest = path.parts[len(parts) :]

@@ -20,7 +20,7 @@ from parallel_core.terminal.layout import (
 )
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
-from parallel_core.trace_analysis.steps import StepsFigures
+from parallel_core.trace_analysis.steps.figures import StepsFigures
 
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""
@@ -120,6 +120,8 @@ def _steps_lines(found: StepsFigures) -> Iterator[str]:
             f"a step takes {account.seconds_in_words} in the median of {account.steps}: "
             f"{account.shares_in_words}"
         )
+    if found.pause:
+        yield found.pause.in_words
     unlike = defaultdict[str, list[str]](list)
     for one in found.outliers:
         times = "" if one.ratio is None else f" ({figure(round(one.ratio, 2))} × the median)"

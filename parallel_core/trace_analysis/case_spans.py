@@ -141,7 +141,7 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     spans = timeline.columns
     resolution = _resolution(spans)
     if not timeline.cases:
-        whole = _case_spans(ALL, spans, None, resolution, timeline.timed.get(ALL))
+        whole = _case_spans(ALL, spans, None, timeline.begin, resolution, timeline.timed.get(ALL))
         # What Python does at the edges of the steps that were recorded is part of them.
         times = [one[1:] for one in timeline.annotations if one.name.startswith(PROFILER_STEP)]
         if spans or not times:
@@ -160,7 +160,7 @@ def cases_of(timeline: Timeline) -> tuple[CaseSpans, ...]:
     for name, start, end in timeline.cases:
         first, last = np.searchsorted(spans.starts, (start, end)).tolist()
         cases.append(
-            _case_spans(name, spans[first:last], start, resolution, timeline.timed.get(name))
+            _case_spans(name, spans[first:last], start, start, resolution, timeline.timed.get(name))
         )
     return tuple(cases)
 
@@ -172,7 +172,12 @@ def _resolution(spans: Spans) -> int:
 
 
 def _case_spans(
-    name: str, spans: Spans, earliest: int | None, resolution: int, timed: float | None
+    name: str,
+    spans: Spans,
+    earliest: int | None,
+    first_launch: int,
+    resolution: int,
+    timed: float | None,
 ) -> CaseSpans:
     waits = _waits(spans)
     if not waits.all():
@@ -190,8 +195,8 @@ def _case_spans(
     order = np.argsort(first_spans)
     queues = tuple(spans.queues[used[place]] for place in order.tolist())
     spans = replace(spans, queues=queues, queue_of=np.argsort(order)[queue_of])
-    # A launch before the case's window is another case's.
-    known = spans.launched[spans.launched > (UNKNOWN if earliest is None else earliest - 1)]
+    # A launch before the case's window is another case's, or another step's.
+    known = spans.launched[spans.launched >= first_launch]
     return CaseSpans(
         name,
         start=int(known.min(initial=spans.starts[0])) if spans else earliest or 0,

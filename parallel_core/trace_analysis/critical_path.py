@@ -238,7 +238,7 @@ def _walk(begin: int, operations: Operations, calls: HostCalls, waits: HostWaits
             add(time, start, QUEUE_DELAY, operation)
             operation = earlier
             continue
-        if call == NONE:
+        if call == NONE or call_ends[call] <= begin:
             add(begin, start, START, NONE)
             break
         thread, time = call_threads[call], min(call_ends[call], start)

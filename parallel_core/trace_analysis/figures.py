@@ -48,7 +48,12 @@ from parallel_core.trace_analysis.devices import (
     queue_lengths,
 )
 from parallel_core.trace_analysis.parts import Parts, parts_of, times_by_kind
-from parallel_core.trace_analysis.steps import AnnotationFigures, StepsFigures, annotations, steps
+from parallel_core.trace_analysis.steps.figures import (
+    AnnotationFigures,
+    StepsFigures,
+    annotations,
+    steps,
+)
 
 
 @dataclass(frozen=True)

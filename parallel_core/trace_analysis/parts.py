@@ -4,7 +4,7 @@ both here.
 The parts of a time sum to it: some queue computes; none does, but one exchanges; neither, but one
 copies; nothing runs. An interval is over the steps of one recording, no shorter than what differs
 between processes. Where other work took a share s of the cores' time, any part may have lost up to
-s of the time to them.
+s of the time to them. What the median step hides, such as the time between epochs, is a pause.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, in_seconds
+from backends.profiling import HOST_DEVICE, Window, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
@@ -32,6 +32,10 @@ PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", 
 WORDS: Mapping[str, str] = dict(
     zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True)
 )
+LEAST_PAUSE = 0.1
+"""By how much the share of a recording in which nothing ran exceeds the median step's, if it is
+said.
+"""
 Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
@@ -189,4 +193,51 @@ def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
         over.estimate,
         Interval(over.estimate, over.low * (1 - taken), over.high) if len(steps) > 1 else None,
         {part: over_steps(share_of(part), steps, taken) for part in PARTS},
+    )
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The time of a recording in which nothing ran, where the median step shows little of it."""
+
+    share: float
+    """Of the recording."""
+    step_share: float
+    """Of the median step."""
+    longest_seconds: float
+    after: str
+    """The step in which the longest stretch without any operation begins."""
+    before: str
+    """The step in which that ends; the same if it lies in one."""
+
+    @property
+    def in_words(self) -> str:
+        """What it is, and where it is longest."""
+        where = f"in {self.after}"
+        if self.after != self.before:
+            where = f"between {self.after} and {self.before}"
+        return (
+            f"nothing ran in {percent(self.share)} of the recording, and in "
+            f"{percent(self.step_share)} of the median step: longest {where}, for "
+            f"{seconds(self.longest_seconds)}"
+        )
+
+
+def pause_of(case: CaseSpans, steps: Sequence[Window], step_share: float) -> Pause | None:
+    """Return the time in which nothing ran if the median step, idle for a share, hides it."""
+    # A recording may begin before its first step and end after its last one.
+    start, end = max(case.start, steps[0].start), case.end
+    idle = gaps(case.covered(case.operations), start, end)
+    share = total_length(idle) / max(end - start, 1)
+    if share - step_share < LEAST_PAUSE or len(idle) == 0:
+        return None
+    longest = idle[np.argmax(idle[:, 1] - idle[:, 0])]
+    begins = [step.start for step in steps]
+    first, last = np.searchsorted(begins, longest, side="right") - 1
+    return Pause(
+        share,
+        step_share,
+        in_seconds(longest[1] - longest[0]),
+        steps[max(first, 0)].name,
+        steps[max(last, 0)].name,
     )

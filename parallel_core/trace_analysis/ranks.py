@@ -16,6 +16,11 @@ MIN_SPREAD = 0.01
 """If the times that ranks waited differ by a smaller share of the collectives' own, none is a
 straggler.
 """
+NO_EXCHANGE = (
+    "{} ranks, and no exchange was found: if they train together, they exchange in a way that is "
+    "not recorded or not known here (trace --communication names kernels), or not at all, as under "
+    "no_sync()."
+)
 FIGURES = (
     "seconds",
     "compute_seconds",
@@ -196,7 +201,10 @@ def _notes(traces: Mapping[int, RankTrace], of: Iterable[int], together: Meeting
             "seen, and less "
             "waiting than there was."
         )
-    if not together.matched:
+    exchanging = any(case.parts.exchange_seconds for one in traces.values() for case in one.figures)
+    if len(traces) > 1 and not exchanging:
+        yield NO_EXCHANGE.format(len(traces))
+    elif not together.matched:
         yield "No collective was found on all of its ranks: what was waited in them is not known."
     if together.unmatched:
         kernels = f"{together.unmatched:,} kernels of collectives"

@@ -32,13 +32,22 @@ from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.steps import first_steps, only_step
+from parallel_core.trace_analysis.steps.figures import (
+    first_steps,
+    launched_in,
+    numbered_step,
+    only_step,
+)
 
 ENDINGS = (".json", ".json.gz")
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
 WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
 one.
+"""
+LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
+"""No recording of so many operations has less time for each: a launch takes a hundred times as
+long.
 """
 
 
@@ -221,10 +230,15 @@ def _read_rank(
     timeline = _to_last_step(whole, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
-    timeline = replace(timeline, notes=(*timeline.notes, *named_like_collectives(timeline)))
+    more_notes = (*named_like_collectives(timeline), *_other_unit(whole))
+    timeline = replace(timeline, notes=(*timeline.notes, *more_notes))
+    spans = timeline.columns
     if step is not None:
         with _naming(file, "cannot be cut"):
-            timeline = only_step(timeline, step)
+            window = numbered_step(timeline, step)
+        # What a device was still doing is another step's collective.
+        spans = spans.select(launched_in(spans, window))
+        timeline = only_step(timeline, window)
     cases = cases_of(timeline)
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
@@ -237,15 +251,26 @@ def _read_rank(
         timeline,
         len(timeline.spans),
         tuple(figures_of(case, kernel_delay) for case in cases),
-        tuple(_own_collectives(timeline) if is_own else _collectives(trace, timeline, begin, cut)),
+        tuple(_own_collectives(spans) if is_own else _collectives(trace, spans, begin, cut)),
         # Cases begin at zero, wherever they are in the trace.
         None if is_own or timeline.cases else begin,
         interference(cases),
     )
 
 
-def _collectives(trace: Trace, timeline: Timeline, begin: int, cut: bool) -> Iterator[Collective]:
-    spans = timeline.columns.select(timeline.columns.kinds == KINDS.index("exchange"))
+def _other_unit(timeline: Timeline) -> Iterator[str]:
+    """Yield a note if operations are so short that the file's times are not in microseconds."""
+    spans = timeline.columns
+    whole = int(spans.ends.max()) - int(spans.starts.min())
+    if len(spans) >= FEWEST_SPANS and whole < LEAST_NANOSECONDS * len(spans):
+        yield (
+            f"{len(spans):,} operations took {whole:,} ns together: the file's times are probably "
+            "not in microseconds, as the format has them, and all times here are too short."
+        )
+
+
+def _collectives(trace: Trace, all_spans: Spans, begin: int, cut: bool) -> Iterator[Collective]:
+    spans = all_spans.select(all_spans.kinds == KINDS.index("exchange"))
     names = {spans.operators[place] for place in np.unique(spans.operator_of).tolist()}
     # What is cut away is in the trace, and not in the timeline.
     kept = set(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
@@ -254,8 +279,8 @@ def _collectives(trace: Trace, timeline: Timeline, begin: int, cut: bool) -> Ite
             yield one._replace(start=begin + one.start, end=begin + one.end)
 
 
-def _own_collectives(timeline: Timeline) -> Iterator[Collective]:
-    for span in timeline.spans:
+def _own_collectives(spans: Spans) -> Iterator[Collective]:
+    for span in spans:
         if span.kind == "exchange" and span.device != HOST_DEVICE:
             yield Collective(span.name, "", None, span.queue, span.start, span.end)
 

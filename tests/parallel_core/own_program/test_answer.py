@@ -236,6 +236,31 @@ def test_processes_that_wait_for_each_other_are_said_to() -> None:
     assert "rank 1 came last in 9 of 10" in late.sentences[2]
 
 
+@pytest.mark.parametrize(("milliseconds", "is_said"), [(2.0, True), (0.09, False)])
+def test_a_share_of_copies_has_its_amount_and_is_left_out_where_it_is_none(
+    milliseconds: float, is_said: bool
+) -> None:
+    process = replace(made(hidden=None), hidden_copy_share=0.4, copy_seconds=milliseconds / 1000)
+    sentence = answer([process]).sentences[1]
+    assert ("40 % of the copying (2.00 ms in a step)" in sentence) == is_said
+    assert ("copying" in sentence) == is_said
+
+
+def test_a_pipeline_s_receives_wait_for_the_other_process() -> None:
+    spans = (
+        span("linear", "compute", "thread", 0, 40),
+        span("gloo:send", "exchange", "gloo", 40, 50),
+        span("gloo:recv", "exchange", "gloo", 50, 100),
+        span("gloo:all_reduce", "exchange", "gloo", 100, 120),
+    )
+    found = step_figures(Timeline("torch", spans), 1)
+    assert found.between_two_share == pytest.approx(60 / 80)
+    apart, together = (
+        answer([replace(made(0.3, 0.6), between_two_share=share)] * 2) for share in (0.9, 0.1)
+    )
+    assert (apart.first, together.first) == ("other-process", "exchange-less")
+
+
 def process(rank: int | None) -> Recorded:
     return Recorded(1, "torch", rank, "optimizer", 9, 1, Path("trace"), "")
 

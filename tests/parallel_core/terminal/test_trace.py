@@ -87,7 +87,8 @@ def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     ("lengths", "rest"),
     [
-        ([2, 2, 2, 2, 2], "40 % other names of at most 20 % each"),
+        ([2, 2, 2, 2, 2], "20 % k3 on cuda:0 stream 7 and 20 % k4 on"),
+        ([37, *[9] * 7], "45 % other names of at most 9 % each"),
         ([500, 300, 190, *[1] * 10], "1 % other names of less than 0.5 % each"),
     ],
 )
@@ -127,9 +128,9 @@ def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(
             float(share)
             for share in re.findall(r"([\d.]+) % (?:k\d+ on|(?:other|[\d,]+) names|idle)", line)
         ]
-        # Each of at most five is rounded, and the rest or idle time below 0.5 % is left out.
+        # Each of at most eleven is rounded, and the rest or idle time below 0.5 % is left out.
         assert shares
-        assert abs(sum(shares) - 100) <= 3
+        assert abs(sum(shares) - 100) <= 5
 
 
 def test_of_many_cases_only_the_main_one_is_shown_in_full() -> None:

@@ -22,8 +22,8 @@ def notes_of(name: str) -> tuple[str, ...]:
     return rank.timeline.notes
 
 
-@pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only"])
-def test_where_a_gpu_is_not_in_the_trace_no_share_of_a_cpu_stands_for_it(name: str) -> None:
+@pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
+def test_where_a_device_is_not_in_the_trace_no_share_of_a_cpu_stands_for_it(name: str) -> None:
     timeline = read_timeline(INCOMPLETE / f"{name}.json")
     assert devices_of(timeline) == {"host"}
     assert len(timeline.notes) == 1

@@ -21,7 +21,7 @@ from backends.profiling import Timeline
 from backends.profiling.collectives import Collective
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.meetings import last_to_arrive, meetings, waits
-from parallel_core.trace_analysis.ranks import FIGURES, Ranks, summary_of
+from parallel_core.trace_analysis.ranks import FIGURES, NO_EXCHANGE, Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import files_of, read_ranks, side_by_side
 
 TRACES = Path(__file__).parent / "traces"
@@ -220,6 +220,24 @@ def check_waits(found: Ranks, pairs: Sequence[tuple[float, float]]) -> None:
         )
     # The second rank waited less, so the first one waited for it.
     assert found.straggler == 1
+
+
+def test_ranks_without_any_exchange_are_told_apart_from_those_that_did_not_meet() -> None:
+    traces = read_ranks(files_of([PROCESSES]), keep_spans=True)
+    assert NO_EXCHANGE.format(2) not in summary_of(traces).notes
+    alone = {
+        rank: replace(
+            one,
+            collectives=(),
+            figures=[
+                replace(case, parts=replace(case.parts, exchange_seconds=0.0))
+                for case in one.figures
+            ],
+        )
+        for rank, one in traces.items()
+    }
+    assert summary_of(alone).notes == (NO_EXCHANGE.format(2),)
+    assert NO_EXCHANGE.format(1) not in summary_of({0: alone[0]}).notes
 
 
 def test_gloo_s_waits_are_the_differences_of_durations_in_order() -> None:

@@ -26,11 +26,19 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.parts import PARTS, Parts, account_of, over_steps, share_of
-from parallel_core.trace_analysis.steps import StepsFigures, annotations, only_step, steps
+from parallel_core.trace_analysis.steps.figures import (
+    StepsFigures,
+    annotations,
+    launched_in,
+    numbered_step,
+    only_step,
+    steps,
+)
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import FIRST, GPU, SECOND, made_case, queue_of
 from tests.parallel_core.trace_analysis.traces import case_of_trace
 
+MS = 1_000_000
 HOUR = st.integers(0, 10)
 RAW = st.lists(st.tuples(HOUR, HOUR), max_size=12)
 """Starts and ends as they come: overlapping, touching, empty, some before they begin."""
@@ -243,9 +251,43 @@ def in_steps(*names: str) -> Timeline:
 )
 def test_an_operation_belongs_to_the_step_that_launched_it(names: tuple[str, str]) -> None:
     timeline = in_steps(*names)
-    assert [span.name for span in only_step(timeline, 7).spans] == ["launch", "late"]
-    assert [span.name for span in only_step(timeline, 8).spans] == ["unlinked", "second"]
-    assert [one.name for one in only_step(timeline, 8).annotations] == [names[1]]
+    first, second = (numbered_step(timeline, number) for number in (7, 8))
+    assert (first.name, second.name) == names
+    launched_first = timeline.columns.select(launched_in(timeline.columns, first))
+    launched_second = timeline.columns.select(launched_in(timeline.columns, second))
+    assert [span.name for span in launched_first] == ["launch", "late"]
+    assert [span.name for span in launched_second] == ["unlinked", "second"]
+
+
+def test_a_step_is_cut_out_with_what_the_devices_had_still_to_do() -> None:
+    timeline = in_steps("ProfilerStep#7", "ProfilerStep#8")
+    first = only_step(timeline, numbered_step(timeline, 7))
+    assert [span.name for span in first.spans] == ["launch", "late"]
+    second = only_step(timeline, numbered_step(timeline, 8))
+    assert [span.name for span in second.spans] == ["late", "unlinked", "second"]
+    assert [one.name for one in second.annotations] == ["ProfilerStep#8"]
+    assert len(second.notes) == len(first.notes) + 1
+
+
+@pytest.mark.parametrize("behind", [0, 1, 2, 5])
+def test_a_device_that_is_behind_does_not_wait_in_a_step_that_is_cut_out(behind: int) -> None:
+    # Each step launches 5 ms of work, and the device begins it some steps later.
+    starts = [(5 + 5 * (n + behind)) * MS for n in range(12)]
+    spans = [
+        Span("gemm", "compute", GPU, "stream 7", start, start + 5 * MS, 5 * n * MS)
+        for n, start in enumerate(starts)
+    ]
+    marked = tuple(Window(f"ProfilerStep#{n}", 5 * n * MS, 5 * (n + 1) * MS) for n in range(12))
+    timeline = Timeline("torch", spans, annotations=marked)
+    (case,) = cases_of(only_step(timeline, numbered_step(timeline, 6)))
+    assert case.start == marked[6].start
+    assert case.end == starts[6] + 5 * MS
+    found = steps(case)
+    assert found is not None
+    (step,) = found.steps
+    assert step.operations == 1
+    assert (step.parts.seconds, step.parts.compute_seconds) == (0.005, 0.005)
+    assert found.account is not None
 
 
 def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> None:
@@ -267,10 +309,10 @@ def test_a_side_queue_that_fetches_the_next_step_s_data_does_not_begin_it() -> N
 
 def test_a_step_that_is_not_there_is_refused() -> None:
     with pytest.raises(RequestError, match="no step 3, but 7 to 8"):
-        only_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
+        numbered_step(in_steps("ProfilerStep#7", "ProfilerStep#8"), 3)
     for names in ((), ("forward",) * 2, ("gloo:all_reduce",) * 2):
         with pytest.raises(RequestError, match="no steps with numbers"):
-            only_step(in_steps(*names), 3)
+            numbered_step(in_steps(*names), 3)
 
 
 def test_steps_of_devices_that_are_behind_the_host_follow_each_other() -> None:
@@ -304,6 +346,39 @@ def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() 
 
 
 STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
+
+
+def lagging(steps: int, *, extra: bool = False) -> Timeline:
+    """Return what a profiler without links says of devices that are behind their host: each step
+    multiplies twice on one device and once on the other, in 10 ms, and the host launches in 1 ms.
+    """
+    spans = []
+    for number in range(steps):
+        begin = 10 * number * MS
+        spans += [
+            Span("dot", "compute", FIRST, "compute", begin, begin + 4 * MS),
+            Span("dot", "compute", FIRST, "compute", begin + 4 * MS, begin + 8 * MS),
+            Span("dot", "compute", SECOND, "compute", begin, begin + 8 * MS),
+        ]
+    if extra:
+        spans.append(Span("dot", "compute", FIRST, "compute", 10 * steps * MS, 11 * steps * MS))
+    marked = tuple(Window(f"ProfilerStep#{n}", n * MS, (n + 1) * MS) for n in range(steps))
+    return Timeline("mxnet", sorted(spans, key=lambda span: span.start), annotations=marked)
+
+
+def test_without_links_operations_that_repeat_are_dealt_out_to_the_steps() -> None:
+    (case,) = cases_of(lagging(5))
+    found = steps(case)
+    assert found is not None
+    assert [one.operations for one in found.steps] == [3] * 5
+    assert [one.parts.compute_seconds for one in found.steps] == pytest.approx([0.008] * 5)
+    assert [one.parts.seconds for one in found.steps] == pytest.approx([0.008, *[0.01] * 4])
+    assert found.account is not None
+    assert found.account.steps == 5
+    (case,) = cases_of(lagging(5, extra=True))
+    found = steps(case)
+    assert found is not None
+    assert found.account is None
 
 
 def test_intervals_hold_the_share_and_grow_with_what_others_took() -> None:

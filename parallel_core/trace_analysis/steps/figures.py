@@ -3,7 +3,7 @@
 A step is what torch.profiler calls `ProfilerStep#N`. If a trace has none, it is an annotation of
 the program's own that lies in no other one and comes more than once, but for a number at its end;
 of several such, the one that lasts longest in all. An operation belongs to the step in which it was
-launched, whenever it ran; without a known launch, to that in which it began.
+launched, whenever it ran (`operations.py`).
 
 A step is an outlier in a quantity if it lies further from the median than 3.5 times the spread that
 the median absolute deviation (MAD) stands for in a normal distribution (Iglewicz and Hoaglin,
@@ -20,10 +20,30 @@ from itertools import chain
 import numpy as np
 
 from backends.profiling import Timeline, Window, in_seconds
+from backends.profiling.timeline import KINDS, Spans
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.case_spans import PROFILER_STEP, CaseSpans, total_length, union
+from parallel_core.trace_analysis.case_spans import (
+    PROFILER_STEP,
+    CaseSpans,
+    clip,
+    total_length,
+    union,
+)
 from parallel_core.trace_analysis.devices import kernels, work_of
-from parallel_core.trace_analysis.parts import Parts, StepAccount, account_of, parts_of
+from parallel_core.trace_analysis.parts import (
+    Parts,
+    Pause,
+    StepAccount,
+    account_of,
+    parts_of,
+    pause_of,
+)
+from parallel_core.trace_analysis.steps.operations import (
+    ended_before,
+    steps_by_count,
+    steps_by_launch,
+    times_on_devices,
+)
 
 BY_THE_FRAMEWORK = re.compile(
     r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"
@@ -35,8 +55,8 @@ LONGEST_ANNOTATIONS = 30
 """So many kinds of annotations have figures: those that last longest."""
 
 COVERED = 0.9
-"""Steps that a profiler marks cover at least this share of the time, unless the devices are behind
-them.
+"""Steps that a profiler marks cover at least this share of the time in which devices worked, unless
+these are behind them.
 """
 COMPARED = ("seconds", "device_seconds", "busy_seconds", "collective_seconds")
 """The quantities of a step in which it may be an outlier."""
@@ -70,8 +90,10 @@ class StepFigures:
     collective_seconds: float
     hidden_collective_seconds: float
     """How much of that lay under the compute seconds."""
+    begun_seconds: float
+    """When the devices had ended the steps before, since the timeline's beginning."""
     parts: Parts
-    """The step as the devices kept to it: it begins when they have ended the steps before."""
+    """The step as the devices kept to it, from then on."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,8 @@ class StepsFigures:
     """What `profile` says of the median step, too; None if the devices were too far behind to
     recognise steps.
     """
+    pause: Pause | None
+    """Time in which nothing ran and that the median step hides; None if it hides little."""
 
 
 @dataclass(frozen=True)
@@ -128,15 +152,27 @@ def steps(case: CaseSpans) -> StepsFigures | None:
     windows = _step_windows(case.annotations)
     if not windows:
         return None
-    found = _step_figures(case, windows)
-    typical, outliers = zip(*(_compared(found, quantity) for quantity in COMPARED), strict=True)
-    divided = [one.parts for one in found]
-    timed = [one for one in divided if one.seconds > 0]
+    found = _step_figures(case, windows, steps_by_launch(case, windows))
     marks_all = windows[0].name.startswith(PROFILER_STEP)
-    behind = marks_all and sum(one.seconds for one in divided) < COVERED * case.seconds
-    return StepsFigures(
-        found, typical, tuple(chain(*outliers)), None if behind or not timed else account_of(timed)
-    )
+    behind = marks_all and _are_behind(case, windows, found)
+    if behind and (step_of := steps_by_count(case, len(windows))) is not None:
+        found = _step_figures(case, windows, step_of)
+        behind = _are_behind(case, windows, found)
+    typical, outliers = zip(*(_compared(found, quantity) for quantity in COMPARED), strict=True)
+    timed = [one.parts for one in found if one.parts.seconds > 0]
+    account = None if behind or not timed else account_of(timed)
+    idle_share = account.shares["idle_seconds"].estimate if account else None
+    pause = None if idle_share is None else pause_of(case, windows, idle_share)
+    return StepsFigures(found, typical, tuple(chain(*outliers)), account, pause)
+
+
+def _are_behind(case: CaseSpans, windows: Sequence[Window], found: Sequence[StepFigures]) -> bool:
+    """Return whether much of what devices did since the first step belongs to none."""
+    first = windows[0].start
+    begun = max(first, *ended_before(case, np.array([first])))
+    working = total_length(clip(case.covered(case.operations), begun, case.end))
+    in_steps = sum(one.parts.seconds - one.parts.idle_seconds for one in found)
+    return in_steps < COVERED * in_seconds(working)
 
 
 def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
@@ -153,9 +189,8 @@ def annotations(case: CaseSpans) -> tuple[AnnotationFigures, ...]:
     )
 
 
-def only_step(timeline: Timeline, number: int) -> Timeline:
-    """Return what a program did in its step of this number, and what it launched in it, whenever
-    that ran.
+def numbered_step(timeline: Timeline, number: int) -> Window:
+    """Return when the host did its step of this number.
 
     Raises RequestError if there is no such step, or none at all.
     """
@@ -167,15 +202,41 @@ def only_step(timeline: Timeline, number: int) -> Timeline:
         raise RequestError("it marks no steps with numbers")
     if number not in numbered:
         raise RequestError(f"it has no step {number}, but {min(numbered)} to {max(numbered)}")
-    _, start, end = numbered[number]
-    spans = timeline.columns
+    return numbered[number]
+
+
+def only_step(timeline: Timeline, step: Window) -> Timeline:
+    """Return what a program did in a step, and what it launched in it, whenever that ran.
+
+    What the devices were still doing of the steps before is kept from the step's beginning on:
+    without it they would seem to wait.
+    """
+    spans, (_, start, end) = timeline.columns, step
+    launched_here = launched_in(spans, step)
+    on_devices = spans.kinds != KINDS.index("host")
+    last_end = spans.ends[launched_here].max(initial=end)
+    beside_it = (spans.ends > start) & (spans.starts < last_end)
+    unfinished = on_devices & (spans.since < start) & beside_it
+    kept = spans.select(launched_here | unfinished)
+    cut = replace(kept, starts=np.maximum(kept.starts, start))
+    notes = timeline.notes
+    if count := int(unfinished.sum()):
+        behind = f"When {step.name} began, devices had still to do {count:,} operations of earlier "
+        notes = (*notes, f"{behind}steps: they are kept.")
     return replace(
         timeline,
-        spans=spans.select((spans.since >= start) & (spans.since < end)),
+        spans=cut.select(np.argsort(cut.starts, kind="stable")),
+        begin=start,
         annotations=tuple(
             one for one in timeline.annotations if start <= one.start and one.end <= end
         ),
+        notes=notes,
     )
+
+
+def launched_in(spans: Spans, step: Window) -> np.ndarray:
+    """Return the mask of the spans that a step launched."""
+    return (spans.since >= step.start) & (spans.since < step.end)
 
 
 def first_steps(timeline: Timeline, count: int) -> Timeline:
@@ -231,18 +292,16 @@ def _alike(marked: Sequence[Window]) -> dict[str, list[Window]]:
     return groups
 
 
-def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigures, ...]:
-    begins = np.array([one.start for one in windows])
-    ends = np.array([one.end for one in windows])
-    since = case.since
-    step_of = np.searchsorted(begins, since, side="right") - 1
-    step_of[(step_of >= 0) & (since >= ends[step_of])] = -1
+def _step_figures(
+    case: CaseSpans, windows: Sequence[Window], step_of: np.ndarray
+) -> tuple[StepFigures, ...]:
     places = np.flatnonzero(case.operations & (step_of >= 0))
     places = places[np.argsort(step_of[places], kind="stable")]
     bounds = np.searchsorted(step_of[places], np.arange(len(windows) + 1))
     of_steps, masks = np.split(places, bounds[1:-1]), kernels(case)
     works = [work_of(case, own, *masks) for own in of_steps]
-    parts = parts_of(case, _on_devices(windows, [case.intervals(own) for own in of_steps]))
+    on_devices = times_on_devices(case, windows, [case.intervals(own) for own in of_steps])
+    parts = parts_of(case, on_devices)
     return tuple(
         StepFigures(
             name=window.name,
@@ -254,29 +313,13 @@ def _step_figures(case: CaseSpans, windows: Sequence[Window]) -> tuple[StepFigur
             compute_seconds=in_seconds(work.compute),
             collective_seconds=in_seconds(work.collective),
             hidden_collective_seconds=in_seconds(work.hidden),
+            begun_seconds=in_seconds(begun),
             parts=divided,
         )
-        for window, own, work, divided in zip(windows, of_steps, works, parts, strict=True)
+        for window, own, work, (begun, _), divided in zip(
+            windows, of_steps, works, on_devices, parts, strict=True
+        )
     )
-
-
-def _on_devices(windows: Sequence[Window], times: Sequence[np.ndarray]) -> list[tuple[int, int]]:
-    """Return from when to when the devices kept to each step, whose operations ran at some times.
-
-    They may be behind the host: a step begins when what was launched before has ended, also if a
-    side queue, such as one that fetches its data, has begun with it.
-    """
-    begins: list[int] = []
-    ends: list[int] = []
-    ended = 0
-    for window, own in zip(windows, times, strict=True):
-        begins.append(max([window.start, ended, *begins[-1:]]))
-        ended = max(ended, int(own[:, 1].max(initial=0)))
-        ends.append(max(window.end, begins[-1], int(own[:, 1].max(initial=0))))
-    return [
-        (begin, min(end, after))
-        for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)
-    ]
 
 
 def _compared(found: Sequence[StepFigures], quantity: str) -> tuple[TypicalStep, list[Outlier]]:
