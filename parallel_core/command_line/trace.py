@@ -69,9 +69,9 @@ def trace(
 
     It says how busy each queue was, and which operations the critical path consists of.
 
-    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or
-    mx.profiler, also by your own program. Several files, or a folder of them, are the ranks of one
-    job: one table shows who waited for whom.
+    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler,
+    mx.profiler or jax.profiler, also by your own program. Several files, or a folder of them, are
+    the ranks of one job: one table shows who waited for whom.
 
     To zoom and search, open FILE itself in https://ui.perfetto.dev or, in Chrome, chrome://tracing.
     """

@@ -35,6 +35,11 @@ from parallel_core.trace_analysis.interference import Price, interference
 from parallel_core.trace_analysis.steps import first_steps, only_step
 
 ENDINGS = (".json", ".json.gz")
+RECORDINGS = "plugins/profile/*"
+"""Where jax.profiler.trace puts a folder for each recording, which has the time as its name."""
+OF_JAX, WRITTEN_TWICE = ".trace.json.gz", "perfetto_trace.json.gz"
+"""What it writes for each host, and one host's again under another name."""
+BINARY = ".xplane.pb"
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
 WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
@@ -63,8 +68,8 @@ class RankTrace:
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; the notes list what was
-    wrong with the file.
+    """Read a trace of ours or of a framework's profiler, plain or compressed; the notes list what
+    was wrong with the file.
 
     Raises RequestError if the file cannot be read, or is from another program.
     """
@@ -103,12 +108,13 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
+            _check_format(path)
             files.append(path)
             continue
-        inside = sorted(
-            file for file in path.iterdir() if file.name.endswith(ENDINGS) and file.is_file()
-        )
+        inside = sorted(_traces_in(path) or _traces_in(_last_recording(path)))
         if not inside:
+            for binary in path.rglob(f"*{BINARY}"):
+                _check_format(binary)
             raise RequestError(
                 f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}"
             )
@@ -117,6 +123,29 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
         if count > 1:
             raise RequestError(f"{file} is named twice: name each rank's file once")
     return files
+
+
+def _traces_in(folder: Path) -> list[Path]:
+    """Return the traces that lie in a folder, without those that JAX wrote twice."""
+    files = [file for file in folder.iterdir() if file.name.endswith(ENDINGS) and file.is_file()]
+    if any(file.name.endswith(OF_JAX) for file in files):
+        return [file for file in files if file.name != WRITTEN_TWICE]
+    return files
+
+
+def _last_recording(folder: Path) -> Path:
+    """Return where JAX put the last of its recordings within a folder; without any, the folder."""
+    recordings = [file.parent for file in folder.glob(f"{RECORDINGS}/*{OF_JAX}")]
+    return max(recordings, default=folder)
+
+
+def _check_format(path: Path) -> None:
+    """Raise RequestError for XLA's binary form, which lies beside the trace that is read."""
+    if path.name.endswith(BINARY):
+        raise RequestError(
+            f"{path} is XLA's binary form, which is not read: give the {OF_JAX} beside it, which "
+            "jax.profiler.trace(FOLDER, create_perfetto_trace=True) writes, or FOLDER"
+        )
 
 
 def read_ranks(
