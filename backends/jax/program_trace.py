@@ -39,6 +39,7 @@ CONTAINER = re.compile(r"%?(?:while|call|conditional)(?:\.\d+)*")
 """Operations that consist of other ones, which are recorded, too, perhaps on other threads."""
 CALL = re.compile(r"PjitFunction\(.*|PmapFunction\(.*|DevicePut\w*|.*Executable::Execute.*")
 """What launches, on a thread of the host."""
+STEP = re.compile(r"ProfilerStep#\d+")
 MOST_EVENTS = 1_000_000
 CUT_OFF = (
     f"JAX writes at most {MOST_EVENTS:,} events, and the file holds as many: what is missing is "
@@ -238,7 +239,10 @@ def _readable(name: str) -> str:
 
 
 def _steps(host: Slices) -> Iterator[Window]:
-    """Yield the steps that the program marks by `StepTraceAnnotation`."""
+    """Yield the steps that `profile` marks, and those of the program's StepTraceAnnotation."""
+    recorded = host.select(host.has_name({name for name in host.names if STEP.fullmatch(name)}))
+    for mark in recorded:
+        yield Window(mark.name, mark.start, mark.end)
     is_step = np.array([b'"step_num"' in raw for raw in host.raw_args.tolist()], bool)
     marked = host.select(is_step)
     for mark, (number,) in zip(marked, marked.arguments("step_num"), strict=True):
