@@ -65,6 +65,8 @@ class RankTrace:
     """When the timeline begins, by the same clock; None if that is not known."""
     prices: tuple[Price, ...] = ()
     """How much longer computations took while other operations ran beside them."""
+    origin: int | None = None
+    """The timeline's zero by the clock of the file, in nanoseconds; None if that is not known."""
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -270,7 +272,15 @@ def _read_rank(
         # Cases begin at zero, wherever they are in the trace.
         None if is_own or timeline.cases else begin,
         interference(cases),
+        _origin(trace, timeline),
     )
+
+
+def _origin(trace: Trace, timeline: Timeline) -> int | None:
+    if OWN_KEY in trace.properties:
+        return 0
+    # Cases begin at zero, wherever they are in the trace.
+    return None if timeline.cases else trace.begin
 
 
 def _collectives(trace: Trace, timeline: Timeline, begin: int, cut: bool) -> Iterator[Collective]:
