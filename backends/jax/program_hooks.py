@@ -19,6 +19,9 @@ def hook(jax: Any, recorder: Any) -> None:
     _mark_annotations(jax, recorder)
     _leave_own_profiles(jax, recorder, profiler)
     recorder.add(profiler)
+    # Libraries of other frameworks import JAX and do not use it: the last profiler is meant where
+    # a step's framework is not known.
+    recorder.profilers.sort(key=lambda known: known is not profiler)
 
 
 class JAXProfiler:
