@@ -20,6 +20,7 @@ from pathlib import Path
 
 from backends.devices import Device
 from backends.host import release_freed_memory
+from backends.jax.program_trace import HOST, timeline_of_program
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb, queue_device
 from backends.profiling.slices import Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
@@ -89,8 +90,8 @@ def _mark(text: str) -> Iterator[None]:
 
 
 def is_from(trace: Trace) -> bool:
-    """Return whether JAX's profiler wrote a trace, of programs that this package launched."""
-    return any(name == "/host:CPU" for name in trace.processes.values())
+    """Return whether JAX's profiler wrote a trace, of whatever program."""
+    return any(name.startswith((HOST, "/device:")) for name in trace.processes.values())
 
 
 def timeline_of(trace: Trace) -> Timeline:
@@ -103,6 +104,8 @@ def timeline_of(trace: Trace) -> Timeline:
             slices.has_name({name for name in slices.names if parse_verb(name) or parse_case(name)})
         )
     )
+    if not marks:
+        return timeline_of_program(trace)
     host = host_spans(outermost_calls(marks))
     runs, threads = _runs(slices)
     queues = _queues_of_pools(trace, threads)

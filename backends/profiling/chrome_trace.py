@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from backends.profiling.slices import Places, Slices, Trace, TraceThread, decoded_args
+from backends.profiling.slices import FINDINGS, Places, Slices, Trace, TraceThread, decoded_args
 from backends.profiling.trace_events import Document, Event, read_events, text_blocks
 
 PairingKey: TypeAlias = tuple[Any, ...]
@@ -127,7 +127,9 @@ class _Pairing:
         # A file without slices has columns, too.
         self._add(np.zeros((0, 3)), (), (), (), raw=())
 
-    def take(self, events: Sequence[Event]) -> None:
+    def take(self, read: Sequence[Event]) -> None:
+        # What we found in a trace is no part of it.
+        events = [event for event in read if event.pid != FINDINGS]
         complete = np.array([event.ph == "X" for event in events], bool)
         places = np.flatnonzero(complete)
         self._take_complete([events[place] for place in places.tolist()], places + self._taken)

@@ -19,6 +19,8 @@ import numpy as np
 
 TraceThread: TypeAlias = "tuple[int | str, int | str]"
 """A thread in a trace: its process and its number there."""
+FINDINGS = 1_886_547_826
+"""The process of the tracks that we add to a trace: no number that an operating system gives."""
 AT_ONCE = 10_000
 """So many arguments are decoded at a time."""
 Value = TypeVar("Value", bound=Hashable)

@@ -49,7 +49,7 @@ ENDING = ".json.gz"
 def profile(
     warm_up: int, steps: int, output: Path, json_path: Path | None, command: tuple[str, ...]
 ) -> int:
-    """Profile a PyTorch or MXNet program of your own.
+    """Profile a PyTorch, JAX or MXNet program of your own.
 
     Says whether its exchanges are hidden and what bounds a step.
 
@@ -58,9 +58,10 @@ def profile(
     parallel-core profile --steps 10 -- torchrun --nproc-per-node 2 train.py
 
     A script.py, or -m MODULE, runs with this Python. A step ends where the program calls its first
-    optimizer's step() (MXNet: a trainer's), or the step() of a torch.profiler in it. A program
-    without these puts its steps under `with parallel_core.profiled_step():`. The program's output,
-    exit status and signals stay its own; the answer is printed on standard error.
+    optimizer's step() (MXNet: a trainer's), or the step() of a torch.profiler in it; in JAX with a
+    jax.profiler.StepTraceAnnotation. A program without these puts its steps under `with
+    parallel_core.profiled_step():`. The program's output, exit status and signals stay its own; the
+    answer is printed on standard error.
     """
     if json_path == files.STANDARD_OUTPUT:
         raise RequestError("--json needs a file: standard output is the program's")

@@ -15,12 +15,14 @@ from rich.console import Console
 from parallel_core.command_line import options
 from parallel_core.report.plots import check_drawing, write_picture_file
 from parallel_core.system import files
+from parallel_core.system.errors import RequestError
 from parallel_core.system.formatting import listed
 from parallel_core.terminal.console import ASIDE
 from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
+from parallel_core.trace_analysis.findings import write_findings
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
@@ -56,6 +58,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     help="Shorter gaps between two operations on a queue are the device's, and no wait for another "
     "queue.",
 )
+@options.path(
+    "--perfetto",
+    "with_findings",
+    "Write it for ui.perfetto.dev, with the critical path, steps, what was hidden and why queues "
+    "were idle as tracks; FILE.gz is compressed.",
+)
 @options.json_file
 def trace(
     paths: tuple[Path, ...],
@@ -63,25 +71,28 @@ def trace(
     kernels: re.Pattern[str] | None,
     step: int | None,
     kernel_delay: int,
+    with_findings: Path | None,
     json_path: Path | None,
 ) -> None:
     """Show what overlapped in a trace, and what did not.
 
     It says how busy each queue was, and which operations the critical path consists of.
 
-    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler or
-    mx.profiler, also by your own program. Several files, or a folder of them, are the ranks of one
-    job: one table shows who waited for whom.
+    FILE is a Chrome trace, .json or .json.gz, written by `run --trace`, torch.profiler,
+    mx.profiler or jax.profiler, also by your own program. Several files, or a folder of them, are
+    the ranks of one job: one table shows who waited for whom.
 
     To zoom and search, open FILE itself in https://ui.perfetto.dev or, in Chrome, chrome://tracing.
     """
     if picture is not None:
         check_drawing(picture)
     traces = files_of(paths)
-    files.check_outputs(picture, json_path, others=traces)
-    keep_spans = picture is not None
+    files.check_outputs(picture, with_findings, json_path, others=traces)
+    if with_findings is not None and len(traces) > 1:
+        raise RequestError("--perfetto takes one trace: give one rank's file")
+    keep_spans = picture is not None or with_findings is not None
     ranks = read_ranks(traces, kernels, step, keep_spans=keep_spans, kernel_delay=kernel_delay)
-    console = options.console_beside(json_path)
+    console = options.console_beside(json_path, with_findings)
     if len(ranks) == 1:
         (one,) = ranks.values()
         timeline, document = one.timeline, _as_json(one)
@@ -97,10 +108,22 @@ def trace(
     # A pipe that closes early must not cost the files.
     if picture is not None:
         write_picture_file(timeline, picture)
+    if with_findings is not None:
+        (rank,) = ranks.values()
+        _write_findings(rank, with_findings, kernel_delay)
     files.write_json(json_path, document)
     show()
     if picture is not None:
         console.print(f"Timeline: {picture}", soft_wrap=True)
+
+
+def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
+    if rank.origin is None or len(rank.timeline.cases) > 1:
+        raise RequestError(f"{rank.file} holds cases: --perfetto takes a trace of a whole program")
+    try:
+        write_findings(rank.file, rank.timeline, rank.origin, path, kernel_delay)
+    except OSError as error:
+        raise RequestError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _show(one: RankTrace, console: Console) -> None:

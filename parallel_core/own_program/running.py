@@ -24,7 +24,7 @@ from parallel_core.system.errors import RequestError
 HERE = Path(__file__).parent
 HOOKS = {
     name: str(Path(backends.__file__).parent / name / "program_hooks.py")
-    for name in ("mxnet", "torch")
+    for name in ("jax", "mxnet", "torch")
 }
 """The modules that hook each framework. They are loaded by their paths."""
 PASSED_ON = (
@@ -145,10 +145,8 @@ def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> s
         return f"the recorder could not hook {failures[0]}"
     if not processes:
         return (
-            "nothing was recorded: no Python process of the program imported torch or mxnet (-I, "
-            "-E and -S forbid it); "
-            "a JAX program records itself, with jax.profiler.trace(folder, "
-            "create_perfetto_trace=True)"
+            "nothing was recorded: no Python process of the program imported torch, jax or mxnet "
+            "(-I, -E and -S forbid it)"
         )
     furthest = max(processes, key=lambda one: (one.steps_recorded, one.steps_seen))
     seen, recorded = furthest.steps_seen, furthest.steps_recorded
@@ -156,8 +154,8 @@ def why_incomplete(processes: Sequence[Recorded], warm_up: int, steps: int) -> s
         return ""
     if seen == 0:
         return (
-            "no step was seen: no optimizer of torch and no trainer of mxnet has stepped; put each "
-            "step of the program "
+            "no step was seen: no optimizer of torch, no trainer of mxnet and no "
+            "StepTraceAnnotation of jax has ended one; put each step of the program "
             "under `with parallel_core.profiled_step():`"
         )
     if recorded:

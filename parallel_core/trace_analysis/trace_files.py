@@ -40,6 +40,11 @@ from parallel_core.trace_analysis.steps.figures import (
 )
 
 ENDINGS = (".json", ".json.gz")
+RECORDINGS = "plugins/profile/*"
+"""Where jax.profiler.trace puts a folder for each recording, which has the time as its name."""
+OF_JAX, WRITTEN_TWICE = ".trace.json.gz", "perfetto_trace.json.gz"
+"""What it writes for each host, and one host's again under another name."""
+BINARY = ".xplane.pb"
 RANK_IN_NAME = re.compile(r"rank[ _-]?(\d+)", re.IGNORECASE)
 WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
@@ -69,11 +74,13 @@ class RankTrace:
     """When the timeline begins, by the same clock; None if that is not known."""
     prices: tuple[Price, ...] = ()
     """How much longer computations took while other operations ran beside them."""
+    origin: int | None = None
+    """The timeline's zero by the clock of the file, in nanoseconds; None if that is not known."""
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Read a trace of ours, MXNet's or PyTorch's, plain or compressed; the notes list what was
-    wrong with the file.
+    """Read a trace of ours or of a framework's profiler, plain or compressed; the notes list what
+    was wrong with the file.
 
     Raises RequestError if the file cannot be read, or is from another program.
     """
@@ -112,12 +119,13 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
+            _check_format(path)
             files.append(path)
             continue
-        inside = sorted(
-            file for file in path.iterdir() if file.name.endswith(ENDINGS) and file.is_file()
-        )
+        inside = sorted(_traces_in(path) or _traces_in(_last_recording(path)))
         if not inside:
+            for binary in path.rglob(f"*{BINARY}"):
+                _check_format(binary)
             raise RequestError(
                 f"{path} holds no trace: none of its files ends in {' or '.join(ENDINGS)}"
             )
@@ -126,6 +134,29 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
         if count > 1:
             raise RequestError(f"{file} is named twice: name each rank's file once")
     return files
+
+
+def _traces_in(folder: Path) -> list[Path]:
+    """Return the traces that lie in a folder, without those that JAX wrote twice."""
+    files = [file for file in folder.iterdir() if file.name.endswith(ENDINGS) and file.is_file()]
+    if any(file.name.endswith(OF_JAX) for file in files):
+        return [file for file in files if file.name != WRITTEN_TWICE]
+    return files
+
+
+def _last_recording(folder: Path) -> Path:
+    """Return where JAX put the last of its recordings within a folder; without any, the folder."""
+    recordings = [file.parent for file in folder.glob(f"{RECORDINGS}/*{OF_JAX}")]
+    return max(recordings, default=folder)
+
+
+def _check_format(path: Path) -> None:
+    """Raise RequestError for XLA's binary form, which lies beside the trace that is read."""
+    if path.name.endswith(BINARY):
+        raise RequestError(
+            f"{path} is XLA's binary form, which is not read: give the {OF_JAX} beside it, which "
+            "jax.profiler.trace(FOLDER, create_perfetto_trace=True) writes, or FOLDER"
+        )
 
 
 def read_ranks(
@@ -255,6 +286,7 @@ def _read_rank(
         # Cases begin at zero, wherever they are in the trace.
         None if is_own or timeline.cases else begin,
         interference(cases),
+        _origin(trace, timeline),
     )
 
 
@@ -267,6 +299,13 @@ def _other_unit(timeline: Timeline) -> Iterator[str]:
             f"{len(spans):,} operations took {whole:,} ns together: the file's times are probably "
             "not in microseconds, as the format has them, and all times here are too short."
         )
+
+
+def _origin(trace: Trace, timeline: Timeline) -> int | None:
+    if OWN_KEY in trace.properties:
+        return 0
+    # Cases begin at zero, wherever they are in the trace.
+    return None if timeline.cases else trace.begin
 
 
 def _collectives(trace: Trace, all_spans: Spans, begin: int, cut: bool) -> Iterator[Collective]:

@@ -149,7 +149,7 @@ class AnnotationFigures:
 
 def steps(case: CaseSpans) -> StepsFigures | None:
     """Compute the figures of every step of a case; None if it has no steps."""
-    windows = _step_windows(case.annotations)
+    windows = step_windows(case.annotations)
     if not windows:
         return None
     found = _step_figures(case, windows, steps_by_launch(case, windows))
@@ -194,7 +194,7 @@ def numbered_step(timeline: Timeline, number: int) -> Window:
 
     Raises RequestError if there is no such step, or none at all.
     """
-    marked = [] if timeline.cases else _step_windows(timeline.annotations)
+    marked = [] if timeline.cases else step_windows(timeline.annotations)
     numbered = {
         int(match[1]): one for one in marked if (match := re.search(r"(\d+)\s*$", one.name))
     }
@@ -272,7 +272,8 @@ def _annotation(
     )
 
 
-def _step_windows(marked: Sequence[Window]) -> list[Window]:
+def step_windows(marked: Sequence[Window]) -> list[Window]:
+    """Return those of a program's annotations that are its steps, in the order of time."""
     profiled = [one for one in marked if one.name.startswith(PROFILER_STEP)]
     if profiled:
         return sorted(profiled, key=lambda one: one.start)

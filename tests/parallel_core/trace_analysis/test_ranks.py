@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from backends.profiling import Timeline
 from backends.profiling.collectives import Collective
 from parallel_core.system.errors import RequestError
-from parallel_core.trace_analysis.meetings import last_to_arrive, meetings, waits
 from parallel_core.trace_analysis.ranks import FIGURES, NO_EXCHANGE, Ranks, summary_of
+from parallel_core.trace_analysis.ranks.meetings import last_to_arrive, meetings, waits
 from parallel_core.trace_analysis.trace_files import files_of, read_ranks, side_by_side
 
 TRACES = Path(__file__).parent / "traces"

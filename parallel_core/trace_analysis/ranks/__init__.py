@@ -9,7 +9,7 @@ from statistics import median
 
 from backends.profiling import in_seconds
 from parallel_core.system.formatting import listed
-from parallel_core.trace_analysis.meetings import Meetings, last_to_arrive, meetings, waits
+from parallel_core.trace_analysis.ranks.meetings import Meetings, last_to_arrive, meetings, waits
 from parallel_core.trace_analysis.trace_files import RankTrace
 
 MIN_SPREAD = 0.01

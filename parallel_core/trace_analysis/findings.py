@@ -1,0 +1,178 @@
+"""A trace with what was found in it as tracks of their own, for Perfetto and chrome://tracing.
+
+The file is copied as it is, and our events stand before its own, under a process that
+`read_trace` leaves out: read again, it gives the figures of the original.
+"""
+
+import gzip
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+
+from backends.profiling import HOST_DEVICE, SpanKind, Timeline
+from backends.profiling.slices import FINDINGS
+from backends.profiling.trace_events import text_blocks
+from parallel_core.system.errors import RequestError
+from parallel_core.system.files import write_whole
+from parallel_core.trace_analysis.case_spans import (
+    CaseSpans,
+    cases_of,
+    gaps,
+    groups_of,
+    intersection,
+)
+from parallel_core.trace_analysis.critical_path import critical_path
+from parallel_core.trace_analysis.devices import KERNEL_DELAY
+from parallel_core.trace_analysis.parts import times_by_kind
+from parallel_core.trace_analysis.steps.figures import step_windows
+
+EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
+FOR_THE_HOST, FROM_KERNEL_TO_KERNEL, FOR_OTHERS = (
+    "waiting for the host to launch",
+    "from kernel to kernel",
+    "waiting for other queues",
+)
+
+Event: TypeAlias = dict[str, Any]
+
+
+class Finding(NamedTuple):
+    """A stretch of time on one of our tracks, in nanoseconds from the timeline's beginning."""
+
+    name: str
+    start: int
+    end: int
+    where: str = ""
+    """The device and the queue, if the track does not say it."""
+
+
+def write_findings(
+    source: Path, timeline: Timeline, origin: int, target: Path, kernel_delay: int = KERNEL_DELAY
+) -> None:
+    """Write the trace in `source` with our findings to `target`, compressed if it ends in `.gz`.
+
+    `origin` is the timeline's zero by the file's clock, in nanoseconds. Raises RequestError if the
+    file has no list of events, and OSError.
+    """
+    (case,) = cases_of(timeline)
+    tracks = tracks_of(case, kernel_delay)
+
+    def write(stream: BinaryIO) -> None:
+        if target.suffix == ".gz":
+            with gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=5, mtime=0) as compressed:
+                _copy(source, _events(tracks, origin), compressed)
+        else:
+            _copy(source, _events(tracks, origin), stream)
+
+    write_whole(target, write)
+
+
+def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
+    """Return our tracks by name, in the order in which they are shown."""
+    tracks = {
+        "critical path": list(_path(case)),
+        "steps": [Finding(*window) for window in step_windows(case.annotations)],
+        "exchange": list(_alongside(case, "exchange")),
+        "copies": list(_alongside(case, "copy")),
+    }
+    # Every queue of a case has spans.
+    of_queues = groups_of(case.spans.queue_of)
+    for (device, queue), own in zip(case.spans.queues, of_queues, strict=True):
+        if device != HOST_DEVICE:
+            tracks[f"{device} {queue}, idle"] = list(_idle(case, own, kernel_delay))
+    return {name: track for name, track in tracks.items() if track}
+
+
+def _path(case: CaseSpans) -> Iterator[Finding]:
+    for span in critical_path(case):
+        yield Finding(span.name, span.start, span.end, f"{span.device} {span.queue}")
+
+
+def _alongside(case: CaseSpans, kind: SpanKind) -> Iterator[Finding]:
+    """Yield when operations of a kind ran under computation, and when not, in order of time."""
+    computing, exchanging, copying = times_by_kind(case)
+    communicating = exchanging if kind == "exchange" else copying
+    free = gaps(computing, case.start, case.end)
+    hidden = [
+        Finding("under computation", start, end)
+        for start, end in intersection(communicating, computing).tolist()
+    ]
+    alone = [
+        Finding("beside no computation", start, end)
+        for start, end in intersection(communicating, free).tolist()
+    ]
+    yield from sorted((*hidden, *alone), key=lambda finding: finding.start)
+
+
+def _idle(case: CaseSpans, own: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
+    """Yield the gaps of a queue with their reason, by the rules of `queue_idleness`."""
+    starts, ends = case.intervals(own).T
+    launched = case.spans.launched[own][1:]
+    ended = np.maximum.accumulate(ends)[:-1]
+    for end, start, launch in zip(
+        ended.tolist(), starts[1:].tolist(), launched.tolist(), strict=True
+    ):
+        if start <= end:
+            continue
+        if launch > end:
+            yield Finding(FOR_THE_HOST, end, start)
+        elif start - end < kernel_delay:
+            yield Finding(FROM_KERNEL_TO_KERNEL, end, start)
+        else:
+            yield Finding(FOR_OTHERS, end, start)
+
+
+def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:
+    """Yield the events of all tracks, those of a track in the order of time."""
+    process = {"pid": FINDINGS, "tid": 0}
+    name = {"name": "parallel-core: findings"}
+    yield {"ph": "M", "name": "process_name", **process, "args": name}
+    yield {"ph": "M", "name": "process_sort_index", **process, "args": {"sort_index": -1}}
+    for number, (track, findings) in enumerate(tracks.items(), 1):
+        row = {"pid": FINDINGS, "tid": FINDINGS + number}
+        yield {"ph": "M", "name": "thread_name", **row, "args": {"name": track}}
+        yield {"ph": "M", "name": "thread_sort_index", **row, "args": {"sort_index": number}}
+        for finding in findings:
+            event = {
+                "ph": "X",
+                "name": finding.name,
+                "cat": "finding",
+                **row,
+                "ts": _microseconds(origin + finding.start),
+                "dur": _microseconds(finding.end - finding.start),
+            }
+            yield {**event, "args": {"queue": finding.where}} if finding.where else event
+
+
+def _microseconds(nanoseconds: int) -> msgspec.Raw:
+    """Return a time as its exact digits: a float would round those of a time since 1970."""
+    whole, rest = divmod(abs(nanoseconds), 1000)
+    sign = "-" if nanoseconds < 0 else ""
+    return msgspec.Raw(f"{sign}{whole}.{rest:03}".encode())
+
+
+def _copy(source: Path, events: Iterable[Event], stream: BinaryIO | gzip.GzipFile) -> None:
+    """Copy a trace, with some events before its own."""
+    blocks = text_blocks(source)
+    beginning = ""
+    opening = None
+    for block in blocks:
+        beginning += block
+        opening = EVENTS.search(beginning)
+        if opening is not None:
+            break
+    if opening is None:
+        raise RequestError(f"{source} has no list of events that findings could stand in")
+    stream.write(beginning[: opening.end()].encode(errors="replace"))
+    encode = msgspec.json.Encoder().encode
+    separator = b"\n"
+    for event in events:
+        stream.write(separator + encode(event))
+        separator = b",\n"
+    stream.write(b",\n" + beginning[opening.end() :].encode(errors="replace"))
+    for block in blocks:
+        stream.write(block.encode(errors="replace"))

@@ -1,0 +1,78 @@
+"""A trace with our findings as tracks: viewers can open it, and read again it is the original."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from backends.profiling.slices import FINDINGS
+from parallel_core.command_line.trace import trace
+from parallel_core.trace_analysis.trace_files import read_ranks
+
+TRACES = Path(__file__).parent / "traces"
+SOURCES = (
+    "of_jax/gpu.json",
+    "of_jax/two_cpus.json.gz",
+    "linked/event_sync.json.gz",
+    "linked/ddp.json.gz",
+    "one_gpu/mi250_minitoy.json.gz",
+    "one_gpu/kineto_of_2021.json.gz",
+)
+
+
+def with_findings(source: Path, target: Path) -> list[dict[str, Any]]:
+    """Write a trace with findings, and return all its events."""
+    ended = CliRunner().invoke(trace, [str(source), "--perfetto", str(target)])
+    assert ended.exit_code == 0, ended.output
+    content = target.read_bytes()
+    text = gzip.decompress(content) if target.suffix == ".gz" else content
+    events: list[dict[str, Any]] = json.loads(text)["traceEvents"]
+    return events
+
+
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_read_again_a_trace_has_the_figures_of_the_original(
+    name: str, ending: str, tmp_path: Path
+) -> None:
+    target = tmp_path / f"with{ending}"
+    with_findings(TRACES / name, target)
+    (original,) = read_ranks([TRACES / name]).values()
+    (again,) = read_ranks([target]).values()
+    assert again.figures == original.figures
+    assert again.timeline.notes == original.timeline.notes
+    assert again.collectives == original.collectives
+
+
+def test_what_lay_under_computation_is_as_long_as_the_figures_say(tmp_path: Path) -> None:
+    events = with_findings(TRACES / "of_jax/gpu.json", tmp_path / "with.json")
+    ours = [event for event in events if event.get("pid") == FINDINGS]
+    names = {
+        event["args"]["name"]: event["tid"] for event in ours if event["name"] == "thread_name"
+    }
+    tracks = {
+        track: [event for event in ours if event["tid"] == thread and event["ph"] == "X"]
+        for track, thread in names.items()
+    }
+    hidden = [event for event in tracks["exchange"] if event["name"] == "under computation"]
+    assert sum(event["dur"] for event in hidden) == pytest.approx(2000)
+    assert len(tracks["steps"]) == 10
+    # By the clock of the file.
+    assert tracks["steps"][0]["ts"] == pytest.approx(700)
+    # Ten exchanges and ten copies.
+    on_path = sum(event["dur"] for event in tracks["critical path"])
+    assert on_path == pytest.approx(10 * 400 + 10 * 100)
+    idle = tracks["gpu:0 stream 13, idle"]
+    assert sum(event["dur"] for event in idle) == pytest.approx(9 * 400)
+    for track in tracks.values():
+        assert track == sorted(track, key=lambda event: float(event["ts"]))
+
+
+def test_several_ranks_are_refused(tmp_path: Path) -> None:
+    both = [str(path) for path in sorted((TRACES / "two_gpus").iterdir())]
+    ended = CliRunner().invoke(trace, [*both, "--perfetto", str(tmp_path / "with.json")])
+    assert ended.exit_code != 0
+    assert not (tmp_path / "with.json").exists()
