@@ -7,7 +7,7 @@ program's JAX is an argument. A step ends with the program's `jax.profiler.StepT
 import gzip
 import sys
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,11 @@ class JAXProfiler:
 
     def settle(self) -> None:
         """Wait for all arrays that the program holds."""
-        # A program that has not computed yet chooses its devices later.
-        if self.jax._src.xla_bridge.backends_are_initialized():
-            self.jax.block_until_ready(self.jax.live_arrays())
+        # The program meets its own errors where it waits itself.
+        with suppress(Exception):
+            # A program that has not computed yet chooses its devices later.
+            if self.jax._src.xla_bridge.backends_are_initialized():
+                self.jax.block_until_ready(self.jax.live_arrays())
 
     def start(self) -> None:
         """Begin to record."""
@@ -78,8 +80,11 @@ class JAXProfiler:
 
     def rank(self) -> int | None:
         """Return the number of this process, if the program has several."""
-        state = self.jax._src.distributed.global_state
-        return None if state.client is None else int(state.process_id)
+        # The state is private: another JAX may keep it elsewhere.
+        with suppress(AttributeError):
+            state = self.jax._src.distributed.global_state
+            return None if state.client is None else int(state.process_id)
+        return None
 
 
 def _mark_annotations(jax: Any, recorder: Any) -> None:
