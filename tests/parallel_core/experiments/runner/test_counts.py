@@ -153,6 +153,8 @@ def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(25, 25)])
     assert needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)])
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)
+    assert needs_more(PARALLEL, [Tally(25, 25)] * 10, fewest=11)
+    assert not needs_more(PARALLEL, [], fewest=11)
     counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "a test")
     assert (counted.count, counted.of, counted.repetitions) == (24, 25, (24, 3, 25))
     assert counted.alongside is None
