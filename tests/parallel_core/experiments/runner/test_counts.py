@@ -147,6 +147,14 @@ def test_the_copies_time_beside_computations_counts_once_however_many_compute() 
 PARALLEL: Count = EXPERIMENTS["parallel"].counts[0]
 
 
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [(0, "serial"), (4, "serial"), (5, "partly"), (16, "partly"), (17, "parallel")],
+)
+def test_two_thirds_are_enough_where_other_programs_take_the_cores(seen: int, code: str) -> None:
+    assert PARALLEL.band(seen, 25).code == code
+
+
 def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle_one_counts() -> (
     None
 ):
