@@ -11,6 +11,7 @@ from backends.host import available_cores, core_numbers
 from parallel_core.comparison.cells import OWN_ENGINE, Cell
 from parallel_core.comparison.storage import trace_path
 from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
+from parallel_core.experiments.runner.counts import REPETITIONS
 from parallel_core.measurement.fresh_process import measuring_command
 
 SOUNDING = 0
@@ -117,7 +118,7 @@ class Plan:
             **experiment.options.get(self.mode, {}),
             **chosen,
             # Order is the same in every round: it is counted in one.
-            "count": turn == TRACED,
+            "count": REPETITIONS if turn == TRACED else 0,
             "trace-if-possible": trace_path(self.traces_in, cell)
             if self.traces_in and self.is_traced(turn)
             else None,

@@ -99,7 +99,7 @@ def run_on_one_backend(
             arguments_of(experiment, together, values) as arguments,
         ):
             # The profilers see one process.
-            result = experiment.run(together, count=False, **arguments)
+            result = experiment.run(together, count=0, **arguments)
             if together.group.rank == 0:
                 _answer(result, console, _write(described(result, together), console, values))
     # A count decides without times; only a disturbance may make these invalid.

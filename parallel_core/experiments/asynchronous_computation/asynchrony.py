@@ -37,7 +37,7 @@ from backends import Array, Backend
 from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
@@ -164,8 +164,8 @@ UNFINISHED = Count(
             "not-queued",
             "No, nothing was queued: each call returned when its result was there",
         ),
-        Band(0.2, "partly", "Some multiplications were queued"),
-        Band(0.8, "queued", "Yes, the multiplications were queued"),
+        Band(IN_PART, "partly", "Some multiplications were queued"),
+        Band(MOSTLY, "queued", "Yes, the multiplications were queued"),
     ),
 )
 WAIT_FRACTION = Metric(

@@ -46,7 +46,7 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
     dispatch_fraction,
 )
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
@@ -179,10 +179,12 @@ LEFT = Count(
             "No, waiting for one result waited for what was launched behind it",
         ),
         Band(
-            0.2, "partly", "Waiting for one result waited for a part of what was launched behind it"
+            IN_PART,
+            "partly",
+            "Waiting for one result waited for a part of what was launched behind it",
         ),
         Band(
-            0.8,
+            MOSTLY,
             "selective",
             "Yes, waiting for one result did not wait for what was queued behind it",
         ),

@@ -112,7 +112,7 @@ def program(
         }
         if each != threads:
             # Counts are of workers with the threads of this process.
-            options["count"] = False
+            options["count"] = 0
         kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
         what = f"products by {workers} × {each} threads"
         try:

@@ -41,7 +41,7 @@ from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
 from parallel_core.experiments import copying, works
 from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, hidden_share
 from parallel_core.experiments.runner.tallies import alongside, copied_beside_computation
@@ -168,8 +168,8 @@ ALONGSIDE = Count(
     title="Copied beside computing",
     bands=(
         Band(LOWEST, "serial", "No, the copies waited for the computation"),
-        Band(0.2, "partly", "In part, copies ran beside the computation"),
-        Band(0.8, "alongside", "Yes, copies ran beside the computation"),
+        Band(IN_PART, "partly", "In part, copies ran beside the computation"),
+        Band(MOSTLY, "alongside", "Yes, copies ran beside the computation"),
     ),
 )
 THE_BOOK_S_COUNT = replace(

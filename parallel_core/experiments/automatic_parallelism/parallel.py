@@ -28,7 +28,7 @@ from parallel_core.experiments.runner.changes import (
     with_queue,
     without_queue,
 )
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen
@@ -86,8 +86,8 @@ BESIDE = Count(
     title="Begun beside another",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
-        Band(0.2, "partly", "The devices worked at the same time in part"),
-        Band(0.8, "parallel", "Yes, the devices worked at the same time"),
+        Band(IN_PART, "partly", "The devices worked at the same time in part"),
+        Band(MOSTLY, "parallel", "Yes, the devices worked at the same time"),
     ),
 )
 

@@ -47,7 +47,7 @@ from parallel_core.experiments.runner.changes import (
     Found,
     with_queue,
 )
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
 from parallel_core.experiments.runner.tallies import Repetition, Tally, copied_beside_computation
@@ -215,8 +215,8 @@ BOTH_WAYS_BESIDE = Count(
     title="Both ways beside computing",
     bands=(
         Band(LOWEST, "serial", "No, computing and both directions did not go on at the same time"),
-        Band(0.2, "partly", "In part, computing and both directions went on at the same time"),
-        Band(0.8, "parallel", "Yes, computing and both directions went on at the same time"),
+        Band(IN_PART, "partly", "In part, computing and both directions went on at the same time"),
+        Band(MOSTLY, "parallel", "Yes, computing and both directions went on at the same time"),
     ),
 )
 A_WAY_BESIDE = Count(
@@ -226,8 +226,8 @@ A_WAY_BESIDE = Count(
     tally=copied_beside_computation,
     bands=(
         Band(LOWEST, "serial", "The copies waited for the computation"),
-        Band(0.2, "partly", "In part, copies ran beside the computation"),
-        Band(0.8, "alongside", "Copies ran beside the computation"),
+        Band(IN_PART, "partly", "In part, copies ran beside the computation"),
+        Band(MOSTLY, "alongside", "Copies ran beside the computation"),
     ),
 )
 

@@ -24,10 +24,18 @@ from parallel_core.measurement.result import Counted, Result
 from parallel_core.measurement.timing import Timing, without_garbage_collection
 from parallel_core.system.formatting import percent
 
-AT_ONCE, MOST_REPETITIONS = 2, 6
-"""How many repetitions are recorded at a time, and at most: more than these only if they disagree
-on the answer.
+IN_PART, MOSTLY = 0.2, 2 / 3
+"""The shares from which on an order was kept in part, and mostly.
+
+An engine without a queue shows it in none of what is counted, one with queues in nearly all; where
+other programs take the cores, in up to a quarter less.
 """
+REPETITIONS, MOST_REPETITIONS = 2, 6
+"""How many repetitions are recorded, and at most if they disagree on the answer and no more were
+asked for.
+"""
+AT_ONCE = 10
+"""How many repetitions one recording holds at most."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +110,17 @@ def write(counted: Counted) -> str:
 
 
 def record_counts(
-    counts: Sequence[Count], takes: Mapping[str, Callable[[], Timing]], backend: Backend
+    counts: Sequence[Count],
+    takes: Mapping[str, Callable[[], Timing]],
+    backend: Backend,
+    fewest: int = REPETITIONS,
 ) -> dict[str, Counted]:
     """Record repetitions of the counts' cases before a witness, and count in each.
 
-    `takes` repeat a case. Two repetitions are recorded, and more while their counts mean different
-    things; the middle one counts. Nothing is counted if nothing sees the order on this backend, or
-    of a case that was not timed. Raises BackendError, OSError or ValueError if the profiler fails
-    or leaves no trace that can be read.
+    `takes` repeat a case. The `fewest` repetitions are recorded, and more while their counts mean
+    different things; the middle one counts. Nothing is counted if nothing sees the order on this
+    backend, or of a case that was not timed. Raises BackendError, OSError or ValueError if the
+    profiler fails or leaves no trace that can be read.
     """
     witness = witness_for(backend)
     if witness is None:
@@ -127,7 +138,7 @@ def record_counts(
             case_of[count]: partial(_run_often, takes[case_of[count]], count.runs)
             for count in undecided
         }
-        repetitions = recorded(cases, witness, backend, AT_ONCE)
+        repetitions = recorded(cases, witness, backend, min(fewest, AT_ONCE))
         for count in undecided:
             for repetition in repetitions[case_of[count]]:
                 assert count.tally is not None
@@ -137,7 +148,7 @@ def record_counts(
                     tallies[count.name].append(tally)
                     if count.alongside is not None:
                         shares[count.name].append(count.alongside(repetition))
-        undecided = [count for count in undecided if needs_more(count, tallies[count.name])]
+        undecided = [count for count in undecided if needs_more(count, tallies[count.name], fewest)]
     return {
         name: middle(of_count, witness.name, shares[name])
         for name, of_count in tallies.items()
@@ -166,10 +177,13 @@ def without_numbers(case: str) -> str:
     return re.sub(r"\d+(?: [KMG]iB)?", "", case)
 
 
-def needs_more(count: Count, tallies: Sequence[Tally]) -> bool:
-    """Return whether tallies mean different things, and few enough were taken to go on."""
+def needs_more(count: Count, tallies: Sequence[Tally], fewest: int = REPETITIONS) -> bool:
+    """Return whether too few tallies were taken: fewer than asked for, or few that mean different
+    things. What cannot be tallied needs no more.
+    """
     codes = {count.band(tally.seen, tally.of).code for tally in tallies}
-    return len(codes) > 1 and len(tallies) < MOST_REPETITIONS
+    most = MOST_REPETITIONS if len(codes) > 1 else 0
+    return 0 < len(tallies) < max(fewest, most)
 
 
 def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ()) -> Counted:

@@ -16,7 +16,7 @@ from backends.process_groups import GroupedBackend
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, KERNELS_OF_PRODUCTS, MATRIX_PRECISION
 from parallel_core.experiments.runner.changes import Change
 from parallel_core.experiments.runner.conclusions import conclude
-from parallel_core.experiments.runner.counts import Count, record_counts
+from parallel_core.experiments.runner.counts import REPETITIONS, Count, record_counts
 from parallel_core.experiments.runner.metrics import Metric
 from parallel_core.experiments.runner.parameters import (
     TIMING,
@@ -215,13 +215,13 @@ class Experiment:
             self.between_processes if is_one_of_several and self.between_processes else self.program
         )
 
-    def run(self, backend: Backend, *, count: bool = True, **options: Any) -> Result:
+    def run(self, backend: Backend, *, count: int = REPETITIONS, **options: Any) -> Result:
         """Run the program on a backend: choose sizes that are not given, time, check, count, and
         conclude.
 
         If the run chose all its sizes and too few rounds fit the budget, it starts again with a
-        smaller size, and with half of the budget if less is left. Without `count` no repetition is
-        recorded.
+        smaller size, and with half of the budget if less is left. At least `count` repetitions are
+        recorded; with 0 nothing is counted.
         """
         values = self._values_of(options)
         wanted = 0
@@ -239,7 +239,7 @@ class Experiment:
             trial.described["chosen_by"]["size"] = "rounds"
         if count:
             try:
-                trial.counts |= record_counts(self.counts, trial.takes, backend)
+                trial.counts |= record_counts(self.counts, trial.takes, backend, count)
             except (BackendError, OSError, ValueError) as error:
                 trial.notes.append(f"Nothing was counted: {error}.")
         problems = (
@@ -272,7 +272,7 @@ class Experiment:
         fewest: int = 0,
         budget: float | None = None,
         *,
-        count: bool,
+        count: int,
     ) -> Trial:
         """Return a trial that has measured nothing yet, with a smaller budget if one is given."""
         shown: dict[str, Any] = {}
@@ -281,8 +281,8 @@ class Experiment:
         timing = {name: values[name] for name in self._timing_names}
         if budget is not None:
             timing["budget"] = budget
-        counted = [of.case for of in self.counts if of.case and count]
-        return Trial(backend, shown, **timing, counted=counted, fewest=fewest)
+        counted = {of.case for of in self.counts if of.case} if count else set()
+        return Trial(backend, shown, **timing, counted=counted, fewest=fewest, repetitions=count)
 
     def _measure(self, trial: Trial, values: Mapping[str, Any]) -> None:
         """Choose what has no value, run the program, and time what it registered."""

@@ -90,14 +90,15 @@ class Trial:
         budget: float = math.inf,
         counted: Collection[str] = (),
         fewest: int = 0,
+        repetitions: int = 0,
     ):
         """Start the clock. If fewer than `fewest` rounds fit the budget, `run` raises
         TooSlowError.
         """
         self.backend = backend
         self._counted = frozenset(map(without_numbers, counted))
-        self.is_counted = bool(counted)
-        """Whether repetitions of its cases, and of those of other processes, are recorded."""
+        self.repetitions = repetitions
+        """How many of each `counted` case, and in other processes, are recorded at least."""
         self._fewest = fewest
         self.devices: Sequence[Device] = backend.devices
         self.parameters = dict(parameters)
@@ -293,7 +294,7 @@ class Trial:
         It is the first of so many processes that end when a share of the budget is spent.
         """
         budget = max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
-        same = {"rounds": self.rounds, "budget": budget, "count": self.is_counted}
+        same = {"rounds": self.rounds, "budget": budget, "count": self.repetitions}
         found = self.elsewhere(experiment, {**same, **options})
         self.errors[what] = found.checks["max_relative_error"]
         self.counts |= found.counts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from backends.profiling import Span
-from parallel_core.experiments.runner.counts import Count
+from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.metrics import LOWEST, Band
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 
@@ -126,8 +126,8 @@ AT_ONCE = Count(
     title="Steps on both at once",
     bands=(
         Band(LOWEST, "serial", "No, the devices took turns"),
-        Band(0.2, "partly", "In some steps, the devices computed at the same time"),
-        Band(0.8, "parallel", "Yes, the devices computed at the same time"),
+        Band(IN_PART, "partly", "In some steps, the devices computed at the same time"),
+        Band(MOSTLY, "parallel", "Yes, the devices computed at the same time"),
     ),
 )
 EARLY = Count(
@@ -136,7 +136,7 @@ EARLY = Count(
     tally=steps_with_early_exchange,
     bands=(
         Band(LOWEST, "after", "No, the exchange waited for the backward pass"),
-        Band(0.2, "partly", "In some steps, gradients were exchanged during the backward pass"),
-        Band(0.8, "during", "Yes, gradients were exchanged during the backward pass"),
+        Band(IN_PART, "partly", "In some steps, gradients were exchanged during the backward pass"),
+        Band(MOSTLY, "during", "Yes, gradients were exchanged during the backward pass"),
     ),
 )

@@ -97,8 +97,8 @@ def test_a_command_fixes_what_is_to_be_the_same_and_what_is_chosen_replaces_what
     assert command[:5] == ["/opt/python", "-P", "-m", "parallel_core", "measure"]
     same = "--backend torch --engine async --devices 2 --device-kind cpu --rounds 5"
     assert command[5:] == [
-        f"parallel {same} --count False",
-        f"overlap {same} --products 25 --size 800 --copies 7 --count False",
+        f"parallel {same} --count 0",
+        f"overlap {same} --products 25 --size 800 --copies 7 --count 0",
     ]
     assert "--engine" not in words(replace(PLAN, engines=(OWN_ENGINE,)))
     quick = words(replace(PLAN, mode="quick"), parallel={"size": 136, "rounds": 1})
@@ -116,7 +116,7 @@ def test_the_first_round_s_processes_are_asked_for_traces() -> None:
 
 def test_order_is_counted_in_one_round() -> None:
     asked = [words(turn=turn) for turn in (SOUNDING, 1, 2)]
-    assert [one[one.index("--count") + 1] for one in asked] == ["False", "True", "False"]
+    assert [one[one.index("--count") + 1] for one in asked] == ["0", "2", "0"]
 
 
 def outcome(cell: Cell, invalid: bool = False) -> Result:

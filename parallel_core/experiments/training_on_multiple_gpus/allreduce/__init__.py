@@ -96,7 +96,7 @@ def program(
     sums.find_bandwidths(trial, timed, names, sums.PLAIN_COPY, count)
     if {"sharded", "native"} <= set(names):
         sums.time_parts(trial, timed, trial.left(0.9))
-        if trial.is_counted:
+        if trial.repetitions:
             sums.prepare_count(trial)
     for length in sorted({0, 1, 2, count - 1, count + 1, 1001}):
         sums.check_sums(trial, names, length)

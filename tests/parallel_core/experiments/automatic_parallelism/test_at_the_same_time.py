@@ -55,7 +55,7 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 
 
 def run(
-    backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1, *, count: bool = True
+    backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1, *, count: int = True
 ) -> Result:
     return EXPERIMENTS["independent-ops"].run(
         backend, count=count, workers_compared=workers, size=48, rounds=rounds, budget=600.0
@@ -129,7 +129,7 @@ def test_a_number_of_workers_that_is_refused_is_a_note(
 
     monkeypatch.setattr(trials, "measure_elsewhere", refuse)
     # It only says that it queues: a profiler would find out.
-    result = EXPERIMENTS["independent-ops"].run(queueing, count=False, size=48, rounds=2)
+    result = EXPERIMENTS["independent-ops"].run(queueing, count=0, size=48, rounds=2)
     assert [case.name for case in result.cases] == ["independent, 1 worker", "chain, 1 worker"]
     assert result.parameters["workers"] == "1"
     assert sum(note.endswith("use --workers 1") for note in result.notes) == 2
@@ -169,7 +169,7 @@ def test_each_size_is_timed_three_ways(
         "engine": backend.engine,
         "variant": backend.variants,
         "rounds": 2,
-        "count": True,
+        "count": 2,
     }
     own = {"devices": 1, "device-kind": "cpu", "threads": 3, "sizes": "8,16"}
     # A part of what is left of its own budget.
@@ -368,13 +368,13 @@ def test_operations_of_one_device_count_if_a_part_of_both_ran_at_one_time() -> N
     assert computed_beside_its_own_device(repetition_of(others)) == (0, 2)
 
 
-@pytest.mark.parametrize("count", [True, False])
+@pytest.mark.parametrize("count", [2, 0])
 def test_other_processes_count_if_this_one_does_and_not_with_other_threads(
-    queueing: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, count: bool
+    queueing: Backend, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(witnesses, "check_profiler", refuse_profiler)
     run(queueing, count=count)
-    assert [(asked["threads"], asked["count"]) for asked in elsewhere] == [(1, count), (2, False)]
+    assert [(asked["threads"], asked["count"]) for asked in elsewhere] == [(1, count), (2, 0)]
 
 
 def refuse_profiler(_: Backend) -> None:

@@ -147,12 +147,22 @@ def test_the_copies_time_beside_computations_counts_once_however_many_compute() 
 PARALLEL: Count = EXPERIMENTS["parallel"].counts[0]
 
 
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [(0, "serial"), (4, "serial"), (5, "partly"), (16, "partly"), (17, "parallel")],
+)
+def test_two_thirds_are_enough_where_other_programs_take_the_cores(seen: int, code: str) -> None:
+    assert PARALLEL.band(seen, 25).code == code
+
+
 def test_more_is_recorded_while_repetitions_mean_different_things_and_the_middle_one_counts() -> (
     None
 ):
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(25, 25)])
     assert needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)])
     assert not needs_more(PARALLEL, [Tally(24, 25), Tally(3, 25)] * 3)
+    assert needs_more(PARALLEL, [Tally(25, 25)] * 10, fewest=11)
+    assert not needs_more(PARALLEL, [], fewest=11)
     counted = middle([Tally(24, 25), Tally(3, 25), Tally(25, 25)], "a test")
     assert (counted.count, counted.of, counted.repetitions) == (24, 25, (24, 3, 25))
     assert counted.alongside is None
