@@ -26,6 +26,7 @@ from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.explanation import about_unknown, explanation
 from parallel_core.experiments.runner.counts import REPETITIONS
 from parallel_core.experiments.runner.guess import read_guess
+from parallel_core.experiments.runner.parameters import MOST
 from parallel_core.measurement.fresh_process import Measured
 from parallel_core.system.errors import MeasurementError
 from parallel_core.system.subprocesses import has_lifeline, leave_with_starter
@@ -194,7 +195,7 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         # A comparison asks for it: what cannot be profiled must be measured all the same.
         click.option("--trace-if-possible", type=options.PATH, hidden=True),
         # A comparison switches it off in all rounds but one.
-        click.option("--count", type=click.IntRange(0), default=REPETITIONS, hidden=True),
+        click.option("--count", type=click.IntRange(0, MOST), default=REPETITIONS, hidden=True),
         options.path(
             "--timeline",
             "timeline_path",
