@@ -55,7 +55,7 @@ def elsewhere(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 
 
 def run(
-    backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1, *, count: int = True
+    backend: Backend, workers: tuple[int, ...] = (1, 2), rounds: int = 1, *, count: int = 2
 ) -> Result:
     return EXPERIMENTS["independent-ops"].run(
         backend, count=count, workers_compared=workers, size=48, rounds=rounds, budget=600.0
