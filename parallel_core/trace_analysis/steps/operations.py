@@ -34,23 +34,29 @@ def steps_by_count(case: CaseSpans, steps: int) -> np.ndarray | None:
     operations = np.flatnonzero(case.operations)
     if case.linked.any() or len(operations) == 0:
         return None
-    spans, step_of = case.spans, np.full(len(case.spans), NO_STEP)
+    spans = case.spans
+    step_of = np.full(len(spans), NO_STEP)
+    # A number for each device, name and kind.
     names = spans.name_of[operations].astype(np.int64)
-    alike = (case.device_of[operations] * len(spans.names) + names) * len(KINDS)
-    for group in groups_of(alike + spans.kinds[operations]):
-        if len(group) % steps:
+    of_device = case.device_of[operations] * len(spans.names) + names
+    alike = of_device * len(KINDS) + spans.kinds[operations]
+    for group in groups_of(alike):
+        times_in_step, rest = divmod(len(group), steps)
+        if rest:
             return None
         # Spans are in the order of their start.
-        step_of[operations[group]] = np.repeat(np.arange(steps), len(group) // steps)
+        step_of[operations[group]] = np.repeat(np.arange(steps), times_in_step)
     return step_of
 
 
 def ended_before(case: CaseSpans, times: np.ndarray) -> list[int]:
     """Return when all operations had ended that were launched before each of some times."""
-    since, ends = case.since[case.operations], case.spans.ends[case.operations]
-    order = np.argsort(since, kind="stable")
-    ended = np.maximum.accumulate(np.concatenate(([0], ends[order])))
-    return [int(end) for end in ended[np.searchsorted(since[order], times)]]
+    launched = case.since[case.operations]
+    ends = case.spans.ends[case.operations]
+    order = np.argsort(launched, kind="stable")
+    last_ends = np.maximum.accumulate(np.concatenate(([0], ends[order])))
+    launched_before = np.searchsorted(launched[order], times)
+    return last_ends[launched_before].tolist()
 
 
 def times_on_devices(
@@ -61,15 +67,16 @@ def times_on_devices(
     They may be behind the host: a step begins when what was launched before has ended, also if a
     side queue, such as one that fetches its data, has begun with it.
     """
-    before = ended_before(case, np.array([window.start for window in windows]))
+    ended_earlier = ended_before(case, np.array([window.start for window in windows]))
     begins: list[int] = []
     ends: list[int] = []
-    ended = 0
-    for window, ended_earlier, own in zip(windows, before, times, strict=True):
-        begins.append(max([window.start, ended, ended_earlier, *begins[-1:]]))
-        ended = max(ended, int(own[:, 1].max(initial=0)))
-        ends.append(max(window.end, begins[-1], ended))
-    return [
-        (begin, min(end, after))
-        for begin, end, after in zip(begins, ends, [*begins[1:], ends[-1]], strict=True)
-    ]
+    begin = ended = 0
+    for number, window in enumerate(windows):
+        begin = max(begin, window.start, ended, ended_earlier[number])
+        ended = max(ended, int(times[number][:, 1].max(initial=0)))
+        begins.append(begin)
+        ends.append(max(window.end, begin, ended))
+    # A step ends at the latest where the next one begins.
+    for number, next_begin in enumerate(begins[1:]):
+        ends[number] = min(ends[number], next_begin)
+    return list(zip(begins, ends, strict=True))
