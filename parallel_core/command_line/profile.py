@@ -14,7 +14,7 @@ from rich.console import Console
 
 from parallel_core.command_line import options
 from parallel_core.own_program import running
-from parallel_core.own_program.answer import Analysis, analyse
+from parallel_core.own_program.analysis import Analysis, analyse
 from parallel_core.own_program.running import Recorded
 from parallel_core.report.plots import write_picture_file
 from parallel_core.system import files

@@ -7,22 +7,19 @@ program gives the same answer twice, or an inconclusive one.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from pathlib import Path
-from statistics import fmean, median
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from statistics import fmean
 
 import numpy as np
 
-from backends.profiling import Timeline
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
-from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import StepFigures, step_figures
+from parallel_core.own_program.step_figures import StepFigures
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
 from parallel_core.trace_analysis import parts
-from parallel_core.trace_analysis.case_spans import ALL, MAX_SLOWDOWN
+from parallel_core.trace_analysis.case_spans import MAX_SLOWDOWN
 from parallel_core.trace_analysis.parts import (
     PARTS,
     Parts,
@@ -31,15 +28,11 @@ from parallel_core.trace_analysis.parts import (
     share_in_words,
     share_of,
 )
-from parallel_core.trace_analysis.ranks import NO_EXCHANGE, Ranks, summary_of
-from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
 MAX_QUEUES = 4
 """So many queues are named, the busiest."""
-MAX_DRAWN = 8
-"""So many processes are drawn, the first."""
 LITTLE, MOST = 0.1, 0.5
 """Below the first share of an exchange nothing overlaps; from the second on it does, or is
 waiting.
@@ -129,83 +122,6 @@ class Answer:
     step: StepAccount
     slowdown: float
     """A step's time under the profiler over its time without."""
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The answer, the figures of each trace, and one timeline of all processes."""
-
-    answer: Answer
-    figures: Mapping[Path, StepFigures]
-    timeline: Timeline
-    notes: tuple[str, ...]
-    """What a reader must know of the traces."""
-
-
-def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
-    """Read the traces of a program's processes; `taken` is the share of the cores' time that other
-    processes took.
-
-    Raises RequestError, which names the file, for a trace that is damaged.
-    """
-    ranks = read_ranks(traces, keep_spans=True)
-    figures = {
-        one.file: step_figures(one.timeline, traces[one.file].steps_recorded)
-        for one in ranks.values()
-    }
-    summary = summary_of(ranks) if len(ranks) > 1 else None
-    alone = {
-        file: alone_seconds
-        for file, one in traces.items()
-        if (alone_seconds := one.unprofiled_step_seconds)
-    }
-    slowdown = median([figures[file].step_seconds / own for file, own in alone.items()] or [1.0])
-    drawn = dict(list(ranks.items())[:MAX_DRAWN])
-    timelines = [one.timeline for one in ranks.values()]
-    timeline = timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree))
-    timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
-    return Analysis(
-        answer(
-            tuple(figures.values()),
-            None if summary is None else _waiting(summary),
-            taken,
-            slowdown,
-            # All wait for the slowest.
-            max(one.core_wait_share or 0.0 for one in traces.values()),
-        ),
-        figures,
-        replace(timeline, timed=timed),
-        (*_pauses(figures.values()), *_without_exchange(figures.values()), *_notes(timelines)),
-    )
-
-
-def _pauses(processes: Iterable[StepFigures]) -> Iterator[str]:
-    """Give the longest time in which a process did nothing, which the median step hides."""
-    pauses = [process.pause for process in processes if process.pause]
-    if pauses:
-        yield max(pauses, key=lambda pause: pause.share).in_words
-
-
-def _without_exchange(processes: Collection[StepFigures]) -> Iterator[str]:
-    if len(processes) > 1 and not any(process.exchange_seconds for process in processes):
-        yield NO_EXCHANGE.format(len(processes))
-
-
-def _notes(timelines: Sequence[Timeline]) -> Iterator[str]:
-    yield from dict.fromkeys(note for timeline in timelines for note in timeline.notes)
-
-
-def _waiting(summary: Ranks) -> Waiting | None:
-    exchanged = sum(one.matched_collective_seconds for one in summary.by_rank)
-    if not exchanged:
-        return None
-    last = max(summary.by_rank, key=lambda one: one.arrived_last)
-    return Waiting(
-        summary.waited_seconds / exchanged,
-        last.rank,
-        last.arrived_last,
-        summary.matched_collectives,
-    )
 
 
 def answer(

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from backends.profiling import Span, Timeline, Window
-from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, analyse, answer
+from parallel_core.own_program.analysis import analyse
+from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import KEEPING, QueueShare, StepFigures, step_figures
 from parallel_core.system.errors import RequestError

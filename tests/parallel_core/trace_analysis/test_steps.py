@@ -348,39 +348,6 @@ def test_without_links_devices_that_are_far_behind_leave_no_account_of_a_step() 
 STEP = Parts(1.0, 0.7, 0.1, 0.0, 0.2, 0.3, 0.2, 0.0, 0.0)
 
 
-def lagging(steps: int, *, extra: bool = False) -> Timeline:
-    """Return what a profiler without links says of devices that are behind their host: each step
-    multiplies twice on one device and once on the other, in 10 ms, and the host launches in 1 ms.
-    """
-    spans = []
-    for number in range(steps):
-        begin = 10 * number * MS
-        spans += [
-            Span("dot", "compute", FIRST, "compute", begin, begin + 4 * MS),
-            Span("dot", "compute", FIRST, "compute", begin + 4 * MS, begin + 8 * MS),
-            Span("dot", "compute", SECOND, "compute", begin, begin + 8 * MS),
-        ]
-    if extra:
-        spans.append(Span("dot", "compute", FIRST, "compute", 10 * steps * MS, 11 * steps * MS))
-    marked = tuple(Window(f"ProfilerStep#{n}", n * MS, (n + 1) * MS) for n in range(steps))
-    return Timeline("mxnet", sorted(spans, key=lambda span: span.start), annotations=marked)
-
-
-def test_without_links_operations_that_repeat_are_dealt_out_to_the_steps() -> None:
-    (case,) = cases_of(lagging(5))
-    found = steps(case)
-    assert found is not None
-    assert [one.operations for one in found.steps] == [3] * 5
-    assert [one.parts.compute_seconds for one in found.steps] == pytest.approx([0.008] * 5)
-    assert [one.parts.seconds for one in found.steps] == pytest.approx([0.008, *[0.01] * 4])
-    assert found.account is not None
-    assert found.account.steps == 5
-    (case,) = cases_of(lagging(5, extra=True))
-    found = steps(case)
-    assert found is not None
-    assert found.account is None
-
-
 def test_intervals_hold_the_share_and_grow_with_what_others_took() -> None:
     account, loaded = account_of([STEP] * 5), account_of([STEP] * 5, taken=0.3)
     assert account.seconds == 1
