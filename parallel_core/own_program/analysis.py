@@ -1,6 +1,6 @@
 """The traces of a program's processes become an answer, figures and notes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -10,7 +10,7 @@ from parallel_core.own_program.answer import Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.ranks import NO_EXCHANGE, Ranks, summary_of
+from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 MAX_DRAWN = 8
@@ -61,7 +61,7 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
-        (*_pauses(figures.values()), *_without_exchange(figures.values()), *_notes(timelines)),
+        (*_pauses(figures.values()), *_notes(timelines)),
     )
 
 
@@ -70,11 +70,6 @@ def _pauses(processes: Iterable[StepFigures]) -> Iterator[str]:
     pauses = [process.pause for process in processes if process.pause]
     if pauses:
         yield max(pauses, key=lambda pause: pause.share).in_words
-
-
-def _without_exchange(processes: Collection[StepFigures]) -> Iterator[str]:
-    if len(processes) > 1 and not any(process.exchange_seconds for process in processes):
-        yield NO_EXCHANGE.format(len(processes))
 
 
 def _notes(timelines: Sequence[Timeline]) -> Iterator[str]:

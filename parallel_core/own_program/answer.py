@@ -28,6 +28,7 @@ from parallel_core.trace_analysis.parts import (
     share_in_words,
     share_of,
 )
+from parallel_core.trace_analysis.ranks import NO_EXCHANGE
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
@@ -200,10 +201,7 @@ def _hidden(
 ) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
-        return (
-            "no-exchange",
-            f"Nothing was exchanged between devices or processes{_copies(processes)}.",
-        )
+        return "no-exchange", _without_exchange(processes)
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges = sum(process.exchanges for process in exchanging)
     early = _early_exchanges(exchanging)
@@ -236,6 +234,14 @@ def _hidden(
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
     return code, f"{OVERLAP[code]}: {lay}."
+
+
+def _without_exchange(processes: Sequence[StepFigures]) -> str:
+    """Say that no exchange was found: processes that train together may have one."""
+    if len(processes) > 1:
+        none = NO_EXCHANGE.format(len(processes))
+        return f"{none.removesuffix('.')}{_copies(processes)}."
+    return f"Nothing was exchanged between devices or processes{_copies(processes)}."
 
 
 def _copies(processes: Sequence[StepFigures]) -> str:
