@@ -8,7 +8,7 @@ from statistics import median
 from backends.profiling import Timeline
 from parallel_core.own_program.answer import Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import StepFigures, step_figures
+from parallel_core.own_program.step_figures import StepFigures, step_figures, without_profiler
 from parallel_core.trace_analysis.case_spans import ALL
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
@@ -46,13 +46,17 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         if (alone_seconds := one.unprofiled_step_seconds)
     }
     slowdown = median([figures[file].step_seconds / own for file, own in alone.items()] or [1.0])
+    as_alone = [
+        without_profiler(process, alone.get(file, process.step_seconds))
+        for file, process in figures.items()
+    ]
     drawn = dict(list(ranks.items())[:MAX_DRAWN])
     timelines = [one.timeline for one in ranks.values()]
     timeline = timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree))
     timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
     return Analysis(
         answer(
-            tuple(figures.values()),
+            as_alone,
             None if summary is None else _waiting(summary),
             taken,
             slowdown,

@@ -80,6 +80,8 @@ FIRST = {
     "stream",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
     "less to decode",
+    "launching": "what the host does between launches, for which the devices wait: Python, reading "
+    "of data; CUDA graphs, torch.compile or larger batches launch less often",
     "waiting": "what the devices wait for in {share} of a step: reading of data, Python between "
     "the operators, other "
     "processes",
@@ -142,7 +144,7 @@ def answer(
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
     account = parts.account_of(steps, taken)
     overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
-    if slowdown > MAX_SLOWDOWN:
+    if slowdown > MAX_SLOWDOWN and not all(one.is_without_profiler for one in processes):
         sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
         return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
     largest = _largest(PARTS, steps, taken)
@@ -186,8 +188,9 @@ def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
     worked = listed([f"{name} {_range(shares[name])}" for name in busiest]) or "none"
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
     recorded = f"{min(process.steps for process in processes)} recorded{where}"
+    how = "without the profiler" if processes[0].is_without_profiler else "in the median"
     return (
-        f"A step took {account.seconds_in_words} in the median ({recorded}); the busiest queues "
+        f"A step took {account.seconds_in_words} {how} ({recorded}); the busiest queues "
         f"of devices: {worked}."
     )
 
@@ -306,6 +309,8 @@ def _first(
     else:
         # Loading that makes up at least half of the waiting.
         code = _decided(account.shares[IDLE], 2 * _loading(processes), "loading", "waiting")
+        if code == "waiting" and fmean(one.launching_share for one in processes) >= MOST:
+            code = "launching"
     return code, share_in_words(account.shares[part])
 
 

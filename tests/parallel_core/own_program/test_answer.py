@@ -15,7 +15,13 @@ from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
 from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import KEEPING, QueueShare, StepFigures, step_figures
+from parallel_core.own_program.step_figures import (
+    KEEPING,
+    QueueShare,
+    StepFigures,
+    step_figures,
+    without_profiler,
+)
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
@@ -206,6 +212,33 @@ def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
     assert (found.overlap, *decided(found)) == (INCONCLUSIVE,) * 3
     assert "1.31 ×" in found.sentences[2]
     assert answer([made()], slowdown=1.29).bound == "computation"
+
+
+HOST_BOUND = PROCESSES.parent / "one_gpu" / "h100_host_bound.json.gz"
+
+
+@pytest.mark.parametrize(
+    ("unprofiled", "busy"), [(10.39e-3, 0.110), (5e-3, 0.228), (20e-3, 0.072), (None, 0.072)]
+)
+def test_a_gpu_s_kernels_are_set_against_a_step_without_the_profiler(
+    unprofiled: float | None, busy: float
+) -> None:
+    """By CUPTI alone the GPU was busy in 11.0 % of a step, which took 10.39 ms by the clock.
+
+    The profiler stretched it to 15.9 ms. A step that takes longer without it was another one.
+    """
+    run = replace(process(None), steps_recorded=2, unprofiled_step_seconds=unprofiled)
+    found = analyse({HOST_BOUND: run}).answer
+    assert found.step.shares["compute_seconds"].estimate == pytest.approx(busy, abs=0.001)
+    assert decided(found) == ("waiting", "launching")
+
+
+def test_operators_of_a_cpu_are_stretched_themselves() -> None:
+    on_cpu = replace(made(0.2), queues=(QueueShare("cpu", "thread", 0.2),))
+    assert without_profiler(on_cpu, 0.01) == on_cpu
+    assert without_profiler(made(0.2), 0.01).is_without_profiler
+    # More work than time: the step was another one.
+    assert not without_profiler(made(0.9), 0.01).is_without_profiler
 
 
 @pytest.mark.parametrize(
