@@ -23,8 +23,9 @@ from parallel_core.trace_analysis.case_spans import (
 )
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.parts import Parts, Pause
+from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps.figures import first_steps
+from parallel_core.trace_analysis.steps.pauses import Pause
 
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""

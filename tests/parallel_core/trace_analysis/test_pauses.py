@@ -7,8 +7,8 @@ import pytest
 from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.parts import Pause
 from parallel_core.trace_analysis.steps.figures import steps
+from parallel_core.trace_analysis.steps.pauses import Pause
 from tests.parallel_core.trace_analysis.synthetic import GPU
 
 MS = 1_000_000
