@@ -43,7 +43,7 @@ LEAST = 0.005
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 COMPUTE, EXCHANGE, COPY, IDLE = PARTS
-INCONCLUSIVE = "inconclusive"
+INCONCLUSIVE, UNKNOWN = "inconclusive", "unknown"
 
 OVERLAP = {
     "none": "No overlap",
@@ -92,6 +92,7 @@ device.
 UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
 UNDECIDED = ": record more --steps, on a quiet machine."
 UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
+NOT_RECORDED = "Nothing that ran on a device was recorded, although the program used one."
 SLOWED = (
     "Inconclusive what bounds a step: under the profiler it took {} × its time without: its "
     "parts are the profiler's."
@@ -118,7 +119,9 @@ class Answer:
 
     sentences: tuple[str, str, str]
     overlap: str
-    """A key of OVERLAP; `no-exchange` without one."""
+    """A key of OVERLAP; `no-exchange` without one; UNKNOWN, as the next two, if no work of a
+    device was recorded.
+    """
     bound: str
     first: str
     """A key of FIRST; INCONCLUSIVE if an interval touches two answers."""
@@ -143,6 +146,13 @@ def answer(
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
     account = parts.account_of(steps, taken)
+    if not any(process.queues for process in processes):
+        sentences = (
+            _took(processes, account) + ".",
+            NOT_RECORDED,
+            "So neither overlap nor what bounds a step is known.",
+        )
+        return Answer(sentences, UNKNOWN, UNKNOWN, UNKNOWN, account, slowdown)
     overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
     if slowdown > MAX_SLOWDOWN and not all(one.is_without_profiler for one in processes):
         sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
@@ -185,14 +195,15 @@ def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
     for queue in (queue for process in processes for queue in process.queues):
         shares[f"{queue.device} {THREAD.sub('thread', queue.queue)}"].append(queue.busy_share)
     busiest = sorted(shares, key=lambda name: -max(shares[name]))[:MAX_QUEUES]
-    worked = listed([f"{name} {_range(shares[name])}" for name in busiest]) or "none"
+    worked = listed([f"{name} {_range(shares[name])}" for name in busiest])
+    return f"{_took(processes, account)}; the busiest queues of devices: {worked}."
+
+
+def _took(processes: Sequence[StepFigures], account: StepAccount) -> str:
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
     recorded = f"{min(process.steps for process in processes)} recorded{where}"
     how = "without the profiler" if processes[0].is_without_profiler else "in the median"
-    return (
-        f"A step took {account.seconds_in_words} {how} ({recorded}); the busiest queues "
-        f"of devices: {worked}."
-    )
+    return f"A step took {account.seconds_in_words} {how} ({recorded})"
 
 
 def _hidden(
@@ -244,7 +255,7 @@ def _without_exchange(processes: Sequence[StepFigures]) -> str:
     if len(processes) > 1:
         none = NO_EXCHANGE.format(len(processes))
         return f"{none.removesuffix('.')}{_copies(processes)}."
-    return f"Nothing was exchanged between devices or processes{_copies(processes)}."
+    return f"No exchange between devices or processes was recorded{_copies(processes)}."
 
 
 def _copies(processes: Sequence[StepFigures]) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
-from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
+from parallel_core.own_program.answer import INCONCLUSIVE, UNKNOWN, Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import (
     KEEPING,
@@ -268,6 +268,14 @@ def test_processes_that_wait_for_each_other_are_said_to() -> None:
     assert (late.first, early.first, neither.first) == ("late-rank", "exchange-less", INCONCLUSIVE)
     assert "80 % of it waiting for each other" in late.sentences[1]
     assert "rank 1 came last in 9 of 10" in late.sentences[2]
+
+
+@pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
+def test_of_devices_that_were_not_recorded_nothing_is_known(name: str) -> None:
+    path = PROCESSES.parent / "incomplete" / f"{name}.json"
+    found = analyse({path: process(None)})
+    assert (found.answer.overlap, *decided(found.answer)) == (UNKNOWN,) * 3
+    assert found.notes, "what is missing is said"
 
 
 @pytest.mark.parametrize(("milliseconds", "is_said"), [(2.0, True), (0.09, False)])

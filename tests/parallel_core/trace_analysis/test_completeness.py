@@ -33,6 +33,13 @@ def test_where_a_device_is_not_in_the_trace_no_share_of_a_cpu_stands_for_it(name
     assert len(timeline.notes) == 1
 
 
+def test_a_host_that_waits_for_a_device_is_not_busy_if_the_device_is_not_in_the_trace() -> None:
+    (rank,) = read_ranks([INCOMPLETE / "kernels_missing.json"]).values()
+    (figures,) = rank.figures
+    (host,) = figures.queues
+    assert host.waiting_seconds == pytest.approx(0.009, abs=5e-5)
+
+
 def test_launches_without_operations_are_counted() -> None:
     assert any(note.startswith("20 launches ") for note in notes_of("kernels_missing"))
 
