@@ -112,6 +112,7 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
                 f"{seconds(whole)}) "
                 "lay under computation"
             )
+    yield from (row.in_words for row in case.unhidden)
     if case.hidden_collective_share is not None:
         yield (
             f"of collectives only, device by device: {percent(case.hidden_collective_share)} "
