@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import ROLES
+from backends.profiling.timeline import HOST_DEVICE, ROLES
 from parallel_core.trace_analysis.case_spans import CaseSpans, gaps, groups_of
 from parallel_core.trace_analysis.findings.passes import (
     KEEPING,
@@ -220,10 +220,13 @@ def _computation_beside(
     beside = _Beside(
         np.full(count, NONE), np.zeros(count, np.int64), *np.full((2, count), EARLIEST)
     )
-    for own in groups_of(case.device_of[places]):
-        on_device = case.device_of[all_work] == case.device_of[places[own[0]]]
+    device_of = case.device_of
+    work_of_device = {
+        int(device_of[all_work[own[0]]]): all_work[own] for own in groups_of(device_of[all_work])
+    }
+    for own in groups_of(device_of[places]):
         # Of a program that computes on a GPU, gloo exchanges on the CPU.
-        work = all_work[on_device] if on_device.any() else all_work
+        work = work_of_device.get(int(device_of[places[own[0]]]), all_work)
         if len(work) == 0:
             continue
         next_place = np.searchsorted(spans.starts[work], alone_from[own])
@@ -311,30 +314,41 @@ def _launched_behind_a_wait(
 
 def _waiting(case: CaseSpans, following: np.ndarray, calls: np.ndarray) -> tuple[str, ...]:
     """Return the names of the computations, or else of the host's operators, that waited."""
-    names = []
-    for computation, call in zip(following.tolist(), calls.tolist(), strict=True):
-        if computation != NONE:
-            names.append(case.spans.names[case.spans.name_of[computation]])
-        elif call != NONE:
-            names.append(_operator_around(case, call))
-        else:
-            names.append("")
+    spans = case.spans
+    names = [""] * len(following)
+    for place in np.flatnonzero(following != NONE).tolist():
+        names[place] = spans.names[spans.name_of[following[place]]]
+    on_host = np.flatnonzero((following == NONE) & (calls != NONE))
+    around = _operators_around(case, calls[on_host])
+    for place, call, operator in zip(
+        on_host.tolist(), calls[on_host].tolist(), around.tolist(), strict=True
+    ):
+        if operator != NONE:
+            names[place] = spans.operators[spans.operator_of[operator]]
+        elif case.host_calls is not None:
+            names[place] = case.host_calls.names[case.host_calls.name_of[call]]
     return tuple(names)
 
 
-def _operator_around(case: CaseSpans, call: int) -> str:
-    """Return the name of the outermost operator in which a call of the host lies, or its own."""
-    calls = case.host_calls
-    assert calls is not None
-    time = calls.starts[call]
-    last = int(np.searchsorted(case.spans.starts, time, side="right"))
-    thread = calls.queues[calls.queue_of[call]]
-    for place in range(last - 1, -1, -1):
-        if case.spans.queues[case.spans.queue_of[place]] == ("host", thread):
-            if case.spans.ends[place] >= time:
-                return case.spans.operators[case.spans.operator_of[place]]
-            break
-    return calls.names[calls.name_of[call]]
+def _operators_around(case: CaseSpans, asked: np.ndarray) -> np.ndarray:
+    """Return the places of the outermost operators in which calls of the host lie, or NONE."""
+    around = np.full(len(asked), NONE)
+    calls, spans = case.host_calls, case.spans
+    if calls is None:
+        return around
+    host = np.flatnonzero(~case.operations)
+    of_threads = {
+        spans.queues[spans.queue_of[host[own[0]]]]: host[own]
+        for own in groups_of(spans.queue_of[host])
+    }
+    for own in groups_of(calls.queue_of[asked]):
+        thread = calls.queues[calls.queue_of[asked[own[0]]]]
+        operators = of_threads.get((HOST_DEVICE, thread), host[:0])
+        times = calls.starts[asked[own]]
+        before = np.searchsorted(spans.starts[operators], times, side="right") - 1
+        ends = np.append(spans.ends[operators], EARLIEST)[before]
+        around[own] = np.where(ends >= times, np.append(operators, NONE)[before], NONE)
+    return around
 
 
 def _named(case: CaseSpans, pattern: re.Pattern[str]) -> np.ndarray:
