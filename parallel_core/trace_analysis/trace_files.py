@@ -52,6 +52,8 @@ WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
 one.
 """
+MOST_QUEUES = 10_000
+"""Of processes and threads, and of a timeline's queues: what has more is no program's recording."""
 LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
 """No recording of so many operations has less time for each: a launch takes a hundred times as
 long.
@@ -247,10 +249,19 @@ def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
 
 def _timeline_of(trace: Trace) -> Timeline:
     """Return the timeline of a whole trace. Raises ValueError if it is from another program."""
+    _check_queues(len(trace.columns.rows))
     timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
+    _check_queues(len(timeline.columns.queues))
     if not timeline.spans:
         raise ValueError("it holds nothing that ran on a device, or was launched")
     return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
+
+
+def _check_queues(count: int) -> None:
+    if count > MOST_QUEUES:
+        raise ValueError(
+            f"it has {count:,} threads or queues, and at most {MOST_QUEUES:,} can be compared"
+        )
 
 
 def _read_rank(
