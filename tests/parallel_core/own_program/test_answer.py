@@ -251,8 +251,9 @@ def test_a_gpu_s_kernels_are_set_against_a_step_without_the_profiler(
     assert decided(found) == ("waiting", "launching")
 
 
-def test_operators_of_a_cpu_are_stretched_themselves() -> None:
-    on_cpu = replace(made(0.2), queues=(QueueShare("cpu", "thread", 0.2),))
+@pytest.mark.parametrize("device", ["cpu", "cpu:1"])
+def test_operators_of_a_cpu_are_stretched_themselves(device: str) -> None:
+    on_cpu = replace(made(0.2), queues=(QueueShare(device, "thread", 0.2),))
     assert without_profiler(on_cpu, 0.01) == on_cpu
     assert without_profiler(made(0.2), 0.01).is_without_profiler
     # More work than time: the step was another one.
