@@ -15,6 +15,7 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.own_program.deciding import largest_part, what_would_decide
 from parallel_core.own_program.step_figures import StepFigures
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
@@ -28,6 +29,7 @@ from parallel_core.trace_analysis.parts import (
     share_in_words,
     share_of,
 )
+from parallel_core.trace_analysis.ranks import NO_EXCHANGE
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
@@ -42,7 +44,7 @@ LEAST = 0.005
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 COMPUTE, EXCHANGE, COPY, IDLE = PARTS
-INCONCLUSIVE = "inconclusive"
+INCONCLUSIVE, UNKNOWN = "inconclusive", "unknown"
 
 OVERLAP = {
     "none": "No overlap",
@@ -76,6 +78,8 @@ FIRST = {
     "copies": "the copies, {share} of a step, for the reason below",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
     "less to decode",
+    "launching": "what the host does between launches, for which the devices wait: Python, reading "
+    "of data; CUDA graphs, torch.compile or larger batches launch less often",
     "waiting": "what the devices wait for in {share} of a step: reading of data, Python between "
     "the operators, other "
     "processes",
@@ -84,8 +88,8 @@ FIRST = {
 device.
 """
 UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
-UNDECIDED = ": record more --steps, on a quiet machine."
-UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
+UNDECIDED_FIRST = "Inconclusive what to look at first ({}): {}."
+NOT_RECORDED = "Nothing that ran on a device was recorded, although the program used one."
 SLOWED = (
     "Inconclusive what bounds a step: under the profiler it took {} × its time without: its "
     "parts are the profiler's."
@@ -112,7 +116,9 @@ class Answer:
 
     sentences: tuple[str, str, str]
     overlap: str
-    """A key of OVERLAP; `no-exchange` without one."""
+    """A key of OVERLAP; `no-exchange` without one; UNKNOWN, as the next two, if no work of a
+    device was recorded.
+    """
     bound: str
     first: str
     """A key of FIRST; INCONCLUSIVE if an interval touches two answers."""
@@ -137,11 +143,18 @@ def answer(
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
     account = parts.account_of(steps, taken)
+    if not any(process.queues for process in processes):
+        sentences = (
+            _took(processes, account) + ".",
+            NOT_RECORDED,
+            "So neither overlap nor what bounds a step is known.",
+        )
+        return Answer(sentences, UNKNOWN, UNKNOWN, UNKNOWN, account, slowdown)
     overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
-    if slowdown > MAX_SLOWDOWN:
+    if slowdown > MAX_SLOWDOWN and not all(one.is_without_profiler for one in processes):
         sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
         return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
-    largest = _largest(PARTS, steps, taken)
+    largest = largest_part(PARTS, steps, taken)
     first, share = _first(processes, steps, waiting, account, taken)
     # In a trace an operator computes until it ends, also while its thread has no core.
     waits_for_cores = largest == COMPUTE and core_wait >= account.shares[COMPUTE].estimate / 2
@@ -163,9 +176,20 @@ def answer(
         }
         bound += f". Look first at {FIRST[first].format_map(slots)}."
     elif largest:
-        bound += f". {UNDECIDED_FIRST.format(account.shares_in_words)}"
+
+        def knows_first(some_steps: Sequence[Parts], taken: float) -> bool:
+            alike = parts.account_of(some_steps, taken)
+            return _first(processes, some_steps, waiting, alike, taken)[0] in FIRST
+
+        todo = what_would_decide(knows_first, steps, taken)
+        bound += f". {UNDECIDED_FIRST.format(account.shares_in_words, todo)}"
     else:
-        bound += UNDECIDED
+        todo = what_would_decide(
+            lambda some_steps, taken: largest_part(PARTS, some_steps, taken) is not None,
+            steps,
+            taken,
+        )
+        bound += f": {todo}."
     code = BOUNDS[largest][0] if largest else INCONCLUSIVE
     if waits_for_cores:
         code = CORES
@@ -179,13 +203,15 @@ def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
     for queue in (queue for process in processes for queue in process.queues):
         shares[f"{queue.device} {THREAD.sub('thread', queue.queue)}"].append(queue.busy_share)
     busiest = sorted(shares, key=lambda name: -max(shares[name]))[:MAX_QUEUES]
-    worked = listed([f"{name} {_range(shares[name])}" for name in busiest]) or "none"
+    worked = listed([f"{name} {_range(shares[name])}" for name in busiest])
+    return f"{_took(processes, account)}; the busiest queues of devices: {worked}."
+
+
+def _took(processes: Sequence[StepFigures], account: StepAccount) -> str:
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
     recorded = f"{min(process.steps for process in processes)} recorded{where}"
-    return (
-        f"A step took {account.seconds_in_words} in the median ({recorded}); the busiest queues "
-        f"of devices: {worked}."
-    )
+    how = "without the profiler" if processes[0].is_without_profiler else "in the median"
+    return f"A step took {account.seconds_in_words} {how} ({recorded})"
 
 
 def _hidden(
@@ -197,10 +223,7 @@ def _hidden(
 ) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
-        return (
-            "no-exchange",
-            f"Nothing was exchanged between devices or processes{_copies(processes)}.",
-        )
+        return "no-exchange", _without_exchange(processes)
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges = sum(process.exchanges for process in exchanging)
     early = _early_exchanges(exchanging)
@@ -235,6 +258,14 @@ def _hidden(
     return code, f"{OVERLAP[code]}: {lay}."
 
 
+def _without_exchange(processes: Sequence[StepFigures]) -> str:
+    """Say that no exchange was found: processes that train together may have one."""
+    if len(processes) > 1:
+        none = NO_EXCHANGE.format(len(processes))
+        return f"{none.removesuffix('.')}{_copies(processes)}."
+    return f"No exchange between devices or processes was recorded{_copies(processes)}."
+
+
 def _copies(processes: Sequence[StepFigures]) -> str:
     """Say which share of the copying was hidden, and of how much; nothing where it hardly is."""
     copying = [
@@ -254,21 +285,6 @@ def _early_exchanges(processes: Sequence[StepFigures]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _largest(names: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
-    """Return which of some parts is larger than each other one beyond the noise; None if none
-    is.
-    """
-    largest = max(names, key=lambda part: over_steps(share_of(part), steps).estimate)
-    others = [part for part in names if part != largest]
-    apart = over_steps(
-        lambda of: (of[largest] - np.max([of[part] for part in others], axis=0)) / of["seconds"],
-        steps,
-        taken,
-        is_difference=True,
-    )
-    return largest if decide(apart, 0.0) == 1 else None
-
-
 def _first(
     processes: Sequence[StepFigures],
     steps: Sequence[Parts],
@@ -284,7 +300,7 @@ def _first(
     worth_it = decide(most, MIN_SHARE)
     if worth_it == 0:
         return "operators", ""
-    part = _largest(outside, steps, taken) if worth_it else None
+    part = largest_part(outside, steps, taken) if worth_it else None
     if part is None:
         return INCONCLUSIVE, ""
     if part == EXCHANGE and _is_between_two(processes):
@@ -297,6 +313,8 @@ def _first(
     else:
         # Loading that makes up at least half of the waiting.
         code = _decided(account.shares[IDLE], 2 * _loading(processes), "loading", "waiting")
+        if code == "waiting" and fmean(one.launching_share for one in processes) >= MOST:
+            code = "launching"
     return code, share_in_words(account.shares[part])
 
 

@@ -22,7 +22,7 @@ from parallel_core.trace_analysis.findings.passes import (
     passes_of_exchanges,
 )
 from parallel_core.trace_analysis.interference import ALONE, BESIDE
-from parallel_core.trace_analysis.parts import times_by_kind
+from parallel_core.trace_analysis.parts import times_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 WITHIN_A_DEVICE = re.compile(r"Memcpy DtoD|__amd_rocclr_copyBuffer")
@@ -106,8 +106,9 @@ class _HostWaits(NamedTuple):
 
 def exposure(case: CaseSpans) -> Exposure | None:
     """Return what is known of a case's exchanges and copies that were not hidden; None without."""
-    computing, _, copying = times_by_kind(case)
-    is_copy = case.of_kind("copy") & bool(len(copying))
+    times = times_of(case)
+    computing = times.computing
+    is_copy = case.of_kind("copy") & bool(len(times.copying))
     transfers = case.of_kind("exchange") | (is_copy & ~_named(case, WITHIN_A_DEVICE))
     places = np.flatnonzero(transfers & (case.lengths > 0))
     hidden = covered_before(computing, case.spans.ends[places])

@@ -24,7 +24,7 @@ from parallel_core.trace_analysis.case_spans import (
     total_length,
 )
 from parallel_core.trace_analysis.findings.exposure import Exposure, exposure
-from parallel_core.trace_analysis.parts import times_by_kind
+from parallel_core.trace_analysis.parts import times_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
@@ -201,8 +201,7 @@ def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     found = reasoned(case)
     if found is None:
         return ()
-    computing, _, _ = times_by_kind(case)
-    free = gaps(computing, case.start, case.end)
+    free = gaps(times_of(case).computing, case.start, case.end)
     names = case.spans.name_of[found.exposed.places].astype(np.int64)
     kinds = case.spans.kinds[found.exposed.places]
     rows = []
