@@ -24,6 +24,7 @@ from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, ov
 from parallel_core.system.formatting import listed, percent, seconds
 from parallel_core.trace_analysis.case_spans import (
     ALL,
+    NO_INTERVALS,
     CaseSpans,
     clip,
     gaps,
@@ -148,6 +149,8 @@ class DeviceExchange(NamedTuple):
     """
 
     device: str
+    places: np.ndarray
+    """Of the exchanges, in the case's spans."""
     exchanging: np.ndarray
     computing: np.ndarray
 
@@ -163,7 +166,8 @@ class DeviceExchange(NamedTuple):
         return intersection(self.exchanging, self.computing)
 
 
-def _masks(case: CaseSpans) -> Activities:
+def masks_of(case: CaseSpans) -> Activities:
+    """Return the masks of a case's spans by what they did."""
     copying, exchanging = case.of_kind("copy"), case.of_kind("exchange")
     within_a_device = named(case, WITHIN_A_DEVICE)
     if case.name == ALL:
@@ -179,7 +183,7 @@ def _masks(case: CaseSpans) -> Activities:
 
 def times_of(case: CaseSpans) -> Activities:
     """Return when a case's operations ran, on all devices together, as interval sets."""
-    masks = _masks(case)
+    masks = masks_of(case)
     working, exchanging, copying = map(case.covered, masks[:3])
     # Of a million spans, to find out twice takes a tenth of a second.
     computing = working if masks.computing is masks.working else case.covered(masks.computing)
@@ -192,16 +196,20 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     What a device computes hides its own exchange. One that never computes exchanges on behalf of
     the others, and any of them hides it.
     """
-    masks, device_of = _masks(case), case.device_of
+    masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
     kernels = np.flatnonzero(masks.computing & ~named(case, FILLS))
     kernels_of = {int(device_of[own[0]]): own for own in _by_device(device_of, kernels)}
+    exchanges = _by_device(device_of, np.flatnonzero(masks.exchanging))
+    numbers = [int(device_of[own[0]]) for own in exchanges]
+    all_compute = set(numbers) <= set(kernels_of)
+    on_any_device = NO_INTERVALS if all_compute else case.covered(kernels)
     found = []
-    for own in _by_device(device_of, np.flatnonzero(masks.exchanging)):
-        number = int(device_of[own[0]])
-        computing = case.covered(kernels_of.get(number, kernels))
+    for number, own in zip(numbers, exchanges, strict=True):
+        on_device = kernels_of.get(number)
+        computing = on_any_device if on_device is None else case.covered(on_device)
         device, _ = case.spans.queues[number]
-        found.append(DeviceExchange(device, case.covered(own), computing))
+        found.append(DeviceExchange(device, own, case.covered(own), computing))
     return tuple(found)
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from backends.profiling import HOST_DEVICE, Timeline
+from backends.profiling.readers import MOST_QUEUES
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
-from parallel_core.trace_analysis.trace_files import MOST_QUEUES, read_timeline
+from parallel_core.trace_analysis.trace_files import read_timeline
 
 TRACES = Path(__file__).parent / "traces"
 
@@ -184,7 +185,7 @@ NO_TIMELINES: dict[str, tuple[str | None, str]] = {
     "a result": ('{"schema": 1}', "it holds no events"),
     "another program's": (
         json.dumps([event("b", "a", 1)]),
-        "none of the profilers known here wrote it (known for jax, mxnet, torch)",
+        "none of the profilers known here wrote it (known for jax, mxnet, parallel-core, torch)",
     ),
     "nothing that ran": (of_torch(event("Trace", "a", 1)), "nothing that ran"),
 }
