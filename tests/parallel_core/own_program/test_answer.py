@@ -13,8 +13,15 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
-from parallel_core.own_program.answer import INCONCLUSIVE, UNKNOWN, Answer, Waiting, answer
-from parallel_core.own_program.deciding import BOTH, MORE_STEPS, NEITHER, ON_A_QUIET_MACHINE
+from parallel_core.own_program.answer import UNKNOWN, Answer, answer
+from parallel_core.own_program.bounds import Waiting
+from parallel_core.own_program.deciding import (
+    BOTH,
+    INCONCLUSIVE,
+    MORE_STEPS,
+    NEITHER,
+    ON_A_QUIET_MACHINE,
+)
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import (
     KEEPING,
