@@ -252,8 +252,8 @@ class Metric:
         """Return what an interval means: the bands that it touches, in ascending order.
 
         There are none if the interval is inconclusive: it touches several, and no effect lies in
-        it, or these are two opposites. `result` tells what is possible: on how many devices and
-        with which parameters the metric was measured.
+        it, or these are all that there are. `result` tells what is possible: on how many devices
+        and with which parameters the metric was measured.
         """
         if not self.bands:
             return ()
@@ -263,8 +263,8 @@ class Metric:
         if ends is None:
             return ()
         first, last = ends
-        are_opposites = len(self.bands) == 2
-        if first < last and (are_opposites or low <= self.no_effect <= high):
+        touches_all = first == 0 and last == len(self.bands) - 1
+        if first < last and (touches_all or low <= self.no_effect <= high):
             return ()
         touched = self.bands[first : last + 1]
         if result.backend["engine"] == "sync":
