@@ -35,8 +35,7 @@ from parallel_core.system.machine import describe_machine
 from parallel_core.system.subprocesses import supervise
 
 NAME = "experiments/under-load"
-SIDES = tuple(product(("mxnet", "torch"), ("async", "sync")))
-"""Backends with their engines."""
+BACKENDS, ENGINES = ("mxnet", "torch"), ("async", "sync")
 QUIET = "0"
 """The key of the runs beside no spinning process."""
 DEADLINE = 1200.0
@@ -166,8 +165,15 @@ def found(runs: Sequence[Run], wanted: tuple[str, str, str]) -> Run | None:
     type=click.IntRange(1, MOST_REPETITIONS),
     help="Repetitions of each count; the clock then has a short budget. Default: what a run takes.",
 )
+@click.option("--engine", type=click.Choice(ENGINES), help="Only this one. Default: both.")
 @click.argument("names", nargs=-1, type=click.Choice(list(EXPERIMENTS)))
-def main(out: Path, processes: int, repetitions: int | None, names: Sequence[str]) -> None:
+def main(
+    out: Path,
+    processes: int,
+    repetitions: int | None,
+    engine: str | None,
+    names: Sequence[str],
+) -> None:
     """Run the experiments NAMES, by default all that count, on MXNet and PyTorch with and without
     queues, and write OUT/experiments/under-load.json.
 
@@ -180,12 +186,12 @@ def main(out: Path, processes: int, repetitions: int | None, names: Sequence[str
     runs: dict[str, list[Run]] = written["runs"]
     of_load = runs.setdefault(str(processes), [])
     for name in names or [one.name for one in EXPERIMENTS.values() if one.counts]:
-        for backend, engine in SIDES:
+        for backend, on_engine in product(BACKENDS, [engine] if engine else ENGINES):
             with spinning(processes):
-                run = run_once(name, backend, engine, repetitions)
+                run = run_once(name, backend, on_engine, repetitions)
             of_load[:] = [other for other in of_load if identity(other) != identity(run)]
             of_load.append(run)
-            click.echo(f"{name}, {backend}, {engine}: {run['seconds']} s", err=True)
+            click.echo(f"{name}, {backend}, {on_engine}: {run['seconds']} s", err=True)
             machine = describe_machine()
             write_json(path, {"schema": 1, "benchmark": NAME, "machine": machine, "runs": runs})
     text = table(runs)
