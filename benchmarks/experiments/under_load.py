@@ -67,7 +67,7 @@ def run_once(name: str, backend: str, engine: str, repetitions: int | None) -> R
     it takes by itself.
     """
     about: Run = {"experiment": name, "backend": backend, "engine": engine}
-    options = [] if repetitions is None else ["--count", str(repetitions), "--budget", "3"]
+    options = [] if repetitions is None else ["--count", str(repetitions)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "result.json"
         command = (
@@ -163,7 +163,7 @@ def found(runs: Sequence[Run], wanted: tuple[str, str, str]) -> Run | None:
 @click.option(
     "--repetitions",
     type=click.IntRange(1, MOST_REPETITIONS),
-    help="Repetitions of each count; the clock then has a short budget. Default: what a run takes.",
+    help="Repetitions of each count. Default: what a run takes.",
 )
 @click.option("--engine", type=click.Choice(ENGINES), help="Only this one. Default: both.")
 @click.argument("names", nargs=-1, type=click.Choice(list(EXPERIMENTS)))
