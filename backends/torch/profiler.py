@@ -149,9 +149,10 @@ def timeline_of(trace: Trace) -> Timeline:
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
     on_devices = device_spans(slices, trace)
     names = {} if calls else _thread_names(trace)
+    for_devices = bool(on_devices) or lacks_devices(slices)
     if calls:
         on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
-    elif on_devices or lacks_devices(slices):
+    elif for_devices:
         # What launches for a GPU computes nothing, also if the GPU's own events are missing.
         on_host = spans_of(
             work[False], lambda _: "host", python_queues(work[False], names), _readable
@@ -175,7 +176,7 @@ def timeline_of(trace: Trace) -> Timeline:
     if calls or timeline.cases:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
-    found = host_calls(slices, names, runtime) if on_devices else None
+    found = host_calls(slices, names, runtime) if for_devices else None
     # A trace of only devices says nothing about the host.
     linked = found if found is not None and len(found.starts) else None
     return replace(timeline, annotations=_annotations(slices), host_calls=linked)

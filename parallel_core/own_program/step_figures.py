@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from parallel_core.trace_analysis.case_spans import (
     total_length,
     union,
 )
-from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.parts import Parts, Pause
+from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps.figures import first_steps
+from parallel_core.trace_analysis.steps.pauses import Pause
 
 BACKWARD = "autograd::engine::evaluate_function"
 """PyTorch runs each operator of a backward pass within one of this name."""
@@ -86,6 +87,10 @@ class StepFigures:
     """The share of the exchange's operations' time that goes from one process to another, as in a
     pipeline; 0 without an exchange.
     """
+    launching_share: float = 0.0
+    """The share of the devices' idle time in which their queues waited for the host to launch."""
+    is_without_profiler: bool = False
+    """Whether the parts are those of a step without the profiler."""
 
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
@@ -134,7 +139,43 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         by_step=by_step,
         pause=figures.steps.pause if marks and figures.steps else None,
         interference=interference((case,)),
+        launching_share=_launching_share(figures),
     )
+
+
+def without_profiler(recorded: StepFigures, seconds: float) -> StepFigures:
+    """Return what a step is that takes some seconds without the profiler, if a GPU did its work.
+
+    The profiler stretches what the host does, and hardly a kernel: the work stays as it was, and
+    the waiting becomes less. A CPU's operators are stretched themselves.
+    """
+    devices = {queue.device for queue in recorded.queues}
+    works = [step.seconds - step.idle_seconds for step in recorded.by_step]
+    if not devices or "cpu" in devices or not max(works) < seconds < recorded.step_seconds:
+        return recorded
+    stretch = recorded.step_seconds / seconds
+    by_step = [
+        replace(step, seconds=seconds, idle_seconds=seconds - work)
+        for step, work in zip(recorded.by_step, works, strict=True)
+    ]
+    return replace(
+        recorded,
+        step_seconds=seconds,
+        queues=tuple(
+            replace(queue, busy_share=queue.busy_share * stretch) for queue in recorded.queues
+        ),
+        compute_share=fmean(step.compute_seconds for step in by_step) / seconds,
+        exposed_exchange_share=fmean(step.exposed_exchange_seconds for step in by_step) / seconds,
+        exposed_copy_share=fmean(step.exposed_copy_seconds for step in by_step) / seconds,
+        idle_share=fmean(step.idle_seconds for step in by_step) / seconds,
+        by_step=tuple(by_step),
+        is_without_profiler=True,
+    )
+
+
+def _launching_share(figures: CaseFigures) -> float:
+    idle = sum(queue.idle_seconds for queue in figures.idleness)
+    return sum(queue.host_wait_seconds for queue in figures.idleness) / idle if idle else 0.0
 
 
 def _between_two_share(case: CaseSpans) -> float:

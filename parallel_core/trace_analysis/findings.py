@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, SpanKind, Timeline
+from backends.profiling import HOST_DEVICE, Timeline
 from backends.profiling.slices import FINDINGS
 from backends.profiling.trace_events import text_blocks
 from parallel_core.system.errors import RequestError
@@ -27,7 +27,7 @@ from parallel_core.trace_analysis.case_spans import (
 )
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
-from parallel_core.trace_analysis.parts import times_by_kind
+from parallel_core.trace_analysis.parts import exchanges_by_device, times_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
@@ -76,8 +76,8 @@ def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
     tracks = {
         "critical path": list(_path(case)),
         "steps": [Finding(*window) for window in step_windows(case.annotations)],
-        "exchange": list(_alongside(case, "exchange")),
-        "copies": list(_alongside(case, "copy")),
+        **_exchanges(case),
+        "copies": list(_copies(case)),
     }
     # Every queue of a case has spans.
     of_queues = groups_of(case.spans.queue_of)
@@ -92,10 +92,25 @@ def _path(case: CaseSpans) -> Iterator[Finding]:
         yield Finding(span.name, span.start, span.end, f"{span.device} {span.queue}")
 
 
-def _alongside(case: CaseSpans, kind: SpanKind) -> Iterator[Finding]:
-    """Yield when operations of a kind ran under computation, and when not, in order of time."""
-    computing, exchanging, copying = times_by_kind(case)
-    communicating = exchanging if kind == "exchange" else copying
+def _exchanges(case: CaseSpans) -> dict[str, list[Finding]]:
+    """Return a track for each device that exchanged."""
+    devices = exchanges_by_device(case)
+    names = [f"{device.device} exchange" if len(devices) > 1 else "exchange" for device in devices]
+    return {
+        name: list(_alongside(case, device.exchanging, device.computing))
+        for name, device in zip(names, devices, strict=True)
+    }
+
+
+def _copies(case: CaseSpans) -> Iterator[Finding]:
+    times = times_of(case)
+    return _alongside(case, times.copying, times.computing)
+
+
+def _alongside(
+    case: CaseSpans, communicating: np.ndarray, computing: np.ndarray
+) -> Iterator[Finding]:
+    """Yield when communication lay under computation, and when not, in order of time."""
     free = gaps(computing, case.start, case.end)
     hidden = [
         Finding("under computation", start, end)
