@@ -225,13 +225,21 @@ def test_the_readme_takes_three_minutes_and_its_first_part_is_marked_for_transla
     assert "<!-- table:" not in first_part
 
 
+@pytest.mark.parametrize("command", ["run", "profile", "trace", "conformance", "doctor"])
+def test_the_readme_names_what_each_of_its_readers_begins_with(command: str) -> None:
+    (words, *_) = re.findall(rf"parallel-core {command}\b[^`\n]*", FIRST_PAGE)
+    assert unknown_options(words_of(words)) == []
+
+
 def test_what_the_readme_sets_up_exists() -> None:
     """To run it would install gigabytes, or take all tests' time: targets, extras and the folder
     must be there.
     """
-    kinds = ("make ", "pip install ", ". .venv/", "parallel-core ")
-    makes, installs, activations, _ = (
-        [one for one in IN_README if one.startswith(kind)] for kind in kinds
+    kinds = ("make ", ". .venv/", "pip install ")
+    installation = (ROOT / "docs/how-to/install-and-troubleshoot.md").read_text()
+    makes, activations, installs = (
+        [one for one in (*IN_README, *shell_lines(installation)) if one.startswith(kind)]
+        for kind in kinds
     )
     assert [command for command in IN_README if not command.startswith(kinds)] == []
     assert installs
@@ -253,7 +261,6 @@ def test_the_examination_of_the_installation_finds_nothing_broken(
     require: Callable[[str], None],
 ) -> None:
     require("torch")  # Without a framework but NumPy, its status is 1.
-    assert "parallel-core doctor" in IN_README
     done = subprocess.run(
         [sys.executable, "-m", "parallel_core", "doctor"], cwd=ROOT, capture_output=True, text=True
     )
