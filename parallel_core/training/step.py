@@ -1,5 +1,5 @@
 """One step as the book does it: split the batch, differentiate on every device, sum, update on
-every device.
+every device. A device alone has nothing to exchange, and its step is one launch.
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is named here; every value
 passes from verb to verb, so that the code shows the schedule. Gradients are exchanged all at once
@@ -11,12 +11,14 @@ bucket is one allreduce of several arrays; none of them is copied for it.
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 
-from backends import Array, Backend, Device
+from backends import Array, Backend, Device, Ops
+from backends.process_groups import GroupedBackend
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.timing import completion_times
 from parallel_core.training.batches import Exchange
@@ -62,17 +64,38 @@ def train_batch(
     device's sum so, and all devices keep their parameters, in this step and in all later ones with
     its guards. The parameters are consumed.
     """
+    rate = learning_rate / len(images)
+    if len(params) == 1 and not isinstance(backend, GroupedBackend):
+        # Nothing is exchanged: the step is one launch.
+        ((x, y),) = split_batch(backend, images, labels, devices_of(backend, params))
+        step = backend.launch(whole_step(backend.ops), params[0], x, y, rate, guarded[0])
+        return [step[0]], [step[1]], [step[2]]
     backward_passes = launch_gradients(backend, params, images, labels)
     losses = [backward_pass[0] for backward_pass in backward_passes]
     gradients = [backward_pass[1] for backward_pass in backward_passes]
     summed = exchange(backend, gradients, buckets)
-    rate = learning_rate / len(images)
     update = backend.ops.sgd_while_finite
     updates = [
         backend.launch(update, p, g, rate, guard)
         for p, g, guard in zip(params, summed, guarded, strict=True)
     ]
     return [updated[0] for updated in updates], [updated[1] for updated in updates], losses
+
+
+@cache
+def whole_step(ops: Ops) -> Callable[..., tuple[Array, Array, Array]]:
+    """Make the function (parameters, images, labels, rate, guard) -> (new parameters, guard, sum of
+    the rows' losses), for a device that exchanges nothing.
+    """
+    gradients_of = loss_and_gradients(ops)
+
+    def step(
+        parameters: Array, images: Array, labels: Array, rate: float, guard: Array
+    ) -> tuple[Array, Array, Array]:
+        loss, gradients = gradients_of(parameters, images, labels)
+        return *ops.sgd_while_finite(parameters, gradients, rate, guard), loss
+
+    return step
 
 
 def guards(backend: Backend, params: Sequence[Array]) -> list[Array]:
