@@ -58,7 +58,13 @@ from backends.torch.kineto_devices import (
     waits_left_out,
     without_category,
 )
-from backends.torch.kineto_host import exchanges, host_calls, without_exchanges, without_waits
+from backends.torch.kineto_host import (
+    exchanges,
+    host_calls,
+    without_exchanges,
+    without_inner_work,
+    without_waits,
+)
 from backends.torch.program_hooks import TorchProfiler, all_threads
 from backends.torch.streams.future import Announcing, Future
 
@@ -146,6 +152,7 @@ def timeline_of(trace: Trace) -> Timeline:
     tasks = [one for one in marks if parse_task(one.name)]
     gloo = exchanges(marks, slices)
     operators = outermost(slices.select(slices.has_category(OPERATORS)))
+    operators = without_inner_work(operators, marks)
     outer = Slices.of(without_exchanges(without_waits(operators, slices), gloo))
     of_workers = outer.on_threads({thread_of(one) for one in tasks})
     work = {worker: outer.select(of_workers == worker) for worker in (True, False)}

@@ -10,6 +10,7 @@ from parallel_core.own_program.answer import Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures, without_profiler
 from parallel_core.trace_analysis.case_spans import ALL
+from parallel_core.trace_analysis.findings.reasons import Unhidden, of_processes
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
@@ -24,6 +25,8 @@ class Analysis:
     answer: Answer
     figures: Mapping[Path, StepFigures]
     timeline: Timeline
+    unhidden: tuple[Unhidden, ...]
+    """The exchanges and copies that were not hidden in some process, by name, and why."""
     notes: tuple[str, ...]
     """What a reader must know of the traces."""
 
@@ -65,6 +68,7 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
+        of_processes(process.unhidden for process in figures.values()),
         (*_pauses(figures.values()), *_notes(timelines)),
     )
 

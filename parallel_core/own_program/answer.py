@@ -68,16 +68,13 @@ FIRST = {
     "late-rank": "who is late: most of the exchange is waiting, and rank {last_rank} came last in "
     "{last} of "
     "{exchanges}",
-    "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer "
-    "bytes, less often,"
-    " or end with a smaller bucket",
+    "exchange-less": "the exchange beyond the backward pass, {share} of a step, for the reason "
+    "below",
     "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a "
-    "step: let it start "
-    "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
+    "step, for the reason below",
     "other-process": "the sends and receives, {share} of a step: a receive waits until the other "
     "process has computed and sent, so smaller parts of a batch let both compute",
-    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate "
-    "stream",
+    "copies": "the copies, {share} of a step, for the reason below",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
     "less to decode",
     "launching": "what the host does between launches, for which the devices wait: Python, reading "

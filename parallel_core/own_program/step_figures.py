@@ -22,15 +22,13 @@ from parallel_core.trace_analysis.case_spans import (
     union,
 )
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
+from parallel_core.trace_analysis.findings.passes import BACKWARD, KEEPING
+from parallel_core.trace_analysis.findings.reasons import Unhidden
 from parallel_core.trace_analysis.interference import Price, interference
 from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps.figures import first_steps
 from parallel_core.trace_analysis.steps.pauses import Pause
 
-BACKWARD = "autograd::engine::evaluate_function"
-"""PyTorch runs each operator of a backward pass within one of this name."""
-KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
-"""Keeps a gradient that is ready, and launches its exchange: no time to hide it under."""
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
 BETWEEN_TWO = re.compile(r"gloo:(?:send|recv)|nccl:(?:send|recv)|\w*SendRecv")
@@ -82,6 +80,8 @@ class StepFigures:
     """The parts of every step, over which intervals are."""
     pause: Pause | None = None
     """Time in which nothing ran and that the median step hides; None if it hides little."""
+    unhidden: tuple[Unhidden, ...] = ()
+    """The exchanges and copies that ran beside no computation, by name, and why."""
     interference: tuple[Price, ...] = ()
     between_two_share: float = 0.0
     """The share of the exchange's operations' time that goes from one process to another, as in a
@@ -138,6 +138,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         ),
         by_step=by_step,
         pause=figures.steps.pause if marks and figures.steps else None,
+        unhidden=figures.unhidden,
         interference=interference((case,)),
         launching_share=_launching_share(figures),
     )

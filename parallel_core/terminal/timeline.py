@@ -113,6 +113,7 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
                 f"overlap: {percent(hidden / whole)} of the {what} ({seconds(hidden)} of "
                 f"{seconds(whole)}) lay under {under}"
             )
+    yield from (row.in_words for row in case.unhidden)
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
         if causes := case.critical_path.causes:

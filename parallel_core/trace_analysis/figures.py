@@ -47,6 +47,7 @@ from parallel_core.trace_analysis.devices import (
     queue_idleness,
     queue_lengths,
 )
+from parallel_core.trace_analysis.findings.reasons import Unhidden, unhidden
 from parallel_core.trace_analysis.parts import Parts, exchanges_by_device, parts_of, times_of
 from parallel_core.trace_analysis.steps.figures import (
     AnnotationFigures,
@@ -125,6 +126,8 @@ class CaseFigures:
     """How many devices worked at the same time, whatever the number of their queues."""
     parts: Parts
     """What the time consists of, and how much of exchange and of copies lay under computation."""
+    unhidden: tuple[Unhidden, ...]
+    """The exchanges and copies that ran beside no computation, by name, and why."""
     waits: LaunchWaits | None
     control_returned_seconds: float | None
     """When the host had done all but the case's last wait, counted from its first launch."""
@@ -206,6 +209,7 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         queues_at_once=_at_once(case, case.spans.queue_of),
         devices_at_once=_at_once(case, case.device_of),
         parts=parts_of(case, [(case.start, case.end)])[0],
+        unhidden=unhidden(case),
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds

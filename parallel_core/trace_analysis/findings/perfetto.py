@@ -6,6 +6,7 @@ The file is copied as it is, and our events stand before its own, under a proces
 
 import gzip
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -27,6 +28,7 @@ from parallel_core.trace_analysis.case_spans import (
 )
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
+from parallel_core.trace_analysis.findings.reasons import REASONS, reasoned
 from parallel_core.trace_analysis.parts import exchanges_by_device, times_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
@@ -46,8 +48,8 @@ class Finding(NamedTuple):
     name: str
     start: int
     end: int
-    where: str = ""
-    """The device and the queue, if the track does not say it."""
+    more: str = ""
+    """What the name does not say: a queue, or a reason in words."""
 
 
 def write_findings(
@@ -84,6 +86,7 @@ def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
     for (device, queue), own in zip(case.spans.queues, of_queues, strict=True):
         if device != HOST_DEVICE:
             tracks[f"{device} {queue}, idle"] = list(_idle(case, own, kernel_delay))
+    tracks |= _not_hidden(case)
     return {name: track for name, track in tracks.items() if track}
 
 
@@ -123,6 +126,23 @@ def _alongside(
     yield from sorted((*hidden, *alone), key=lambda finding: finding.start)
 
 
+def _not_hidden(case: CaseSpans) -> dict[str, list[Finding]]:
+    """Return by queues the exchanges and copies that were not hidden, under their reasons."""
+    tracks: dict[str, list[Finding]] = defaultdict(list)
+    found = reasoned(case)
+    if found is None:
+        return tracks
+    exposed = found.exposed
+    reasons = found.reason_of.tolist()
+    spans = case.spans.select(exposed.places)
+    for span, number, operator in zip(spans, reasons, exposed.waiting, strict=True):
+        reason = REASONS[number]
+        sentence = reason.sentence.format(operator=operator)
+        track = tracks[f"{span.device} {span.queue}, why it was not hidden"]
+        track.append(Finding(reason.code, span.start, span.end, sentence))
+    return tracks
+
+
 def _idle(case: CaseSpans, own: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
     """Yield the gaps of a queue with their reason, by the rules of `queue_idleness`."""
     starts, ends = case.intervals(own).T
@@ -160,7 +180,7 @@ def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:
                 "ts": _microseconds(origin + finding.start),
                 "dur": _microseconds(finding.end - finding.start),
             }
-            yield {**event, "args": {"queue": finding.where}} if finding.where else event
+            yield {**event, "args": {"more": finding.more}} if finding.more else event
 
 
 def _microseconds(nanoseconds: int) -> msgspec.Raw:
