@@ -87,7 +87,7 @@ def _measured(
     bounds = {
         name: (interval.low, interval.high)
         for name, interval in intervals.items()
-        if math.isfinite(interval.low + interval.high)
+        if math.isfinite(interval.low) and math.isfinite(interval.high)
     }
     largest_error = largest_of(trial.errors.values()) if trial.errors else 0.0
     # Cases of one interleaving share a watch.

@@ -177,8 +177,8 @@ def _under_load(
         return interval
     factors = np.where(_corners(touched, cases), least_shares, 1.0)
     values = figures(*_shortened(touched, cases, factors).T)
-    lower = np.nanmin(values) - interval.estimate
-    higher = np.nanmax(values) - interval.estimate
+    lower = float(np.nanmin(values)) - interval.estimate
+    higher = float(np.nanmax(values)) - interval.estimate
     return Interval(interval.estimate, interval.low + lower, interval.high + higher)
 
 
