@@ -44,6 +44,12 @@ FEW_PROBES = 3
 """The tries where they take long."""
 BESIDE = "multiplications beside the rest"
 LARGEST_SIZE = 8192
+COUNTED_SIZE = 640
+"""The smallest side of matrices whose multiplications are counted on CPUs, unless it is given.
+
+Each takes longer than the turns, some milliseconds long, in which programs share a core. Of shorter
+ones several are done in one turn, as if the other device or the copies had waited.
+"""
 MOST_CALLS = 1000
 """How many calls on one element tell what one costs."""
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
@@ -150,6 +156,18 @@ def size_for(trial: Trial, seconds: float, count: int) -> int:
         eighths = round(size * factor ** (1 / 3) / 8)
         size = max(8, 8 * eighths)
     return size
+
+
+def larger_size_to_count(trial: Trial, case: str, size: int) -> int | None:
+    """Return the side of the matrices with which a case is counted, if the run chose a `size` to
+    time it that is too small for that; else None.
+    """
+    if size >= COUNTED_SIZE or not trial.is_counted(case):
+        return None
+    # On a GPU an operation is not interrupted by other programs.
+    is_on_cpu = trial.devices[0].kind == "cpu"
+    is_chosen = "size" in trial.described.get("chosen_by", {})
+    return COUNTED_SIZE if is_on_cpu and is_chosen else None
 
 
 def time_of(trial: Trial, usual: float, timings: float) -> Choice:

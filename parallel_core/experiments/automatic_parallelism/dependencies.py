@@ -53,7 +53,13 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metr
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import Program, record, size_for, works_of_step
+from parallel_core.experiments.works import (
+    Program,
+    larger_size_to_count,
+    record,
+    size_for,
+    works_of_step,
+)
 from parallel_core.measurement.task_graph import (
     Bounds,
     Task,
@@ -86,6 +92,10 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
         DIAMOND: diamond(count),
         **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)},
     }
+    if larger_size := larger_size_to_count(trial, DIAMOND + FREE, size):
+        larger_program = program_of(graphs[DIAMOND], larger_size)
+        inputs = larger_program.inputs(trial.backend)
+        trial.count_as(DIAMOND + FREE, partial(larger_program.run, trial.backend, inputs))
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
     _, *others = time_programs(trial, programs)
     trial.found_by(RANDOM.name, median_of(one.bound_fraction for one in others))

@@ -49,7 +49,14 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_its_own_device
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import MULTIPLICATIONS, chained, multiplications, size_for_run
+from parallel_core.experiments.works import (
+    MULTIPLICATIONS,
+    chained,
+    larger_size_to_count,
+    multiplications,
+    multiplied,
+    size_for_run,
+)
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
@@ -92,6 +99,11 @@ def program(
     )
     x = trial.backend.asarray(drawn, trial.devices[0])
     independent, chain = multiplications(trial, x), chained(trial, x)
+    if larger_size := larger_size_to_count(trial, named("independent", own), size):
+        larger_x = trial.normal(larger_size, trial.devices[0])
+        trial.count_as(
+            named("independent", own), lambda: multiplied(trial, larger_x, MULTIPLICATIONS)
+        )
     # One worker's share of them, as one unit.
     of_one = multiplications(trial, x, -(-MULTIPLICATIONS // own))
 

@@ -58,6 +58,12 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
         trial.time(name, work)
     trial.time(TOGETHER, *alone.values(), parts=alone)
     works.time_beside(trial, *alone.values())
+    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+        larger_matrices = [trial.normal(larger_size, device) for device in trial.devices]
+        trial.count_as(
+            TOGETHER,
+            lambda: [works.multiplied(trial, x, works.MULTIPLICATIONS) for x in larger_matrices],
+        )
     a = trial.backend.to_numpy(matrices[trial.devices[0]])
     trial.check("products", [work.launch()[-1] for work in alone.values()], [a @ a] * len(alone))
 

@@ -104,6 +104,8 @@ def program(
         trial.time(name, *own, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *sending), hides=BOTH_WAYS)
+    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+        count_larger(trial, products, larger_size)
     cases = trial.run()
     copying.note_issuing(trial, BOTH_WAYS)
     # Of the rounds that count. GPUs work without the cores.
@@ -117,6 +119,16 @@ def program(
         trial.check(
             "products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products
         )
+
+
+def count_larger(trial: Trial, products: int, size: int) -> None:
+    """Let larger matrices than those that are timed be multiplied and copied for the counts."""
+    first, second = trial.devices[0], other_device(trial)
+    matrices = [trial.normal(size, device) for device in (first, second)]
+    results = [list(works.multiplied(trial, x, products)) for x in matrices]
+    buffers = [copying.buffers_in_turn(trial, size, there) for there in (second, first)]
+    copies = copying.copies_to_hide(trial, second, size).value
+    trial.count_as(TOGETHER, lambda: all_at_once(trial, matrices, results, buffers, copies))
 
 
 def all_at_once(

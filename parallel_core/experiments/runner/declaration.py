@@ -233,8 +233,8 @@ class Experiment:
             size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted_rounds)
             values = {**values, "size": size}
             trial = self._trial(backend, values, budget=budget, count=count)
+            trial.described["chosen_by"] = {"size": "rounds"}
             self._measure(trial, values)
-            trial.described["chosen_by"]["size"] = "rounds"
         if count:
             self._record_counts(trial)
         for declared in self.counts:

@@ -100,7 +100,8 @@ def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
     _, quietest = min(tries, key=itemgetter(0))
     values = {name: choice.value for name, choice in quietest.items()}
     trial.parameters |= values
-    trial.described["chosen_by"] = {name: choice.rule for name, choice in quietest.items()}
+    trial.described.setdefault("chosen_by", {})
+    trial.described["chosen_by"] |= {name: choice.rule for name, choice in quietest.items()}
     return values
 
 

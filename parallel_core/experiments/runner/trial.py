@@ -188,6 +188,14 @@ class Trial:
             _Timed(name, timing, repeats, tuple(parts), components, hides, curve, at)
         )
 
+    def is_counted(self, case: str) -> bool:
+        """Return whether anything is counted of a case, or of one that differs in numbers only."""
+        return without_numbers(case) in self._counted
+
+    def count_as(self, case: str, launch: Callable[[], object]) -> None:
+        """Let what is counted of a case be another launch than the one that is timed in it."""
+        self.takes[case] = partial(measure, self.backend, launch)
+
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
         """Time all registered cases in turn, and what they are as units, until a share of the
         budget is spent.
@@ -199,9 +207,9 @@ class Trial:
             return self.cases
         launches = _labelled(pending)
         takes = {case.name: case.take for case in pending}
-        self.takes |= {
-            name: take for name, take in takes.items() if without_numbers(name) in self._counted
-        }
+        for name, take in takes.items():
+            if self.is_counted(name):
+                self.takes.setdefault(name, take)
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
         takes |= {
             label: partial(measure, self.backend, launch) for launch, label in launches.items()

@@ -75,7 +75,7 @@ def test_a_copy_and_what_is_computed_beside_it_do_not_wait_for_each_other(
     copy = backend.copy_to(x, there, out=out if into == "buffer" else None)
     backend.wait(tuple(issue(backend, cuda, "exp", other) for other in others))
     assert "exp" not in cuda.unfinished()
-    # A thread that copies from or to the host's ordinary memory may have issued nothing yet, or have
+    # A thread that copies from or to ordinary memory may have issued nothing yet, or have
     # waited for the copy itself.
     is_by_thread = any(place.kind == "cpu" and place != HOST for place in (start, there))
     assert "copy_" in cuda.unfinished() or is_by_thread
