@@ -25,9 +25,12 @@ from backends.profiling.timeline import (
 )
 
 UNLINKED = (
-    "{:,} of {:,} {} on devices are linked to no launch: it came before the recording began, or "
-    "the profiler does not "
-    "report it. How long they waited is not known"
+    "{:,} of {:,} {} on devices are linked to no launch: the profiler does not report it. How long "
+    "they waited is not known"
+)
+LAUNCHED_BEFORE = (
+    "{:,} of {:,} {} on devices were launched before the recording began: how long they waited is "
+    "not known"
 )
 
 
@@ -182,15 +185,35 @@ def assemble(
 
 def count_unlinked(timeline: Timeline, devices: Container[str]) -> Timeline:
     """Return the timeline with the number of the devices' operations that no launch is linked to,
-    and a note of it.
+    and notes of it.
     """
     spans = timeline.columns
-    operations = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
+    on_devices = np.array([device in devices for device, _ in spans.queues], bool)[spans.queue_of]
+    linked = spans.launched != UNKNOWN
+    before = on_devices & ~linked & _before_linked_ones(spans, on_devices & linked)
     # NumPy 2.4 counts in different numbers.
-    count, unlinked = (
-        int(np.count_nonzero(one)) for one in (operations, operations & (spans.launched == UNKNOWN))
+    count, unlinked, launched_before = (
+        int(np.count_nonzero(mask)) for mask in (on_devices, on_devices & ~linked, before)
     )
-    if not unlinked:
-        return timeline
-    note = UNLINKED.format(unlinked, count, "operation" if count == 1 else "operations")
-    return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, note))
+    operations = "operation" if count == 1 else "operations"
+    notes = [
+        note.format(some, count, operations)
+        for note, some in (
+            (LAUNCHED_BEFORE, launched_before),
+            (UNLINKED, unlinked - launched_before),
+        )
+        if some
+    ]
+    return replace(timeline, unlinked=unlinked, notes=(*timeline.notes, *notes))
+
+
+def _before_linked_ones(spans: Spans, linked: np.ndarray) -> np.ndarray:
+    """Return the mask of the spans that began before all linked ones of their queue.
+
+    Of a queue without linked ones these are all, if another queue has some; else none is.
+    """
+    if not linked.any():
+        return np.zeros(len(spans), bool)
+    first = np.full(len(spans.queues), np.iinfo(np.int64).max)
+    np.minimum.at(first, spans.queue_of[linked], spans.starts[linked])
+    return spans.starts < first[spans.queue_of]

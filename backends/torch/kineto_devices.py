@@ -9,6 +9,7 @@ that nothing is left out in silence.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,10 +118,6 @@ COPYING_KERNEL = re.compile(r"__amd_rocclr_copy")
 """From version 7.1 on, ROCm copies by kernels of its own."""
 LAUNCHING = re.compile(r"(?:cuda|hip|cu)\w*LaunchKernel")
 """Calls of the runtime after which something runs on a device; filling no bytes runs nothing."""
-FEW_MISSING = 0.05
-"""At either end of a recording some operations are cut off; a larger share of launches without one
-is a recording that lacks them.
-"""
 
 
 def device_spans(slices: Slices, trace: Trace) -> Spans:
@@ -192,18 +189,26 @@ def device_queue(
     return queue
 
 
-def launched_in_vain(slices: Slices) -> tuple[int, int]:
-    """Return how many launches have no operation on a device in the trace, and how many launches
-    there are.
-    """
+class Launches(NamedTuple):
+    """How many launches a trace holds, and how many of them lack their operation on a device."""
+
+    total: int
+    missing: int
+    missing_at_the_end: int
+    """Those after the last launch whose operation is in the trace: the recording had ended."""
+
+
+def launches_of(slices: Slices) -> Launches:
+    """Count a trace's launches, in the order of time."""
     calling = slices.has_category(*filter(is_launch, slices.categories)) & slices.has_name(
         {name for name in slices.names if LAUNCHING.match(name)}
     )
     launched = [number for (number,) in slices.select(calling).arguments("correlation")]
     work = slices.select(slices.has_category(*ON_DEVICE))
     ran = {number for (number,) in work.arguments("correlation") if isinstance(number, int | str)}
-    known = [number for number in launched if isinstance(number, int | str)]
-    return sum(number not in ran for number in known), len(known)
+    have_run = [number in ran for number in launched if isinstance(number, int | str)]
+    at_the_end = have_run[::-1].index(True) if True in have_run else 0
+    return Launches(len(have_run), have_run.count(False), at_the_end)
 
 
 def exchanges_by_nccl(slices: Slices) -> bool:
@@ -220,7 +225,7 @@ def exchanges_by_nccl(slices: Slices) -> bool:
 def lacks_devices(slices: Slices) -> bool:
     """Return whether a program used devices whose operations are missing, or could not be read."""
     return (
-        launched_in_vain(slices)[0] > 0 or exchanges_by_nccl(slices) or has_unread_devices(slices)
+        launches_of(slices).missing > 0 or exchanges_by_nccl(slices) or has_unread_devices(slices)
     )
 
 
@@ -233,16 +238,22 @@ def missing_operations(slices: Slices) -> Iterator[str]:
             "NCCL's annotations are here and its kernels are not: no exchange was recorded, and "
             "launching one is not exchanging"
         )
-    missing, launches = launched_in_vain(slices)
-    if missing == launches > 0:
+    launches = launches_of(slices)
+    if launches.missing == launches.total > 0:
         yield (
-            f"{missing:,} launches have no operation on a device: nothing is known of the GPU, and "
-            "a host's share says nothing of it"
+            f"{launches.total:,} launches have no operation on a device: nothing is known of the "
+            "GPU, and a host's share says nothing of it"
         )
-    elif missing > FEW_MISSING * launches:
+        return
+    if launches.missing_at_the_end:
         yield (
-            f"{missing:,} of {launches:,} launches have no operation on a device: what the GPU did "
-            "is not all here"
+            f"{launches.missing_at_the_end:,} of {launches.total:,} launches, the last, have no "
+            "operation here: the recording ended before"
+        )
+    if others := launches.missing - launches.missing_at_the_end:
+        yield (
+            f"{others:,} of {launches.total:,} launches have no operation on a device: what the "
+            "GPU did is not all here"
         )
 
 

@@ -12,7 +12,7 @@ asked for it, only launches it; that is no computation, and no communication.
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
@@ -55,6 +55,10 @@ COLLECTIVES = (LAUNCH, "_c10d_functional::", "c10d_functional::")
 WAITING = re.compile(r"^_?c10d_functional::wait_tensor|^c10d::\w*barrier")
 """Operators that wait for an exchange, maybe inside another one."""
 KEEPING = "torch::autograd::AccumulateGrad"
+VARIANT = re.compile(r"^.*:|_base|_coalesced|_into_tensor|_")
+"""What the names of an exchange differ in where it is launched and where it runs."""
+SCATTER, REDUCE = "reducescatter", "allreduce"
+"""Gloo may run the first as the second."""
 DEVICE = "cpu"
 
 
@@ -164,10 +168,13 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
     gloo = [mark for mark in marks if mark.name.startswith(GLOO)]
     if not gloo:
         return []
+    run = {_plain(mark.name) for mark in gloo}
     launches: dict[str, deque[Slice]] = defaultdict(deque)
     for one in slices:
         if one.name.startswith(LAUNCH):
-            launches[_plain(one.name)].append(one)
+            launched_as = _plain(one.name)
+            runs_as = REDUCE if launched_as == SCATTER and SCATTER not in run else launched_as
+            launches[runs_as].append(one)
     lanes = _Lanes()
     found = []
     for one in gloo:
@@ -179,6 +186,8 @@ def exchanges(marks: Iterable[Slice], slices: Iterable[Slice]) -> list[Exchange]
         queue = "gloo" if lane == 0 else f"gloo {lane + 1}"
         launched = launch.start if launch else None
         name = one.name.removeprefix(GLOO)
+        if launch and _plain(launch.name) == SCATTER:
+            name = "reduce_scatter"
         found.append(
             Exchange(
                 Span(name, "exchange", DEVICE, queue, one.start, one.end, launched, one.name),
@@ -284,6 +293,25 @@ def _computing(work: Iterable[Slice], found: Iterable[Exchange]) -> Iterator[Sli
             yield one._replace(start=begin)
 
 
+def without_inner_work(work: Slices, marks: Iterable[Slice]) -> Slices:
+    """Return outermost operators without those that an exchange itself runs on its thread."""
+    exchanging: dict[TraceThread, list[Slice]] = defaultdict(list)
+    for mark in marks:
+        if mark.name.startswith(GLOO):
+            exchanging[thread_of(mark)].append(mark)
+    on_threads = np.flatnonzero(work.on_threads(exchanging))
+    inner = np.zeros(len(work), bool)
+    for place, operator in zip(on_threads.tolist(), work.select(on_threads), strict=True):
+        exchange = _last_before(exchanging[thread_of(operator)], operator.start)
+        inner[place] = exchange is not None and operator.end <= exchange.end
+    return work.select(~inner)
+
+
+def _last_before(slices: Sequence[Slice], time: int) -> Slice | None:
+    place = bisect_right(slices, time, key=attrgetter("start"))
+    return slices[place - 1] if place else None
+
+
 def _plain(name: str) -> str:
-    """Return what `c10d::allreduce_` and `gloo:all_reduce` have in common."""
-    return re.sub(r"^.*:|_", "", name)
+    """Return what `c10d::_allgather_base_` and `gloo:all_gather` have in common."""
+    return VARIANT.sub("", name)

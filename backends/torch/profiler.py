@@ -42,6 +42,7 @@ from backends.profiling.threads_of_trace import (
 )
 from backends.profiling.timeline import Queue, Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.torch.backend import TorchBackend
+from backends.torch.cuda.streams import CudaArray
 from backends.torch.kineto_devices import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,
@@ -57,7 +58,13 @@ from backends.torch.kineto_devices import (
     waits_left_out,
     without_category,
 )
-from backends.torch.kineto_host import exchanges, host_calls, without_exchanges, without_waits
+from backends.torch.kineto_host import (
+    exchanges,
+    host_calls,
+    without_exchanges,
+    without_inner_work,
+    without_waits,
+)
 from backends.torch.program_hooks import TorchProfiler, all_threads
 from backends.torch.streams.future import Announcing, Future
 
@@ -76,6 +83,9 @@ KIND_OF_TASK: dict[str, SpanKind] = {
     "clone": "copy",
     "overwrite": "copy",
     "to_host": "copy",
+    "copy_from_cpu": "copy",
+    "copy_to_cpu": "copy",
+    "overwrite_on_cpu": "copy",
     "take_part": "exchange",
 }
 """What workers do in tasks that do not compute."""
@@ -115,7 +125,7 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     )
     try:
         with ExitStack() as stack:
-            device_of = partial(queue_device, backend, Future)
+            device_of = partial(queue_device, backend, (Future, CudaArray))
             stack.enter_context(marking_verbs(backend, record_function, device_of, _name_of))
             for stream in backend.streams:
                 stack.enter_context(
@@ -142,6 +152,7 @@ def timeline_of(trace: Trace) -> Timeline:
     tasks = [one for one in marks if parse_task(one.name)]
     gloo = exchanges(marks, slices)
     operators = outermost(slices.select(slices.has_category(OPERATORS)))
+    operators = without_inner_work(operators, marks)
     outer = Slices.of(without_exchanges(without_waits(operators, slices), gloo))
     of_workers = outer.on_threads({thread_of(one) for one in tasks})
     work = {worker: outer.select(of_workers == worker) for worker in (True, False)}
@@ -149,9 +160,10 @@ def timeline_of(trace: Trace) -> Timeline:
     launched = {parsed.number: mark.start for mark in marks if (parsed := parse_verb(mark.name))}
     on_devices = device_spans(slices, trace)
     names = {} if calls else _thread_names(trace)
+    for_devices = bool(on_devices) or lacks_devices(slices)
     if calls:
         on_host = Spans.of(_of_python(work[False], calls, eager=not tasks and not on_devices))
-    elif on_devices or lacks_devices(slices):
+    elif for_devices:
         # What launches for a GPU computes nothing, also if the GPU's own events are missing.
         on_host = spans_of(
             work[False], lambda _: "host", python_queues(work[False], names), _readable
@@ -175,7 +187,7 @@ def timeline_of(trace: Trace) -> Timeline:
     if calls or timeline.cases:
         return timeline
     runtime = list(filter(is_launch, slices.categories))
-    found = host_calls(slices, names, runtime) if on_devices else None
+    found = host_calls(slices, names, runtime) if for_devices else None
     # A trace of only devices says nothing about the host.
     linked = found if found is not None and len(found.starts) else None
     return replace(timeline, annotations=_annotations(slices), host_calls=linked)

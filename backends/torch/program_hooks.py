@@ -23,7 +23,7 @@ def hook(torch: Any, recorder: Any) -> None:
     itself.
     """
     profiler = TorchProfiler(torch)
-    _mark_optimizers(torch, recorder)
+    mark_optimizers(torch, recorder, profiler)
     _mark_profilers(torch, recorder, profiler)
     recorder.add(profiler)
 
@@ -74,12 +74,17 @@ class TorchProfiler:
         """Return why it cannot record now."""
         return "the program runs the profiler itself" if self.programs_own else ""
 
+    def is_capturing(self) -> bool:
+        """Return whether the program captures a graph: its operators are not run, and a wait, or
+        the end of a recording, would spoil it.
+        """
+        cuda = self.torch.cuda
+        return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
     def settle(self) -> None:
         """Wait for the GPU, if the program uses one: a CPU's operators are done."""
-        cuda = self.torch.cuda
-        # A wait would spoil a graph that the program captures.
-        if cuda.is_initialized() and not cuda.is_current_stream_capturing():
-            cuda.synchronize()
+        if self.torch.cuda.is_initialized() and not self.is_capturing():
+            self.torch.cuda.synchronize()
 
     def start(self, activities: Iterable[Any] | None = None) -> None:
         """Begin to record some of PyTorch's `ProfilerActivity`; None: all that there are."""
@@ -131,7 +136,10 @@ def all_threads(torch: Any) -> Any:
         return None
 
 
-def _mark_optimizers(torch: Any, recorder: Any) -> None:
+def mark_optimizers(torch: Any, recorder: Any, profiler: TorchProfiler) -> None:
+    """Let each step of the program's first optimizer be a mark, but not while a graph is captured,
+    in which nothing runs.
+    """
     # Not register_optimizer_step_post_hook: that hook runs within the profiler's span of the step,
     # and cannot end it.
     under_profiler = torch.optim.Optimizer.profile_hook_step
@@ -150,7 +158,7 @@ def _mark_optimizers(torch: Any, recorder: Any) -> None:
             finally:
                 nested.depth -= 1
             # An optimizer may call another's step, and a program may have several.
-            if nested.depth == 0:
+            if nested.depth == 0 and not profiler.is_capturing():
                 if first is None or first() is None:
                     first = weakref.ref(args[0])
                 if first() is args[0]:

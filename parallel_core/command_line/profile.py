@@ -145,6 +145,7 @@ def _show(
         )
         show_sentence(f"{taken}, so that the intervals are wider.", console, DOUBTFUL, bullet="! ")
     show_sentences(found.answer.sentences, console, bullet="· ")
+    show_sentences([row.in_words for row in found.unhidden], console, bullet="· ")
     if found.answer.slowdown <= MAX_SLOWDOWN:
         # Of several processes one stands for all.
         show_prices(next(iter(found.figures.values())).interference, console)
@@ -180,6 +181,7 @@ def _document(
         "status": status,
         "sentences": [] if found is None else found.answer.sentences,
         "answer": None if found is None else asdict(found.answer),
+        "unhidden": [] if found is None else [asdict(row) for row in found.unhidden],
         "load": asdict(load),
         "processes": [
             {

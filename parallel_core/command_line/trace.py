@@ -22,7 +22,8 @@ from parallel_core.terminal.layout import show_sentence, show_sentences
 from parallel_core.terminal.timeline import show_figures, show_prices
 from parallel_core.terminal.trace import show_details, show_ranks
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
-from parallel_core.trace_analysis.findings import write_findings
+from parallel_core.trace_analysis.findings.perfetto import write_findings
+from parallel_core.trace_analysis.findings.reasons import of_processes
 from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import RankTrace, files_of, read_ranks, side_by_side
 
@@ -140,6 +141,8 @@ def _show_several(ranks: Mapping[int, RankTrace], summary: Ranks, console: Conso
     spans = sum(one.spans for one in ranks.values())
     show_sentence(f"{listed(list(sources))}: {spans:,} spans", console, "bold")
     show_ranks(summary, console)
+    why = of_processes(case.unhidden for one in ranks.values() for case in one.figures)
+    show_sentences([row.in_words for row in why], console, bullet="· ")
     whose: dict[str, list[str]] = {}
     for rank, one in ranks.items():
         for note in one.timeline.notes:

@@ -1,6 +1,6 @@
 """The traces of a program's processes become an answer, figures and notes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -8,9 +8,10 @@ from statistics import median
 from backends.profiling import Timeline
 from parallel_core.own_program.answer import Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import StepFigures, step_figures
+from parallel_core.own_program.step_figures import StepFigures, step_figures, without_profiler
 from parallel_core.trace_analysis.case_spans import ALL
-from parallel_core.trace_analysis.ranks import NO_EXCHANGE, Ranks, summary_of
+from parallel_core.trace_analysis.findings.reasons import Unhidden, of_processes
+from parallel_core.trace_analysis.ranks import Ranks, summary_of
 from parallel_core.trace_analysis.trace_files import read_ranks, side_by_side
 
 MAX_DRAWN = 8
@@ -24,6 +25,8 @@ class Analysis:
     answer: Answer
     figures: Mapping[Path, StepFigures]
     timeline: Timeline
+    unhidden: tuple[Unhidden, ...]
+    """The exchanges and copies that were not hidden in some process, by name, and why."""
     notes: tuple[str, ...]
     """What a reader must know of the traces."""
 
@@ -46,13 +49,17 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         if (alone_seconds := one.unprofiled_step_seconds)
     }
     slowdown = median([figures[file].step_seconds / own for file, own in alone.items()] or [1.0])
+    as_alone = [
+        without_profiler(process, alone.get(file, process.step_seconds))
+        for file, process in figures.items()
+    ]
     drawn = dict(list(ranks.items())[:MAX_DRAWN])
     timelines = [one.timeline for one in ranks.values()]
     timeline = timelines[0] if summary is None else side_by_side(drawn, bool(summary.clocks_agree))
     timed = {ALL: max(alone[file] * figures[file].steps for file in alone)} if alone else {}
     return Analysis(
         answer(
-            tuple(figures.values()),
+            as_alone,
             None if summary is None else _waiting(summary),
             taken,
             slowdown,
@@ -61,7 +68,8 @@ def analyse(traces: Mapping[Path, Recorded], taken: float = 0.0) -> Analysis:
         ),
         figures,
         replace(timeline, timed=timed),
-        (*_pauses(figures.values()), *_without_exchange(figures.values()), *_notes(timelines)),
+        of_processes(process.unhidden for process in figures.values()),
+        (*_pauses(figures.values()), *_notes(timelines)),
     )
 
 
@@ -70,11 +78,6 @@ def _pauses(processes: Iterable[StepFigures]) -> Iterator[str]:
     pauses = [process.pause for process in processes if process.pause]
     if pauses:
         yield max(pauses, key=lambda pause: pause.share).in_words
-
-
-def _without_exchange(processes: Collection[StepFigures]) -> Iterator[str]:
-    if len(processes) > 1 and not any(process.exchange_seconds for process in processes):
-        yield NO_EXCHANGE.format(len(processes))
 
 
 def _notes(timelines: Sequence[Timeline]) -> Iterator[str]:

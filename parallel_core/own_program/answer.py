@@ -28,6 +28,7 @@ from parallel_core.trace_analysis.parts import (
     share_in_words,
     share_of,
 )
+from parallel_core.trace_analysis.ranks import NO_EXCHANGE
 
 THREAD = re.compile(r"thread \d+")
 """What the same queue of several processes differs in."""
@@ -42,7 +43,7 @@ LEAST = 0.005
 MIN_SHARE = 0.1
 """Time outside of computation that is worth looking at first, as a share of a step."""
 COMPUTE, EXCHANGE, COPY, IDLE = PARTS
-INCONCLUSIVE = "inconclusive"
+INCONCLUSIVE, UNKNOWN = "inconclusive", "unknown"
 
 OVERLAP = {
     "none": "No overlap",
@@ -67,18 +68,17 @@ FIRST = {
     "late-rank": "who is late: most of the exchange is waiting, and rank {last_rank} came last in "
     "{last} of "
     "{exchanges}",
-    "exchange-less": "the exchange beyond the backward pass, {share} of a step: exchange fewer "
-    "bytes, less often,"
-    " or end with a smaller bucket",
+    "exchange-less": "the exchange beyond the backward pass, {share} of a step, for the reason "
+    "below",
     "exchange-earlier": "the exchange, which starts after the backward pass and takes {share} of a "
-    "step: let it start "
-    "earlier, with smaller buckets (bucket_cap_mb) or DistributedDataParallel",
+    "step, for the reason below",
     "other-process": "the sends and receives, {share} of a step: a receive waits until the other "
     "process has computed and sent, so smaller parts of a batch let both compute",
-    "copies": "the copies, {share} of a step: pinned memory, non_blocking=True and a separate "
-    "stream",
+    "copies": "the copies, {share} of a step, for the reason below",
     "loading": "the DataLoader, for which the program waits {loading} of a step: num_workers, or "
     "less to decode",
+    "launching": "what the host does between launches, for which the devices wait: Python, reading "
+    "of data; CUDA graphs, torch.compile or larger batches launch less often",
     "waiting": "what the devices wait for in {share} of a step: reading of data, Python between "
     "the operators, other "
     "processes",
@@ -89,6 +89,7 @@ device.
 UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
 UNDECIDED = ": record more --steps, on a quiet machine."
 UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
+NOT_RECORDED = "Nothing that ran on a device was recorded, although the program used one."
 SLOWED = (
     "Inconclusive what bounds a step: under the profiler it took {} × its time without: its "
     "parts are the profiler's."
@@ -115,7 +116,9 @@ class Answer:
 
     sentences: tuple[str, str, str]
     overlap: str
-    """A key of OVERLAP; `no-exchange` without one."""
+    """A key of OVERLAP; `no-exchange` without one; UNKNOWN, as the next two, if no work of a
+    device was recorded.
+    """
     bound: str
     first: str
     """A key of FIRST; INCONCLUSIVE if an interval touches two answers."""
@@ -140,8 +143,15 @@ def answer(
     alike = zip(*(process.by_step for process in processes), strict=False)
     steps = [Parts(*map(fmean, zip(*map(astuple, same), strict=True))) for same in alike]
     account = parts.account_of(steps, taken)
+    if not any(process.queues for process in processes):
+        sentences = (
+            _took(processes, account) + ".",
+            NOT_RECORDED,
+            "So neither overlap nor what bounds a step is known.",
+        )
+        return Answer(sentences, UNKNOWN, UNKNOWN, UNKNOWN, account, slowdown)
     overlap, hidden = _hidden(processes, steps, waiting, taken, slowdown)
-    if slowdown > MAX_SLOWDOWN:
+    if slowdown > MAX_SLOWDOWN and not all(one.is_without_profiler for one in processes):
         sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
         return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
     largest = _largest(PARTS, steps, taken)
@@ -182,13 +192,15 @@ def _queues(processes: Sequence[StepFigures], account: StepAccount) -> str:
     for queue in (queue for process in processes for queue in process.queues):
         shares[f"{queue.device} {THREAD.sub('thread', queue.queue)}"].append(queue.busy_share)
     busiest = sorted(shares, key=lambda name: -max(shares[name]))[:MAX_QUEUES]
-    worked = listed([f"{name} {_range(shares[name])}" for name in busiest]) or "none"
+    worked = listed([f"{name} {_range(shares[name])}" for name in busiest])
+    return f"{_took(processes, account)}; the busiest queues of devices: {worked}."
+
+
+def _took(processes: Sequence[StepFigures], account: StepAccount) -> str:
     where = f" on each of {len(processes)} processes" if len(processes) > 1 else ""
     recorded = f"{min(process.steps for process in processes)} recorded{where}"
-    return (
-        f"A step took {account.seconds_in_words} in the median ({recorded}); the busiest queues "
-        f"of devices: {worked}."
-    )
+    how = "without the profiler" if processes[0].is_without_profiler else "in the median"
+    return f"A step took {account.seconds_in_words} {how} ({recorded})"
 
 
 def _hidden(
@@ -200,10 +212,7 @@ def _hidden(
 ) -> tuple[str, str]:
     exchanging = [process for process in processes if process.hidden_exchange_share is not None]
     if not exchanging:
-        return (
-            "no-exchange",
-            f"Nothing was exchanged between devices or processes{_copies(processes)}.",
-        )
+        return "no-exchange", _without_exchange(processes)
     share = fmean(process.hidden_exchange_share or 0.0 for process in exchanging)
     exchanges = sum(process.exchanges for process in exchanging)
     early = _early_exchanges(exchanging)
@@ -236,6 +245,14 @@ def _hidden(
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
     return code, f"{OVERLAP[code]}: {lay}."
+
+
+def _without_exchange(processes: Sequence[StepFigures]) -> str:
+    """Say that no exchange was found: processes that train together may have one."""
+    if len(processes) > 1:
+        none = NO_EXCHANGE.format(len(processes))
+        return f"{none.removesuffix('.')}{_copies(processes)}."
+    return f"No exchange between devices or processes was recorded{_copies(processes)}."
 
 
 def _copies(processes: Sequence[StepFigures]) -> str:
@@ -300,6 +317,8 @@ def _first(
     else:
         # Loading that makes up at least half of the waiting.
         code = _decided(account.shares[IDLE], 2 * _loading(processes), "loading", "waiting")
+        if code == "waiting" and fmean(one.launching_share for one in processes) >= MOST:
+            code = "launching"
     return code, share_in_words(account.shares[part])
 
 

@@ -8,6 +8,10 @@ may have no more.
 
 A step ends where the program says so, by `profiled_step`; else at its own profiler's step, else
 when its first optimizer has stepped. One thread's marks count: the thread that marked first.
+
+What a step takes without the profiler is measured before the recording and after it, some steps at
+a time, between two moments when nothing is queued. The first steps may compile, or capture a graph,
+so the median of these times counts.
 """
 
 import atexit
@@ -18,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from statistics import median_low
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -26,6 +31,10 @@ PRECEDENCE: tuple[Marker, ...] = ("optimizer", "profiler", "profiled_step")
 """If several mark steps, the last of these counts."""
 
 ENDED = "the program ended"
+STEPS_AT_A_TIME = 2
+"""So many steps without the profiler are timed together: a device may be behind one alone."""
+TIMED_AFTERWARDS = 3
+"""How often that is done after the recording."""
 THREADS = Path("/proc/self/task")
 """Linux counts what each thread did (proc(5))."""
 
@@ -117,15 +126,23 @@ class Recorder:
     def _begin_afresh(self) -> None:
         self.pid = os.getpid()
         self.seen: Counter[Marker] = Counter()
-        self.first_seen: dict[Marker, float] = {}
-        self.unprofiled: float | None = None
-        self.marker: Marker = PRECEDENCE[0]
-        self.thread: int | None = None
-        self.recorded = 0
-        self.recording: RecordingProfiler | None = None
-        self.recording_since = 0.0
         self.core_times: Mapping[str, CoreTime] = {}
         """Those at the beginning of the recording."""
+        self._count_by(PRECEDENCE[0])
+
+    def _count_by(self, marker: Marker) -> None:
+        """Begin to count steps by a marker, with nothing recorded."""
+        self.marker = marker
+        self.thread: int | None = None
+        self.timed_since: float | None = None
+        """When the devices were last waited for, to time steps without the profiler."""
+        self.timed_steps = 0
+        """How many steps have ended since then."""
+        self.unprofiled: list[float] = []
+        """What a step took without the profiler, in seconds: a time for some steps each."""
+        self.recording: RecordingProfiler | None = None
+        self.recording_since = 0.0
+        self.recorded = 0
         self.core_wait_share: float | None = None
         self.open_step: AbstractContextManager[object] = nullcontext()
         self.is_done = False
@@ -144,21 +161,19 @@ class Recorder:
         if os.getpid() != self.pid:
             # This process was forked; the profiler, if it ran, went on in the other one.
             self._begin_afresh()
+        if PRECEDENCE.index(marker) > PRECEDENCE.index(self.marker):
+            self._prefer(marker)
         if self.is_done:
             return
         thread = threading.get_ident()
-        if PRECEDENCE.index(marker) > PRECEDENCE.index(self.marker) and self.recording is None:
-            self.marker, self.thread = marker, None
         if marker != self.marker or self.thread not in (None, thread):
             return
         self.thread = thread
         self.seen[marker] += 1
         known = [one for one in self.profilers if framework in (None, one.framework)]
-        if marker not in self.first_seen:
-            for one in known[-1:]:
-                # What was queued before is no part of the steps.
-                one.settle()
-            self.first_seen[marker] = perf_counter()
+        if self.trace is not None:
+            self._time_later_step(known[-1])
+            return
         if self.recording is not None:
             with self._failing(self.recording):
                 self.open_step.__exit__(None, None, None)
@@ -167,14 +182,54 @@ class Recorder:
                     self._begin_step(self.recording)
             if self.recorded == self.steps:
                 self._finish()
-                # The last report is written.
                 return
         elif known:
+            self._time_earlier_step(known[-1])
             # A program may end before it has warmed up, and what hindered it is reported, too.
             self.hindrance = known[-1].unavailable()
             if self.seen[marker] >= self.warm_up and not self.hindrance:
                 self._start(known[-1])
         self._report()
+
+    def _prefer(self, marker: Marker) -> None:
+        """Count by a marker that comes before the present one.
+
+        What the program marks itself takes the place of a recording by other marks, too.
+        """
+        has_failed = self.is_done and self.trace is None
+        has_begun = self.recording is not None or self.trace is not None
+        if has_failed or (has_begun and marker != "profiled_step"):
+            return
+        if self.recording is not None:
+            with suppress(Exception):
+                self.recording.stop(None)
+        self._count_by(marker)
+
+    def _time_earlier_step(self, profiler: RecordingProfiler) -> None:
+        """Count a step before the recording; the last ones are timed."""
+        if self.timed_since is not None:
+            self.timed_steps += 1
+        elif self.seen[self.marker] >= self.warm_up - STEPS_AT_A_TIME:
+            self._settle_and_time(profiler)
+
+    def _time_later_step(self, profiler: RecordingProfiler) -> None:
+        """Count a step after the recording, and report what some of them took."""
+        if profiler.unavailable():
+            self.is_done = True
+            return
+        self.timed_steps += 1
+        if self.timed_steps == STEPS_AT_A_TIME:
+            self._settle_and_time(profiler)
+            self.is_done = len(self.unprofiled) > TIMED_AFTERWARDS
+            self._report()
+
+    def _settle_and_time(self, profiler: RecordingProfiler) -> None:
+        """Note what the steps took since the devices were last waited for, and wait for them."""
+        profiler.settle()
+        now = perf_counter()
+        if self.timed_since is not None and self.timed_steps:
+            self.unprofiled.append((now - self.timed_since) / self.timed_steps)
+        self.timed_since, self.timed_steps = now, 0
 
     def give_way(self) -> None:
         """Stop before the time, because the program is about to run the framework's profiler
@@ -185,9 +240,7 @@ class Recorder:
             self._stop_early()
 
     def _start(self, profiler: RecordingProfiler) -> None:
-        profiler.settle()
-        if (steps := self.seen[self.marker] - 1) > 0:
-            self.unprofiled = (perf_counter() - self.first_seen[self.marker]) / steps
+        self._settle_and_time(profiler)
         with self._failing(profiler):
             profiler.start()
             atexit.register(self._at_exit)
@@ -215,7 +268,7 @@ class Recorder:
         self.open_step.__enter__()
 
     def _finish(self) -> None:
-        profiler, self.is_done = self.recording, True
+        profiler = self.recording
         assert profiler is not None
         path = self.folder / f"{self.pid}.json"
         try:
@@ -228,6 +281,7 @@ class Recorder:
                 self.trace = path
             self._report()
             self.recording = None
+            self.timed_since, self.timed_steps = perf_counter(), 0
 
     def _stop_early(self) -> None:
         """Keep the whole steps that were recorded; without any, the recording may begin again."""
@@ -235,6 +289,7 @@ class Recorder:
         self.open_step = nullcontext()
         if self.recorded:
             self._finish()
+            self.is_done = True
             return
         with self._failing(self.recording):
             self.recording.stop(None)
@@ -257,7 +312,8 @@ class Recorder:
             "marker": self.marker,
             "steps_seen": self.seen[self.marker],
             "steps_recorded": self.recorded,
-            "unprofiled_step_seconds": self.unprofiled,
+            # Of two, the shorter: the other one may be a step that compiles.
+            "unprofiled_step_seconds": median_low(self.unprofiled) if self.unprofiled else None,
             "core_wait_share": self.core_wait_share,
             "trace": self.trace and self.trace.name,
             "hindrance": self.hindrance,

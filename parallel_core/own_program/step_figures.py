@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -21,15 +21,14 @@ from parallel_core.trace_analysis.case_spans import (
     total_length,
     union,
 )
-from parallel_core.trace_analysis.figures import figures_of
+from parallel_core.trace_analysis.figures import CaseFigures, figures_of
+from parallel_core.trace_analysis.findings.passes import BACKWARD, KEEPING
+from parallel_core.trace_analysis.findings.reasons import Unhidden
 from parallel_core.trace_analysis.interference import Price, interference
-from parallel_core.trace_analysis.parts import Parts, Pause
+from parallel_core.trace_analysis.parts import Parts
 from parallel_core.trace_analysis.steps.figures import first_steps
+from parallel_core.trace_analysis.steps.pauses import Pause
 
-BACKWARD = "autograd::engine::evaluate_function"
-"""PyTorch runs each operator of a backward pass within one of this name."""
-KEEPING = f"{BACKWARD}: torch::autograd::AccumulateGrad"
-"""Keeps a gradient that is ready, and launches its exchange: no time to hide it under."""
 LOADING = "enumerate(DataLoader)#"
 """How PyTorch annotates the time in which a program waits for its next batch."""
 BETWEEN_TWO = re.compile(r"gloo:(?:send|recv)|nccl:(?:send|recv)|\w*SendRecv")
@@ -81,11 +80,17 @@ class StepFigures:
     """The parts of every step, over which intervals are."""
     pause: Pause | None = None
     """Time in which nothing ran and that the median step hides; None if it hides little."""
+    unhidden: tuple[Unhidden, ...] = ()
+    """The exchanges and copies that ran beside no computation, by name, and why."""
     interference: tuple[Price, ...] = ()
     between_two_share: float = 0.0
     """The share of the exchange's operations' time that goes from one process to another, as in a
     pipeline; 0 without an exchange.
     """
+    launching_share: float = 0.0
+    """The share of the devices' idle time in which their queues waited for the host to launch."""
+    is_without_profiler: bool = False
+    """Whether the parts are those of a step without the profiler."""
 
 
 def step_figures(timeline: Timeline, steps: int) -> StepFigures:
@@ -133,8 +138,45 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         ),
         by_step=by_step,
         pause=figures.steps.pause if marks and figures.steps else None,
+        unhidden=figures.unhidden,
         interference=interference((case,)),
+        launching_share=_launching_share(figures),
     )
+
+
+def without_profiler(recorded: StepFigures, seconds: float) -> StepFigures:
+    """Return what a step is that takes some seconds without the profiler, if a GPU did its work.
+
+    The profiler stretches what the host does, and hardly a kernel: the work stays as it was, and
+    the waiting becomes less. A CPU's operators are stretched themselves.
+    """
+    devices = {queue.device for queue in recorded.queues}
+    works = [step.seconds - step.idle_seconds for step in recorded.by_step]
+    if not devices or "cpu" in devices or not max(works) < seconds < recorded.step_seconds:
+        return recorded
+    stretch = recorded.step_seconds / seconds
+    by_step = [
+        replace(step, seconds=seconds, idle_seconds=seconds - work)
+        for step, work in zip(recorded.by_step, works, strict=True)
+    ]
+    return replace(
+        recorded,
+        step_seconds=seconds,
+        queues=tuple(
+            replace(queue, busy_share=queue.busy_share * stretch) for queue in recorded.queues
+        ),
+        compute_share=fmean(step.compute_seconds for step in by_step) / seconds,
+        exposed_exchange_share=fmean(step.exposed_exchange_seconds for step in by_step) / seconds,
+        exposed_copy_share=fmean(step.exposed_copy_seconds for step in by_step) / seconds,
+        idle_share=fmean(step.idle_seconds for step in by_step) / seconds,
+        by_step=tuple(by_step),
+        is_without_profiler=True,
+    )
+
+
+def _launching_share(figures: CaseFigures) -> float:
+    idle = sum(queue.idle_seconds for queue in figures.idleness)
+    return sum(queue.host_wait_seconds for queue in figures.idleness) / idle if idle else 0.0
 
 
 def _between_two_share(case: CaseSpans) -> float:

@@ -57,16 +57,16 @@ COST_MODEL_METRICS = {
     },
 }
 MAX_BLOCKS = 1200
-"""In all timelines of an experiment: each block takes about 200 bytes of the page."""
+"""The blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
 MAX_BLOCKS_OF_PAGE = 6000
 
 
 def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw the metric that answers an experiment's question, in every cell, with intervals."""
     bars = [
-        _bar(cell.cell.side, cell.metric, _style_of(cell.cell), with_bounds)
-        for cell in experiment.believed
-        if cell.metric
+        _bar(analysed.cell.side, analysed.metric, _style_of(analysed.cell), with_bounds)
+        for analysed in experiment.believed
+        if analysed.metric
     ]
     return BarsChart({"": bars}, figure) if bars else None
 
@@ -74,91 +74,89 @@ def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw every case's time in every cell, with intervals."""
     groups: dict[str, list[Bar]] = {}
-    for cell in experiment.believed:
-        for name, interval in cell.times.items():
-            groups.setdefault(name, []).append(_bar(cell.cell.side, interval, _style_of(cell.cell)))
+    for analysed in experiment.believed:
+        style = _style_of(analysed.cell)
+        for name, interval in analysed.times.items():
+            bar = _bar(analysed.cell.side, interval, style)
+            groups.setdefault(name, []).append(bar)
     return BarsChart(groups) if groups else None
 
 
 def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what each framework's time differs by from another's: its parts, each from where the one
-    before ended.
-    """
+    """Draw what each framework's time differs by from another's: its parts, one after the other."""
     groups = {}
-    for one in (*experiment.between_frameworks, *experiment.between_engines):
-        if one.parts:
-            words = "; ".join(filter(None, (one.in_words, one.reasons_in_words)))
-            rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
-            bars = [*_stacked(rows), *_stacked([("together", one.seconds, "total")])]
-            if one.verdict == "too few runs":
-                # The bounds of two processes reach farther than anybody believes.
-                bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
-            groups[f"{one.cell.side} against {one.against.side}: {words}"] = bars
+    for difference in (*experiment.between_frameworks, *experiment.between_engines):
+        if not difference.parts:
+            continue
+        rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in difference.parts.items()]
+        bars = [*_stacked(rows), *_stacked([("together", difference.seconds, "total")])]
+        if difference.verdict == "too few runs":
+            # The bounds of two processes reach farther than anybody believes.
+            bars = [bar._replace(value=bar.value.partition(" (")[0]) for bar in bars]
+        words = "; ".join(filter(None, (difference.in_words, difference.reasons_in_words)))
+        groups[f"{difference.cell.side} against {difference.against.side}: {words}"] = bars
     return BarsChart(groups) if groups else None
 
 
 def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
-    """Draw what a tiny operation takes, layer by layer: back to back, and what each call, launch
-    and wait adds to that.
+    """Draw what a tiny operation takes, layer by layer.
+
+    These are the operation back to back, and what each call, launch and wait adds to that.
     """
     rows = []
-    for cell in experiment.believed:
-        bare, steps = (
-            cell.results.medians(ONCE, "bare_seconds"),
-            cell.results.valid[0].parameters.get("steps"),
-        )
-        if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
-            cases = (cell.times[case].estimate for case in (SINGLE, ONCE, EACH))
-            ends = [0.0, *(time / steps for time in (median(bare), *cases))]
-            parts = [
-                Part(name, start, end, style)
-                for (name, style), (start, end) in zip(LAYERS.items(), pairwise(ends), strict=True)
-            ]
-            rows.append(Row(_title_of(cell.results), parts, seconds(ends[-1])))
+    for analysed in experiment.believed:
+        bare = analysed.results.medians(ONCE, "bare_seconds")
+        steps = analysed.results.valid[0].parameters.get("steps")
+        if not bare or not steps or not {SINGLE, ONCE, EACH} <= set(analysed.times):
+            continue
+        cases = [analysed.times[case].estimate for case in (SINGLE, ONCE, EACH)]
+        ends = [time / steps for time in (0.0, median(bare), *cases)]
+        parts = []
+        for (name, style), (before, after) in zip(LAYERS.items(), pairwise(ends), strict=True):
+            parts.append(Part(name, before, after, style))
+        rows.append(Row(_title_of(analysed.results), parts, seconds(ends[-1])))
     return StackedChart({"": rows}) if rows else None
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it,
-    if it does.
+    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it.
+
+    Left out are the cells that have not all of these.
     """
     wanted = {name for names in COST_MODEL_METRICS.values() for name in names.values()}
-    groups = {
-        f"{cell.cell.side}, {waiting}": [
-            _bar(
-                label,
-                cell.metrics[name],
-                _style_of(cell.cell) if label == "measured" else "predicted",
-            )
-            for label, name in names.items()
-        ]
-        for cell in experiment.believed
-        if wanted <= set(cell.metrics)
-        for waiting, names in COST_MODEL_METRICS.items()
-    }
+    groups = {}
+    for analysed in experiment.believed:
+        if not wanted <= set(analysed.metrics):
+            continue
+        for waiting, names in COST_MODEL_METRICS.items():
+            bars = []
+            for label, name in names.items():
+                style = _style_of(analysed.cell) if label == "measured" else "predicted"
+                bars.append(_bar(label, analysed.metrics[name], style))
+            groups[f"{analysed.cell.side}, {waiting}"] = bars
     return BarsChart(groups) if groups else None
 
 
 def dispatch_chart(analysis: Analysis) -> StackedChart | None:
-    """Draw of a case's time how much had passed when Python continued, for each experiment and
-    cell.
+    """Draw how much of a case's time had passed when Python continued.
+
+    There is a row for a case of each experiment and cell.
     """
     groups: dict[str, list[Row]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
-        names = analysed.results.case_names
-        cases = analysed.results.cases(shown_case(names, EXPERIMENTS[cell.experiment].queued_case))
+        usual = EXPERIMENTS[cell.experiment].queued_case
+        cases = analysed.results.cases(shown_case(analysed.results.case_names, usual))
         if cases:
-            returned, done = (
-                median(case.dispatch_median for case in cases),
-                median(case.median for case in cases),
-            )
+            returned = median(case.dispatch_median for case in cases)
+            done = median(case.median for case in cases)
             share = min(returned / done, 1.0)
             parts = [
                 Part("until Python continues", 0.0, share, "compute"),
                 Part("until all is done", share, 1.0, "compute hollow"),
             ]
-            row = Row(_title_of(analysed.results), parts, f"{seconds(returned)} of {seconds(done)}")
+            written = f"{seconds(returned)} of {seconds(done)}"
+            row = Row(_title_of(analysed.results), parts, written)
             groups.setdefault(cell.experiment, []).append(row)
     return StackedChart(groups, percent) if groups else None
 
@@ -175,63 +173,61 @@ def _style_of(cell: Cell) -> str:
 def _bar(
     name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds
 ) -> Bar:
-    # That of a single process has no bounds.
+    # The interval of a single process has no bounds.
     bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
     return Bar(name, write(interval), 0, interval.estimate, style, bounds)
 
 
 def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
-    """Draw seconds as bars of which each begins where the one before ended: names, seconds and
-    styles.
+    """Draw seconds as bars of which each begins where the one before ended.
+
+    A row has a name, seconds and the bar's style.
     """
-    bars, at = [], 0.0
-    for name, taken, style in rows:
-        bars.append(Bar(name, with_seconds(taken), at, at := at + taken.estimate, style))
+    bars = []
+    start = 0.0
+    for name, interval, style in rows:
+        end = start + interval.estimate
+        bars.append(Bar(name, with_seconds(interval), start, end, style))
+        start = end
     return bars
 
 
 def curves_chart(
     experiment: ExperimentAnalysis,
 ) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
-    """Draw an experiment's curves in every cell, with intervals, and write them as a table, the
-    first row the headings.
+    """Draw an experiment's curves in every cell, with intervals, and write them as a table.
 
-    Both are empty if it sweeps over nothing.
+    The table's first row has the headings. Both are empty if the experiment sweeps over nothing.
     """
-    curves, cells = (
-        experiment.experiment.curves,
-        [cell for cell in experiment.believed if cell.curves],
-    )
+    curves = experiment.experiment.curves
+    cells = [analysed for analysed in experiment.believed if analysed.curves]
     if curves is None or not cells:
         return None, ()
     swept = cells[0].results.valid[0].series[curves.over]
-    columns = {
-        f"{cell.cell.side}{': ' if label else ''}{label}": map(with_bounds, values)
-        for cell in cells
-        for label, values in cell.curves.items()
-    }
-    rows = zip(
-        (write_point(value, curves.over) for value in swept), *columns.values(), strict=False
-    )
-    chart = sweep_chart(curves, swept, {cell.cell.side: cell.curves for cell in cells})
-    return chart, ((curves.x_title, *columns), *rows)
+    columns = {curves.x_title: [write_point(value, curves.over) for value in swept]}
+    for analysed in cells:
+        for label, values in analysed.curves.items():
+            heading = f"{analysed.cell.side}: {label}" if label else analysed.cell.side
+            columns[heading] = [with_bounds(value) for value in values]
+    rows = zip(*columns.values(), strict=False)
+    panels = {analysed.cell.side: analysed.curves for analysed in cells}
+    return sweep_chart(curves, swept, panels), (tuple(columns), *rows)
 
 
 def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:
     """Draw the learning curves of all cells over each other; None if it trains nothing."""
     curves = []
     for cell, result in trained(experiment):
-        colour, dash = (
-            f"c{analysis.backends.index(cell.backend) % COLOURS}",
-            DOTTED[0] if cell.engine == "sync" else "",
-        )
+        colour = f"c{analysis.backends.index(cell.backend) % COLOURS}"
+        dash = DOTTED[0] if cell.engine == "sync" else ""
         curves.append((Curve(cell.side, colour, (), dash=dash), result))
     return learning_chart(curves) if curves else None
 
 
 def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
-    """Return each training cell with its first result; the other processes of a cell have the same
-    losses.
+    """Return each training cell with its first result.
+
+    The other processes of a cell have the same losses.
     """
     first_results = [(cell.cell, cell.results.valid[0]) for cell in experiment.believed]
     return [(cell, result) for cell, result in first_results if "loss" in result.series]
@@ -240,8 +236,7 @@ def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
 def timelines_chart(
     experiment: ExperimentAnalysis, timeline_of: TimelineOf, experiments: int = 1
 ) -> tuple[TimelinesChart | None, dict[str, str]]:
-    """Draw the timelines of an experiment's cells, if there are any; return the reason for each
-    cell without one.
+    """Draw the timelines of an experiment's cells; return the reason for each cell without one.
 
     `experiments` is the number of those that share the page.
     """

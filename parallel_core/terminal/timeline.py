@@ -102,22 +102,18 @@ def _case_lines(case: CaseFigures) -> Iterator[str]:
         # Where the time went would be where the profiler's went.
         return
     parts = case.parts
-    for what, whole, hidden in (
-        ("exchange", parts.exchange_seconds, parts.hidden_exchange_seconds),
-        ("copying", parts.copy_seconds, parts.hidden_copy_seconds),
+    exchanging = [device for device in case.devices if device.collective_seconds]
+    whose = "the same device's computation" if len(exchanging) > 1 else "computation"
+    for what, whole, hidden, under in (
+        ("exchange", parts.exchange_seconds, parts.hidden_exchange_seconds, whose),
+        ("copying", parts.copy_seconds, parts.hidden_copy_seconds, "computation"),
     ):
         if whole:
             yield (
                 f"overlap: {percent(hidden / whole)} of the {what} ({seconds(hidden)} of "
-                f"{seconds(whole)}) "
-                "lay under computation"
+                f"{seconds(whole)}) lay under {under}"
             )
-    if case.hidden_collective_share is not None:
-        yield (
-            f"of collectives only, device by device: {percent(case.hidden_collective_share)} "
-            f"({seconds(case.hidden_collective_seconds)} of {seconds(case.collective_seconds)}), "
-            "as Holistic Trace Analysis counts"
-        )
+    yield from (row.in_words for row in case.unhidden)
     if case.critical_path.parts:
         yield f"critical path: {_path(case)}"
         if causes := case.critical_path.causes:

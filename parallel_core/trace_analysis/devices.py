@@ -41,6 +41,8 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, groups_of, inters
 
 FILLS = ("Memset", "hipMemset", "__amd_rocclr_fill")
 """How the names of operations begin that fill memory, in traces of CUDA and of HIP."""
+WITHIN_A_DEVICE = ("Memcpy DtoD", "Memcpy D2D", "MemcpyD2D")
+"""How the names of copies begin that stay in one device's memory."""
 KERNEL_DELAY = 30_000
 """Nanoseconds: a shorter gap between two operations is a kernel wait; HTA's
 `consecutive_kernel_delay`.
@@ -151,10 +153,13 @@ def kernels(case: CaseSpans) -> tuple[np.ndarray, np.ndarray]:
     """Return the masks of a case's spans that compute, not those that fill memory with a value, and
     of collectives.
     """
-    fills = np.array([name.startswith(FILLS) for name in case.spans.operators], bool)[
-        case.spans.operator_of
-    ]
-    return case.of_kind("compute") & ~fills, case.of_kind("exchange")
+    return case.of_kind("compute") & ~named(case, FILLS), case.of_kind("exchange")
+
+
+def named(case: CaseSpans, beginnings: tuple[str, ...]) -> np.ndarray:
+    """Return the mask of a case's spans whose operators' names begin in one of some ways."""
+    of_operators = [name.startswith(beginnings) for name in case.spans.operators]
+    return np.array(of_operators, bool)[case.spans.operator_of]
 
 
 def work_of(case: CaseSpans, own: np.ndarray, compute: np.ndarray, collective: np.ndarray) -> Work:

@@ -3,8 +3,8 @@ returned.
 
 A case lasts from its first launch to the end of its last span; the idle edges of its window do not
 count. An operation is a span on a device; communication is copying and exchanging. `hidden_share`
-is the share of communication that lies under computation: the time of both at once over the time of
-communication, over all devices together. What Holistic Trace Analysis calls overlap is in
+is the share of communication that lies under computation, as `parts` has it: copies under that of
+any device, exchanges under the same device's. What Holistic Trace Analysis calls overlap is in
 `devices`: of only collectives, without copies, device by device.
 """
 
@@ -47,7 +47,8 @@ from parallel_core.trace_analysis.devices import (
     queue_idleness,
     queue_lengths,
 )
-from parallel_core.trace_analysis.parts import Parts, parts_of, times_by_kind
+from parallel_core.trace_analysis.findings.reasons import Unhidden, unhidden
+from parallel_core.trace_analysis.parts import Parts, exchanges_by_device, parts_of, times_of
 from parallel_core.trace_analysis.steps.figures import (
     AnnotationFigures,
     StepsFigures,
@@ -112,7 +113,7 @@ class CaseFigures:
     """How long at least one queue computed; `communication_seconds` likewise."""
     communication_seconds: float
     hidden_seconds: float
-    """How long both ran at the same time."""
+    """How much of that lay under computation."""
     hidden_share: float | None
     """Hidden seconds as a share of communication."""
     hidden_of_shorter: float | None
@@ -125,6 +126,8 @@ class CaseFigures:
     """How many devices worked at the same time, whatever the number of their queues."""
     parts: Parts
     """What the time consists of, and how much of exchange and of copies lay under computation."""
+    unhidden: tuple[Unhidden, ...]
+    """The exchanges and copies that ran beside no computation, by name, and why."""
     waits: LaunchWaits | None
     control_returned_seconds: float | None
     """When the host had done all but the case's last wait, counted from its first launch."""
@@ -180,10 +183,12 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
     Shorter gaps between two operations on a queue than `kernel_delay`, in nanoseconds, count as
     kernel waits.
     """
-    computing, exchanging, copying = times_by_kind(case)
-    communicating = union(exchanging, copying)
-    compute, communication = total_length(computing), total_length(communicating)
-    hidden = total_length(intersection(computing, communicating))
+    times = times_of(case)
+    communicating = union(times.exchanging, times.copying)
+    compute, communication = total_length(times.working), total_length(communicating)
+    hidden_copies = intersection(times.computing, times.copying)
+    hidden_exchanges = [device.hidden for device in exchanges_by_device(case)]
+    hidden = total_length(union(hidden_copies, *hidden_exchanges))
     shorter = min(compute, communication)
     returned = _control_returned(case)
     by_device = device_figures(case)
@@ -200,10 +205,11 @@ def figures_of(case: CaseSpans, kernel_delay: int = KERNEL_DELAY) -> CaseFigures
         hidden_seconds=in_seconds(hidden),
         hidden_share=hidden / communication if communication else None,
         hidden_of_shorter=hidden / shorter if shorter else None,
-        working_seconds=in_seconds(total_length(union(computing, communicating))),
+        working_seconds=in_seconds(total_length(union(times.working, communicating))),
         queues_at_once=_at_once(case, case.spans.queue_of),
         devices_at_once=_at_once(case, case.device_of),
         parts=parts_of(case, [(case.start, case.end)])[0],
+        unhidden=unhidden(case),
         waits=_launch_waits(case),
         control_returned_seconds=None if returned is None else in_seconds(returned),
         dispatch_fraction=returned / case.nanoseconds

@@ -2,18 +2,23 @@
 both here.
 
 The parts of a time sum to it: some queue computes; none does, but one exchanges; neither, but one
-copies; nothing runs. An interval is over the steps of one recording, no shorter than what differs
-between processes. Where other work took a share s of the cores' time, any part may have lost up to
-s of the time to them. What the median step hides, such as the time between epochs, is a pause.
+copies; nothing runs. What copies within a device is that device's work, and no transfer.
+
+An exchange is hidden by what the same device computes: that another one computes meanwhile does not
+help the one that waits. A copy is hidden by what any device computes.
+
+An interval is over the steps of one recording, no shorter than what differs between processes.
+Where other work took a share s of the cores' time, any part may have lost up to s of the time to
+it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Window, in_seconds
+from backends.profiling import HOST_DEVICE, in_seconds
 from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES, in_percent, over_rounds
 from parallel_core.system.formatting import listed, percent, seconds
@@ -22,20 +27,18 @@ from parallel_core.trace_analysis.case_spans import (
     CaseSpans,
     clip,
     gaps,
+    groups_of,
     intersection,
     total_length,
     union,
 )
+from parallel_core.trace_analysis.devices import FILLS, WITHIN_A_DEVICE, named
 
 PARTS = ("compute_seconds", "exposed_exchange_seconds", "exposed_copy_seconds", "idle_seconds")
 """Those that sum to the whole."""
 WORDS: Mapping[str, str] = dict(
     zip(PARTS, ("computing", "exchange only", "copies only", "waiting"), strict=True)
 )
-LEAST_PAUSE = 0.1
-"""By how much the share of a recording in which nothing ran exceeds the median step's, if it is
-said.
-"""
 Formula: TypeAlias = Callable[[dict[str, Any]], Any]
 """What follows from the medians of the steps' parts, element by element."""
 
@@ -50,9 +53,11 @@ class Parts:
     exposed_copy_seconds: float
     idle_seconds: float
     exchange_seconds: float
-    """How long an exchange ran, whatever ran meanwhile."""
+    """How long an exchange ran on a device, whatever ran meanwhile; the mean of the devices that
+    exchange.
+    """
     hidden_exchange_seconds: float
-    """How much of that lay under computation."""
+    """How much of that lay under the same device's computation."""
     copy_seconds: float
     hidden_copy_seconds: float
 
@@ -112,44 +117,109 @@ def parts_of(case: CaseSpans, times: Sequence[tuple[int, int]]) -> tuple[Parts, 
     """Divide each of some times, from start to end in nanoseconds, by what a case's operations did
     in it.
     """
-    of_kinds = times_by_kind(case)
+    whole = times_of(case)
+    by_device = exchanges_by_device(case)
     return tuple(
-        _parts(start, end, *(clip(one, start, end) for one in of_kinds)) for start, end in times
+        _parts(
+            start,
+            end,
+            Activities(*(clip(some, start, end) for some in whole)),
+            [device.clipped(start, end) for device in by_device],
+        )
+        for start, end in times
     )
 
 
-def times_by_kind(case: CaseSpans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return when a case computed, exchanged and copied, as interval sets."""
-    copies, exchanges = case.of_kind("copy"), case.of_kind("exchange")
+class Activities(NamedTuple):
+    """What devices did: the masks of the spans, or the interval sets that they cover."""
+
+    working: np.ndarray
+    """A device's own work: it computed, filled its memory or copied within it."""
+    exchanging: np.ndarray
+    copying: np.ndarray
+    """From one device to another, to the host or from it."""
+    computing: np.ndarray
+    """Work that may hide a copy: all but what copies within a device."""
+
+
+class DeviceExchange(NamedTuple):
+    """When a device exchanged, and when something computed that hides its exchange, as interval
+    sets.
+    """
+
+    device: str
+    exchanging: np.ndarray
+    computing: np.ndarray
+
+    def clipped(self, start: int, end: int) -> "DeviceExchange":
+        """Return what lies from `start` to `end`."""
+        return self._replace(
+            exchanging=clip(self.exchanging, start, end), computing=clip(self.computing, start, end)
+        )
+
+    @property
+    def hidden(self) -> np.ndarray:
+        """The times of the exchange that lie under the computation."""
+        return intersection(self.exchanging, self.computing)
+
+
+def _masks(case: CaseSpans) -> Activities:
+    copying, exchanging = case.of_kind("copy"), case.of_kind("exchange")
+    within_a_device = named(case, WITHIN_A_DEVICE)
+    if case.name == ALL:
+        copying &= ~within_a_device
     if case.name == ALL and {device for device, _ in case.spans.queues} <= {HOST_DEVICE, "cpu"}:
         # A CPU's copies stay in its memory, and its thread computes nothing meanwhile: they are its
         # work.
-        copies = np.zeros_like(copies)
-    return (
-        case.covered(case.operations & ~copies & ~exchanges),
-        case.covered(exchanges),
-        case.covered(copies),
-    )
+        copying = np.zeros_like(copying)
+    working = case.operations & ~copying & ~exchanging
+    return Activities(working, exchanging, copying, computing=working & ~within_a_device)
 
 
-def _parts(
-    start: int, end: int, computing: np.ndarray, exchanging: np.ndarray, copying: np.ndarray
-) -> Parts:
-    compute, exchange, copy = map(total_length, (computing, exchanging, copying))
-    exposed_exchange = total_length(intersection(gaps(computing, start, end), exchanging))
-    working = total_length(union(computing, exchanging, copying))
-    lengths = (
-        end - start,
-        compute,
-        exposed_exchange,
-        working - compute - exposed_exchange,
-        end - start - working,
-        exchange,
-        total_length(intersection(computing, exchanging)),
-        copy,
-        total_length(intersection(computing, copying)),
+def times_of(case: CaseSpans) -> Activities:
+    """Return when a case's operations ran, on all devices together, as interval sets."""
+    return Activities(*map(case.covered, _masks(case)))
+
+
+def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
+    """Return when each device of a case exchanged that did, in the order of their first spans.
+
+    What a device computes hides its own exchange. One that never computes exchanges on behalf of
+    the others, and any of them hides it.
+    """
+    masks, device_of = _masks(case), case.device_of
+    # As Holistic Trace Analysis has it, filling memory hides no exchange.
+    kernels = masks.computing & ~named(case, FILLS)
+    found = []
+    for group in groups_of(device_of[masks.exchanging]):
+        own = np.flatnonzero(masks.exchanging)[group]
+        device, _ = case.spans.queues[device_of[own[0]]]
+        computing = kernels & (device_of == device_of[own[0]])
+        if not computing.any():
+            computing = kernels
+        found.append(DeviceExchange(device, case.covered(own), case.covered(computing)))
+    return tuple(found)
+
+
+def _parts(start: int, end: int, times: Activities, by_device: Sequence[DeviceExchange]) -> Parts:
+    work, copy = map(total_length, (times.working, times.copying))
+    exposed_exchange = total_length(intersection(gaps(times.working, start, end), times.exchanging))
+    busy = total_length(union(times.working, times.exchanging, times.copying))
+    devices = max(len(by_device), 1)
+    exchange = sum(total_length(device.exchanging) for device in by_device)
+    hidden = sum(total_length(device.hidden) for device in by_device)
+    hidden_copy = total_length(intersection(times.computing, times.copying))
+    return Parts(
+        seconds=in_seconds(end - start),
+        compute_seconds=in_seconds(work),
+        exposed_exchange_seconds=in_seconds(exposed_exchange),
+        exposed_copy_seconds=in_seconds(busy - work - exposed_exchange),
+        idle_seconds=in_seconds(end - start - busy),
+        exchange_seconds=in_seconds(exchange) / devices,
+        hidden_exchange_seconds=in_seconds(hidden) / devices,
+        copy_seconds=in_seconds(copy),
+        hidden_copy_seconds=in_seconds(hidden_copy),
     )
-    return Parts(*map(in_seconds, lengths))
 
 
 def over_steps(
@@ -193,51 +263,4 @@ def account_of(steps: Sequence[Parts], taken: float = 0.0) -> StepAccount:
         over.estimate,
         Interval(over.estimate, over.low * (1 - taken), over.high) if len(steps) > 1 else None,
         {part: over_steps(share_of(part), steps, taken) for part in PARTS},
-    )
-
-
-@dataclass(frozen=True)
-class Pause:
-    """The time of a recording in which nothing ran, where the median step shows little of it."""
-
-    share: float
-    """Of the recording."""
-    step_share: float
-    """Of the median step."""
-    longest_seconds: float
-    after: str
-    """The step in which the longest stretch without any operation begins."""
-    before: str
-    """The step in which that ends; the same if it lies in one."""
-
-    @property
-    def in_words(self) -> str:
-        """What it is, and where it is longest."""
-        where = f"in {self.after}"
-        if self.after != self.before:
-            where = f"between {self.after} and {self.before}"
-        return (
-            f"nothing ran in {percent(self.share)} of the recording, and in "
-            f"{percent(self.step_share)} of the median step: longest {where}, for "
-            f"{seconds(self.longest_seconds)}"
-        )
-
-
-def pause_of(case: CaseSpans, steps: Sequence[Window], step_share: float) -> Pause | None:
-    """Return the time in which nothing ran if the median step, idle for a share, hides it."""
-    # A recording may begin before its first step and end after its last one.
-    start, end = max(case.start, steps[0].start), case.end
-    idle = gaps(case.covered(case.operations), start, end)
-    share = total_length(idle) / max(end - start, 1)
-    if share - step_share < LEAST_PAUSE or len(idle) == 0:
-        return None
-    longest = idle[np.argmax(idle[:, 1] - idle[:, 0])]
-    begins = [step.start for step in steps]
-    first, last = np.searchsorted(begins, longest, side="right") - 1
-    return Pause(
-        share,
-        step_share,
-        in_seconds(longest[1] - longest[0]),
-        steps[max(first, 0)].name,
-        steps[max(last, 0)].name,
     )

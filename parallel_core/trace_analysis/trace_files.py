@@ -37,7 +37,9 @@ from parallel_core.trace_analysis.steps.figures import (
     launched_in,
     numbered_step,
     only_step,
+    step_windows,
 )
+from parallel_core.trace_analysis.steps.pauses import unrecorded_time
 
 ENDINGS = (".json", ".json.gz")
 RECORDINGS = "plugins/profile/*"
@@ -261,7 +263,15 @@ def _read_rank(
     timeline = _to_last_step(whole, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
-    more_notes = (*named_like_collectives(timeline), *_other_unit(whole))
+    more_notes = (
+        *named_like_collectives(timeline),
+        *_other_unit(whole),
+        *(
+            ()
+            if timeline.cases or step_windows(timeline.annotations)
+            else unrecorded_time(timeline)
+        ),
+    )
     timeline = replace(timeline, notes=(*timeline.notes, *more_notes))
     spans = timeline.columns
     if step is not None:

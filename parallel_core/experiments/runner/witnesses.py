@@ -36,8 +36,9 @@ class MarkingOperations(Protocol):
     """A backend that can put a mark around each operation, on the thread that runs it."""
 
     def marking_operations(self, mark: Mark) -> AbstractContextManager[None]:
-        """Meanwhile, run each operation that is launched under `mark`, with the text that
-        `task_text` returns in its launch.
+        """Run each operation under `mark` until this context ends.
+
+        The text of its mark is what `task_text` returns in its launch.
         """
 
 

@@ -32,11 +32,9 @@ from parallel_core.trace_analysis.case_spans import (
 from parallel_core.trace_analysis.devices import kernels, work_of
 from parallel_core.trace_analysis.parts import (
     Parts,
-    Pause,
     StepAccount,
     account_of,
     parts_of,
-    pause_of,
 )
 from parallel_core.trace_analysis.steps.operations import (
     ended_before,
@@ -44,6 +42,7 @@ from parallel_core.trace_analysis.steps.operations import (
     steps_by_launch,
     times_on_devices,
 )
+from parallel_core.trace_analysis.steps.pauses import Pause, pause_of
 
 BY_THE_FRAMEWORK = re.compile(
     r"(?:nccl|gloo|mpi|ucc|xccl):|Optimizer\.|DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP::|enumerate\(DataLoader"

@@ -128,7 +128,7 @@ def test_a_plain_program_is_recorded_without_a_change(
     done = profile(folder, "--", script)
     assert done.returncode == 0, done.stderr
     assert "A step took" in done.stderr
-    assert "Nothing was exchanged between devices or processes." in done.stderr
+    assert "No exchange between devices or processes was recorded." in done.stderr
     assert "bounds a step" in done.stderr
     found = document(folder)
     assert found["answer"]["overlap"] == "no-exchange"

@@ -144,7 +144,7 @@ def test_kernels_that_a_regular_expression_names_communicate_too() -> None:
 
 def test_operations_that_no_launch_is_linked_to_are_counted_and_said() -> None:
     done = shown(GPUS.parent / "one_gpu" / "h100_launched_before.json.gz", "--json", "-")
-    assert "60 of 120 operations on devices are linked to no launch" in " ".join(
+    assert "60 of 120 operations on devices were launched before the recording began" in " ".join(
         done.stderr.split()
     )
     assert json.loads(done.stdout)["unlinked_operations"] == 60

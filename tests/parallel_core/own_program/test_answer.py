@@ -13,9 +13,15 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
-from parallel_core.own_program.answer import INCONCLUSIVE, Answer, Waiting, answer
+from parallel_core.own_program.answer import INCONCLUSIVE, UNKNOWN, Answer, Waiting, answer
 from parallel_core.own_program.running import Recorded
-from parallel_core.own_program.step_figures import KEEPING, QueueShare, StepFigures, step_figures
+from parallel_core.own_program.step_figures import (
+    KEEPING,
+    QueueShare,
+    StepFigures,
+    step_figures,
+    without_profiler,
+)
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
@@ -208,6 +214,33 @@ def test_of_a_step_that_the_profiler_slowed_down_nothing_is_decided() -> None:
     assert answer([made()], slowdown=1.29).bound == "computation"
 
 
+HOST_BOUND = PROCESSES.parent / "one_gpu" / "h100_host_bound.json.gz"
+
+
+@pytest.mark.parametrize(
+    ("unprofiled", "busy"), [(10.39e-3, 0.110), (5e-3, 0.228), (20e-3, 0.072), (None, 0.072)]
+)
+def test_a_gpu_s_kernels_are_set_against_a_step_without_the_profiler(
+    unprofiled: float | None, busy: float
+) -> None:
+    """By CUPTI alone the GPU was busy in 11.0 % of a step, which took 10.39 ms by the clock.
+
+    The profiler stretched it to 15.9 ms. A step that takes longer without it was another one.
+    """
+    run = replace(process(None), steps_recorded=2, unprofiled_step_seconds=unprofiled)
+    found = analyse({HOST_BOUND: run}).answer
+    assert found.step.shares["compute_seconds"].estimate == pytest.approx(busy, abs=0.001)
+    assert decided(found) == ("waiting", "launching")
+
+
+def test_operators_of_a_cpu_are_stretched_themselves() -> None:
+    on_cpu = replace(made(0.2), queues=(QueueShare("cpu", "thread", 0.2),))
+    assert without_profiler(on_cpu, 0.01) == on_cpu
+    assert without_profiler(made(0.2), 0.01).is_without_profiler
+    # More work than time: the step was another one.
+    assert not without_profiler(made(0.9), 0.01).is_without_profiler
+
+
 @pytest.mark.parametrize(
     ("early", "hidden", "overlap"),
     [
@@ -235,6 +268,14 @@ def test_processes_that_wait_for_each_other_are_said_to() -> None:
     assert (late.first, early.first, neither.first) == ("late-rank", "exchange-less", INCONCLUSIVE)
     assert "80 % of it waiting for each other" in late.sentences[1]
     assert "rank 1 came last in 9 of 10" in late.sentences[2]
+
+
+@pytest.mark.parametrize("name", ["kernels_missing", "nccl_annotations_only", "ascend_strings"])
+def test_of_devices_that_were_not_recorded_nothing_is_known(name: str) -> None:
+    path = PROCESSES.parent / "incomplete" / f"{name}.json"
+    found = analyse({path: process(None)})
+    assert (found.answer.overlap, *decided(found.answer)) == (UNKNOWN,) * 3
+    assert found.notes, "what is missing is said"
 
 
 @pytest.mark.parametrize(("milliseconds", "is_said"), [(2.0, True), (0.09, False)])

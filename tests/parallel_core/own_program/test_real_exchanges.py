@@ -1,32 +1,68 @@
-"""What two real programs' exchanges are said to be, beside a calculation that shares no code with
-ours.
+"""What real programs' exchanges are said to be, beside a calculation that shares no code with ours.
 
-Both ran on two processes over gloo: functional collectives as tensor parallelism uses them, whose
-results wait inside the next operator, and FSDP2.
+All ran on two processes over gloo: functional collectives as tensor parallelism uses them, whose
+results wait inside the next operator, FSDP2, DistributedDataParallel with its exchange and without,
+and a pipeline.
 """
 
 import gzip
 import json
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from parallel_core.own_program.analysis import analyse
+from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures
 from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.parallel_core.own_program.recorded_programs import RECORDED_STEPS
+from tests.parallel_core.own_program.recorded_programs import TRACES as OF_BOTH_RANKS
 from tests.tree import ROOT
 
 TRACES = ROOT / "tests" / "parallel_core" / "trace_analysis" / "traces" / "exchanging"
 STEPS = 5
 WAITING, LAUNCHING = "wait_tensor", ("c10d::", "_c10d_functional::all_reduce")
+Interval = tuple[float, float]
+
+
+def events_in(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as stream:
+        return [event for event in json.load(stream)["traceEvents"] if event.get("ph") == "X"]
 
 
 def events_of(name: str) -> list[dict[str, Any]]:
-    with gzip.open(TRACES / f"{name}.json.gz") as stream:
-        return [event for event in json.load(stream)["traceEvents"] if event.get("ph") == "X"]
+    return events_in(TRACES / f"{name}.json.gz")
 
 
 def figures_of(name: str) -> StepFigures:
     return step_figures(read_timeline(TRACES / f"{name}.json.gz"), STEPS)
+
+
+def covered(events: Iterable[dict[str, Any]]) -> list[Interval]:
+    """Return the times, in microseconds, that some events cover together."""
+    times: list[Interval] = []
+    for start, end in sorted((event["ts"], event["ts"] + event["dur"]) for event in events):
+        if times and start <= times[-1][1]:
+            times[-1] = (times[-1][0], max(end, times[-1][1]))
+        else:
+            times.append((start, end))
+    return times
+
+
+def length(times: Iterable[Interval]) -> float:
+    return sum(end - start for start, end in times)
+
+
+def length_of_both(some: Iterable[Interval], others: Iterable[Interval]) -> float:
+    others = list(others)
+    overlaps = (
+        min(end, other_end) - max(start, other_start)
+        for start, end in some
+        for other_start, other_end in others
+    )
+    return sum(overlap for overlap in overlaps if overlap > 0)
 
 
 def whole_microseconds(event: dict[str, Any]) -> set[int]:
@@ -67,3 +103,46 @@ def test_an_exchange_is_early_if_some_of_the_backward_pass_begins_after_its_laun
         early += sum(step["ts"] <= launch < last for launch in launches)
     figures = figures_of("fsdp2_rank0")
     assert (figures.exchanges, figures.early_exchanges) == (len(launches), early) == (60, 55)
+
+
+def both_ranks(program: str) -> dict[Path, Recorded]:
+    return {
+        OF_BOTH_RANKS / f"{program}-rank{rank}.json.gz": Recorded(
+            pid=rank, framework="torch", rank=rank, steps_recorded=RECORDED_STEPS
+        )
+        for rank in (0, 1)
+    }
+
+
+@pytest.mark.parametrize(("program", "exchanges"), [("ddp", 4), ("pipeline", 8)])
+def test_what_is_hidden_of_an_exchange_is_what_operators_cover_of_it(
+    program: str, exchanges: int
+) -> None:
+    for path in both_ranks(program):
+        figures = step_figures(read_timeline(path), RECORDED_STEPS)
+        events = events_in(path)
+        exchanging = covered(event for event in events if event["name"].startswith("gloo:"))
+        operators = [event for event in events if event.get("cat") == "cpu_op"]
+        launching = covered(event for event in operators if event["name"].startswith("c10d::"))
+        computing = covered(operators)
+        under = length_of_both(exchanging, computing) - length_of_both(exchanging, launching)
+        assert figures.exchanges == exchanges
+        assert figures.exchange_seconds * RECORDED_STEPS * 1e6 == pytest.approx(length(exchanging))
+        assert figures.hidden_exchange_share == pytest.approx(under / length(exchanging), abs=0.001)
+
+
+def test_a_pipeline_waits_for_the_other_process() -> None:
+    found = analyse(both_ranks("pipeline"))
+    assert found.answer.overlap == "none"
+    assert all(figures.between_two_share == 1 for figures in found.figures.values())
+
+
+def test_processes_that_exchange_nothing_are_asked_whether_they_should() -> None:
+    for path in both_ranks("no-sync"):
+        assert not [event for event in events_in(path) if event["name"].startswith("gloo:")]
+    found = analyse(both_ranks("no-sync"))
+    assert found.answer.overlap == "no-exchange"
+    assert "no_sync()" in found.answer.sentences[1]
+    # It is said once, and not beside a sentence that knows better.
+    said = [*found.answer.sentences, *found.notes]
+    assert sum("exchange" in sentence for sentence in said) == 1

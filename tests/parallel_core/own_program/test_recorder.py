@@ -6,7 +6,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from backends.torch.program_hooks import TorchProfiler, mark_optimizers
 from parallel_core import profiled_step
 from parallel_core.own_program import recorder as recorder_module
 from parallel_core.own_program.bootstrap.sitecustomize import RECORDER
@@ -103,7 +104,7 @@ def take(steps: int, recorder: Recorder) -> None:
 def test_it_records_whole_steps_after_the_warm_up_and_no_more(
     recorder: Recorder, diary: Diary
 ) -> None:
-    take(9, recorder)
+    take(4, recorder)
     assert diary.asked == [
         "settle",
         "settle",
@@ -121,6 +122,51 @@ def test_it_records_whole_steps_after_the_warm_up_and_no_more(
     assert found["unprofiled_step_seconds"] > 0, (
         "the second step was seen from end to end before the recording"
     )
+
+
+def test_steps_are_timed_without_the_profiler_some_at_a_time_before_and_after(
+    tmp_path: Path, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps before the recording compile: each takes 500 s, and those after it 3 s."""
+    clock = 0.0
+    monkeypatch.setattr(recorder_module, "perf_counter", lambda: clock)
+    recorder = Recorder(tmp_path, warm_up=9, steps=1)
+    recorder.add(diary)
+    for step in range(30):
+        clock += 500.0 if step < 10 else 3.0
+        take(1, recorder)
+        if step == 11:
+            assert report(recorder)["unprofiled_step_seconds"] == 3.0
+    # The 7th of 9 steps begins the time of two, and after the recording three times two are timed.
+    assert diary.asked.count("settle") == 2 + 1 + 3
+    assert recorder.unprofiled == [500.0, 3.0, 3.0, 3.0]
+    assert report(recorder)["unprofiled_step_seconds"] == 3.0
+
+
+@pytest.mark.parametrize("steps", [2, 3, 9])
+def test_a_mark_of_the_program_s_own_takes_the_place_of_a_recording_by_other_marks(
+    steps: int, recorder: Recorder, diary: Diary
+) -> None:
+    take(steps, recorder)
+    diary.asked.clear()
+    for _ in range(4):
+        recorder.mark("optimizer", "torch")
+        recorder.mark("profiled_step")
+    found = report(recorder)
+    assert (found["marker"], found["steps_seen"], found["steps_recorded"]) == (
+        "profiled_step",
+        4,
+        2,
+    )
+    assert found["trace"] is not None
+    assert diary.asked.count("forget") == (steps == 2)
+    assert diary.asked[-2:] == ["settle", "stop"]
+
+
+def test_a_profiler_s_mark_takes_the_place_of_no_recording(recorder: Recorder) -> None:
+    take(4, recorder)
+    recorder.mark("profiler", "torch")
+    assert (report(recorder)["marker"], report(recorder)["steps_recorded"]) == ("optimizer", 2)
 
 
 def test_what_the_program_marks_itself_counts_before_what_is_found(recorder: Recorder) -> None:
@@ -211,3 +257,32 @@ def test_a_marked_step_counts_under_the_command_and_does_nothing_without_it(
     with pytest.raises(ValueError, match="of the program"), profiled_step():
         raise ValueError("of the program")
     assert report(recorder)["steps_seen"] == 1
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_steps_count_only_while_no_graph_is_captured(
+    captures: bool,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    require: Callable[[str], None],
+) -> None:
+    """Ending a recording within a capture would end the program; here no GPU captures really."""
+    require("torch")
+    import torch
+
+    profiler = TorchProfiler(torch)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
+    monkeypatch.setattr(
+        torch.optim.Optimizer, "profile_hook_step", torch.optim.Optimizer.profile_hook_step
+    )
+    mark_optimizers(torch, recorder, profiler)
+
+    class Stepping(torch.optim.Optimizer):  # type: ignore[misc]
+        def step(self) -> None:
+            pass
+
+    optimizer = Stepping([torch.zeros(1)], {})
+    for _ in range(3):
+        optimizer.step()
+    assert recorder.seen["optimizer"] == (0 if captures else 3)

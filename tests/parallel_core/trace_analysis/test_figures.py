@@ -26,6 +26,7 @@ from parallel_core.trace_analysis.interference import FEWEST, Price, interferenc
 from tests.backends.profiling.events import ns
 from tests.parallel_core.trace_analysis.synthetic import (
     FIRST,
+    GPU,
     SECOND,
     Program,
     made_case,
@@ -185,10 +186,51 @@ def test_collectives_count_alone_and_device_by_device() -> None:
         (FIRST, 0.25),
         (SECOND, None),
     ]
-    # At once they count once.
-    assert (found.communication_seconds, found.hidden_share) == (6, 1)
+    # At once they count once. The exchange lies under its device's computation for a second, and
+    # all of the copy under the other device's.
+    assert (found.communication_seconds, found.hidden_share) == (6, 4 / 6)
+    assert (found.parts.exchange_seconds, found.parts.hidden_exchange_share) == (4, 0.25)
+    assert (found.parts.copy_seconds, found.parts.hidden_copy_share) == (3, 1)
     # Three queues of the first device work for 4, 3 and 1 seconds.
     assert (found.queues_at_once, found.devices_at_once) == ((4 + 3 + 1 + 9) / 9, (6 + 9) / 9)
+
+
+def test_what_a_device_computes_hides_no_other_device_s_exchange() -> None:
+    """While one exchanges, the other computes; together they would seem to hide everything."""
+    first, second = (
+        (
+            *queue_of([(start, start + 4)], "exchange", device, "nccl"),
+            *queue_of([(4 - start, 8 - start)], device=device),
+        )
+        for start, device in ((0, FIRST), (4, SECOND))
+    )
+    found = made_of(*first, *second)
+    # Of each device, and not of both added up.
+    assert (found.parts.exchange_seconds, found.parts.hidden_exchange_seconds) == (4, 0)
+    assert found.hidden_share == found.hidden_collective_share == 0
+    assert (found.parts.compute_seconds, found.parts.exposed_exchange_seconds) == (8, 0)
+
+
+def test_a_device_that_never_computes_exchanges_for_the_others() -> None:
+    """As MXNet's local key-value store does: it sums on a device of its own."""
+    found = made_of(*queue_of([(0, 4)], "exchange", FIRST), *queue_of([(3, 9)], device=SECOND))
+    assert found.parts.hidden_exchange_share == 0.25
+
+
+def test_a_copy_within_a_device_is_its_work_and_no_transfer() -> None:
+    def copy(name: str, start: int, end: int) -> Span:
+        return Span(name, "copy", GPU, "stream 7", ns(start), ns(end), operator=name)
+
+    found = made_of(
+        Span("gemm", "compute", GPU, "stream 13", ns(0), ns(3), operator="gemm"),
+        copy("Memcpy DtoD (Device -> Device)", 0, 5),
+        copy("Memcpy HtoD (Pinned -> Device)", 5, 7),
+        copy("Memcpy PtoP (Device -> Device)", 8, 10),
+    )
+    assert (found.parts.copy_seconds, found.parts.hidden_copy_seconds) == (4, 0)
+    assert (found.parts.compute_seconds, found.parts.exposed_copy_seconds) == (5, 4)
+    # Holistic Trace Analysis counts kernels only.
+    assert found.devices[0].compute_seconds == 3
 
 
 def test_a_cpu_s_copies_are_work_in_all_figures() -> None:

@@ -56,6 +56,8 @@ def test_operations_on_two_cpus_have_the_devices_that_xla_names() -> None:
     assert first.collective_seconds == pytest.approx(0.018491584)
     assert second.collective_seconds == pytest.approx(0.013587277)
     assert first.hidden_collective_seconds == second.hidden_collective_seconds == 0
+    # While one waits for the other, that one computes.
+    assert figures.parts.hidden_exchange_share == 0
     assert figures.steps is not None
     assert len(figures.steps.steps) == 10
 

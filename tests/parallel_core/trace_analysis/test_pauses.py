@@ -1,14 +1,15 @@
 """Time in which nothing ran is told where the median step hides it, and nowhere else."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from backends.profiling import Span, Timeline, Window
+from backends.profiling import HOST_DEVICE, Span, Timeline, Window
 from parallel_core.own_program.step_figures import step_figures
 from parallel_core.trace_analysis.case_spans import cases_of
-from parallel_core.trace_analysis.parts import Pause
 from parallel_core.trace_analysis.steps.figures import steps
+from parallel_core.trace_analysis.steps.pauses import Pause, unrecorded_time
 from tests.parallel_core.trace_analysis.synthetic import GPU
 
 MS = 1_000_000
@@ -62,3 +63,40 @@ def test_a_queue_s_share_is_of_the_median_step_as_all_others_are() -> None:
     assert queue.busy_share == pytest.approx(0.9)
     shares = [step.compute_seconds / step.seconds for step in found.by_step]
     assert sorted(shares)[2] == pytest.approx(queue.busy_share)
+
+
+def without_steps(gaps: Sequence[int]) -> Timeline:
+    """Return operations of 10 ms, each after a gap in milliseconds."""
+    spans, time = [], 0
+    for gap in (0, *gaps):
+        time += gap * MS
+        spans.append(Span("gemm", "compute", "cpu", "thread", time, time + 10 * MS))
+        time += 10 * MS
+    return Timeline("torch", spans)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said"),
+    [
+        ([1] * 20, []),
+        ([8] * 20, []),
+        ([1, 1, 1, 9], []),
+        # 300 of 300 + 8 + 11 x 10 ms.
+        ([1, 1, 1, 300, 1, 1, 1, 1, 1, 0], ["72 % ", "300 ms, after 43.0 ms"]),
+        # Several epochs: 4 x 30 of 120 + 21 + 26 x 10 ms.
+        ([1, 1, 1, 1, 1, 30] * 4 + [1], ["30 % ", "30.0 ms"]),
+    ],
+)
+def test_time_without_a_record_is_said_of_programs_without_steps(
+    gaps: list[int], said: list[str]
+) -> None:
+    notes = list(unrecorded_time(without_steps(gaps)))
+    assert len(notes) == bool(said)
+    assert all(words in notes[0] for words in said)
+
+
+def test_what_a_host_does_is_a_record_too() -> None:
+    timeline = without_steps([1, 1, 1, 300, 1])
+    waiting = Span("wait", "host", HOST_DEVICE, "Python", 44 * MS, 340 * MS)
+    spans = sorted((*timeline.spans, waiting), key=lambda span: span.start)
+    assert not list(unrecorded_time(replace(timeline, spans=spans)))

@@ -41,10 +41,15 @@ GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
 
 
 class MadeUpEvent:
-    """What a stream knew when it was recorded."""
+    """What a stream knew when it was recorded last."""
 
     def __init__(self, cuda: "Cuda", gpu: int, known: Known) -> None:
         self.cuda, self.gpu, self.known = cuda, gpu, known
+
+    def record(self, stream: "MadeUpStream") -> None:
+        self.cuda.check(stream.gpu)
+        with self.cuda.lock:
+            self.gpu, self.known = stream.gpu, Known(stream.known)
 
     def synchronize(self) -> None:
         self.cuda.check(self.gpu)
@@ -95,6 +100,7 @@ class Cuda:
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
         self.started = False
+        self.events = 0
         self.broken: set[int] = set()
         self.counted_with: str | None = "not counted"
         self.is_recording = False
@@ -114,6 +120,10 @@ class Cuda:
 
     def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
         return MadeUpStream(self, range(self.gpus)[device], Known())
+
+    def Event(self) -> MadeUpEvent:  # noqa: N802
+        self.events += 1
+        return MadeUpEvent(self, -1, Known())
 
     def set_stream(self, stream: MadeUpStream) -> None:
         self._current()[stream.gpu] = stream
@@ -284,7 +294,7 @@ class MadeUpTorch:
             torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:"))
         )
 
-    def empty(self, size: int, dtype: torch.dtype, **_: bool) -> Any:
+    def empty(self, size: Any, dtype: torch.dtype, **_: bool) -> Any:
         return self._new(torch.empty(size, dtype=dtype), None)
 
     def empty_like(self, x: Any, device: str | None = None, **kwargs: Any) -> Any:

@@ -16,13 +16,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, LAYERS, ROWS = 256, 8, 2048
+WIDTH, ROWS = 256, 2048
 
 
 def train(rank: int, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=options.init_method, rank=rank, world_size=2)
-    layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    layers = [
+        layer for _ in range(options.layers) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())
+    ]
     model = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=options.bucket_cap_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     images = torch.randn(ROWS, WIDTH)
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--bucket-cap-mb", type=float, default=0.5)
     parser.add_argument("--no-sync", action="store_true")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--init-method", default="env://")
     options = parser.parse_args()
     if "RANK" in os.environ:

@@ -12,12 +12,13 @@ from backends.profiling.slices import FINDINGS
 from parallel_core.command_line.trace import trace
 from parallel_core.trace_analysis.trace_files import read_ranks
 
-TRACES = Path(__file__).parent / "traces"
+TRACES = Path(__file__).parents[1] / "traces"
 SOURCES = (
     "of_jax/gpu.json",
     "of_jax/two_cpus.json.gz",
     "linked/event_sync.json.gz",
     "linked/ddp.json.gz",
+    "not_hidden/late_loop.json.gz",
     "one_gpu/mi250_minitoy.json.gz",
     "one_gpu/kineto_of_2021.json.gz",
 )
@@ -47,16 +48,32 @@ def test_read_again_a_trace_has_the_figures_of_the_original(
     assert again.collectives == original.collectives
 
 
-def test_what_lay_under_computation_is_as_long_as_the_figures_say(tmp_path: Path) -> None:
-    events = with_findings(TRACES / "of_jax/gpu.json", tmp_path / "with.json")
+def tracks_in(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the events of our tracks, by the names of these."""
     ours = [event for event in events if event.get("pid") == FINDINGS]
     names = {
         event["args"]["name"]: event["tid"] for event in ours if event["name"] == "thread_name"
     }
-    tracks = {
+    return {
         track: [event for event in ours if event["tid"] == thread and event["ph"] == "X"]
         for track, thread in names.items()
     }
+
+
+def test_an_exchange_that_is_not_hidden_has_its_reason(tmp_path: Path) -> None:
+    source = TRACES / "not_hidden/late_loop.json.gz"
+    tracks = tracks_in(with_findings(source, tmp_path / "with.json"))
+    shown = [
+        event for track in tracks for event in tracks[track] if track.endswith("was not hidden")
+    ]
+    assert {event["name"] for event in shown} == {"launched-after"}
+    (row,) = read_ranks([source])[0].figures[0].unhidden
+    assert len(shown) == row.operations
+    assert {event["args"]["more"] for event in shown} == {row.sentence}
+
+
+def test_what_lay_under_computation_is_as_long_as_the_figures_say(tmp_path: Path) -> None:
+    tracks = tracks_in(with_findings(TRACES / "of_jax/gpu.json", tmp_path / "with.json"))
     hidden = [event for event in tracks["exchange"] if event["name"] == "under computation"]
     assert sum(event["dur"] for event in hidden) == pytest.approx(2000)
     assert len(tracks["steps"]) == 10

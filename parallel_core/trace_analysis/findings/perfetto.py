@@ -6,6 +6,7 @@ The file is copied as it is, and our events stand before its own, under a proces
 
 import gzip
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, SpanKind, Timeline
+from backends.profiling import HOST_DEVICE, Timeline
 from backends.profiling.slices import FINDINGS
 from backends.profiling.trace_events import text_blocks
 from parallel_core.system.errors import RequestError
@@ -27,7 +28,8 @@ from parallel_core.trace_analysis.case_spans import (
 )
 from parallel_core.trace_analysis.critical_path import critical_path
 from parallel_core.trace_analysis.devices import KERNEL_DELAY
-from parallel_core.trace_analysis.parts import times_by_kind
+from parallel_core.trace_analysis.findings.reasons import REASONS, reasoned
+from parallel_core.trace_analysis.parts import exchanges_by_device, times_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 EVENTS = re.compile(r'\A\s*\[|"traceEvents"\s*:\s*\[')
@@ -46,8 +48,8 @@ class Finding(NamedTuple):
     name: str
     start: int
     end: int
-    where: str = ""
-    """The device and the queue, if the track does not say it."""
+    more: str = ""
+    """What the name does not say: a queue, or a reason in words."""
 
 
 def write_findings(
@@ -76,14 +78,15 @@ def tracks_of(case: CaseSpans, kernel_delay: int) -> dict[str, list[Finding]]:
     tracks = {
         "critical path": list(_path(case)),
         "steps": [Finding(*window) for window in step_windows(case.annotations)],
-        "exchange": list(_alongside(case, "exchange")),
-        "copies": list(_alongside(case, "copy")),
+        **_exchanges(case),
+        "copies": list(_copies(case)),
     }
     # Every queue of a case has spans.
     of_queues = groups_of(case.spans.queue_of)
     for (device, queue), own in zip(case.spans.queues, of_queues, strict=True):
         if device != HOST_DEVICE:
             tracks[f"{device} {queue}, idle"] = list(_idle(case, own, kernel_delay))
+    tracks |= _not_hidden(case)
     return {name: track for name, track in tracks.items() if track}
 
 
@@ -92,10 +95,25 @@ def _path(case: CaseSpans) -> Iterator[Finding]:
         yield Finding(span.name, span.start, span.end, f"{span.device} {span.queue}")
 
 
-def _alongside(case: CaseSpans, kind: SpanKind) -> Iterator[Finding]:
-    """Yield when operations of a kind ran under computation, and when not, in order of time."""
-    computing, exchanging, copying = times_by_kind(case)
-    communicating = exchanging if kind == "exchange" else copying
+def _exchanges(case: CaseSpans) -> dict[str, list[Finding]]:
+    """Return a track for each device that exchanged."""
+    devices = exchanges_by_device(case)
+    names = [f"{device.device} exchange" if len(devices) > 1 else "exchange" for device in devices]
+    return {
+        name: list(_alongside(case, device.exchanging, device.computing))
+        for name, device in zip(names, devices, strict=True)
+    }
+
+
+def _copies(case: CaseSpans) -> Iterator[Finding]:
+    times = times_of(case)
+    return _alongside(case, times.copying, times.computing)
+
+
+def _alongside(
+    case: CaseSpans, communicating: np.ndarray, computing: np.ndarray
+) -> Iterator[Finding]:
+    """Yield when communication lay under computation, and when not, in order of time."""
     free = gaps(computing, case.start, case.end)
     hidden = [
         Finding("under computation", start, end)
@@ -106,6 +124,23 @@ def _alongside(case: CaseSpans, kind: SpanKind) -> Iterator[Finding]:
         for start, end in intersection(communicating, free).tolist()
     ]
     yield from sorted((*hidden, *alone), key=lambda finding: finding.start)
+
+
+def _not_hidden(case: CaseSpans) -> dict[str, list[Finding]]:
+    """Return by queues the exchanges and copies that were not hidden, under their reasons."""
+    tracks: dict[str, list[Finding]] = defaultdict(list)
+    found = reasoned(case)
+    if found is None:
+        return tracks
+    exposed = found.exposed
+    reasons = found.reason_of.tolist()
+    spans = case.spans.select(exposed.places)
+    for span, number, operator in zip(spans, reasons, exposed.waiting, strict=True):
+        reason = REASONS[number]
+        sentence = reason.sentence.format(operator=operator)
+        track = tracks[f"{span.device} {span.queue}, why it was not hidden"]
+        track.append(Finding(reason.code, span.start, span.end, sentence))
+    return tracks
 
 
 def _idle(case: CaseSpans, own: np.ndarray, kernel_delay: int) -> Iterator[Finding]:
@@ -145,7 +180,7 @@ def _events(tracks: dict[str, list[Finding]], origin: int) -> Iterator[Event]:
                 "ts": _microseconds(origin + finding.start),
                 "dur": _microseconds(finding.end - finding.start),
             }
-            yield {**event, "args": {"queue": finding.where}} if finding.where else event
+            yield {**event, "args": {"more": finding.more}} if finding.more else event
 
 
 def _microseconds(nanoseconds: int) -> msgspec.Raw:

@@ -1,0 +1,359 @@
+"""Exchanges and copies that ran beside no computation, and what the trace shows of each.
+
+Of each one the longest stretch counts in which nothing was computed. What comes next is the first
+computation that began in it or behind it. If that was launched already, its queue has waited; if
+not, the host has, in a call that the trace shows, or it did something else. A trace of a CPU has no
+such calls: there the host has waited if it goes on soon after the end.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.profiling.timeline import HOST_DEVICE, ROLES
+from parallel_core.trace_analysis.case_spans import CaseSpans, gaps, groups_of
+from parallel_core.trace_analysis.findings.passes import (
+    KEEPING,
+    NONE,
+    backward_passes,
+    covered_before,
+    passes_of_exchanges,
+)
+from parallel_core.trace_analysis.interference import ALONE, BESIDE
+from parallel_core.trace_analysis.parts import times_of
+from parallel_core.trace_analysis.steps.figures import step_windows
+
+WITHIN_A_DEVICE = re.compile(r"Memcpy DtoD|__amd_rocclr_copyBuffer")
+"""Copies that stay in a device's memory, and are its work."""
+PAGEABLE = re.compile(r"Pageable")
+"""In the names of CUDA's copies if the host's memory is not page-locked: then the call blocks."""
+COMPUTES = 0.1
+"""A queue on which this share of its device's computation runs is one that computes."""
+SOMETHING = 0.1
+"""Computation that takes this share of an operation's time could have hidden some of it."""
+MOSTLY = 0.5
+SHORTLY = 0.5
+SOON = 1_000_000
+"""Nanoseconds: a thread that has waited may have to wait for a core, too, before it goes on."""
+CLOCKS_DIFFER = 10_000
+SLOWED = 1.3
+"""What takes so many times as long beside computation as without is slowed down by it."""
+FEWEST = 2
+"""So many steps in which an operation runs beside computation, and in which it does not."""
+LATEST = np.iinfo(np.int64).max
+EARLIEST = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Operations that ran beside no computation for some time; an entry for each in all arrays."""
+
+    places: np.ndarray
+    """In the case's spans."""
+    exposed: np.ndarray
+    """How long each ran beside no computation, in nanoseconds."""
+    is_copy: np.ndarray
+    is_pageable: np.ndarray
+    on_computing_queue: np.ndarray
+    in_every_micro_batch: np.ndarray
+    """Whether it exchanges gradients, and another pass for the same update does, too."""
+    after_pass: np.ndarray
+    """Whether it exchanges gradients and was launched when their pass was over."""
+    most_after_pass: np.ndarray
+    """Whether that holds for most of what its pass exchanged."""
+    pass_is_over: np.ndarray
+    """Whether it exchanges gradients, and nothing of their pass was left to compute."""
+    after_wait: np.ndarray
+    """Whether the host launched it behind a wait, when its device had nothing left to do."""
+    is_slowed: np.ndarray
+    """Whether it ran beside computation, and takes longer there than in steps without it."""
+    had_something: np.ndarray
+    """Whether enough was computed that was launched after it to hide some of it."""
+    waited_for: np.ndarray
+    """Whether a queue or the host waited for its end."""
+    is_last: np.ndarray
+    """Whether nothing was computed behind it."""
+    host_is_behind: np.ndarray
+    """Whether nobody waited, and what was computed next was not launched yet."""
+    waiting: tuple[str, ...]
+    """What waited for each, by name; empty where nothing is known to."""
+
+
+class _Beside(NamedTuple):
+    """The computation on an operation's device; an entry for each operation in all arrays."""
+
+    following: np.ndarray
+    """The place of what was computed next, or NONE."""
+    given: np.ndarray
+    """How long what took that was launched after the operation and before that."""
+    drained: np.ndarray
+    """When all was computed that was launched before the operation, or EARLIEST."""
+    last_of_pass: np.ndarray
+    """When the last computation began that its pass launched, or EARLIEST."""
+
+
+class _HostWaits(NamedTuple):
+    """Calls in which the host waited, or may have, in the order of their start."""
+
+    calls: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    """The latest end of all calls so far; `longest` likewise, whose call that is."""
+    longest: np.ndarray
+
+
+def exposure(case: CaseSpans) -> Exposure | None:
+    """Return what is known of a case's exchanges and copies that were not hidden; None without."""
+    times = times_of(case)
+    computing, copying = times.computing, times.copying
+    is_copy = case.of_kind("copy") & bool(len(copying))
+    transfers = case.of_kind("exchange") | (is_copy & ~_named(case, WITHIN_A_DEVICE))
+    places = np.flatnonzero(transfers & (case.lengths > 0))
+    hidden = covered_before(computing, case.spans.ends[places])
+    hidden -= covered_before(computing, case.spans.starts[places])
+    exposed = case.lengths[places] - hidden
+    slowed = _slowed(case, places, exposed)[exposed > 0]
+    places, exposed = places[exposed > 0], exposed[exposed > 0]
+    if len(places) == 0:
+        return None
+
+    spans, launched = case.spans, case.since[places]
+    starts, ends = spans.starts[places], spans.ends[places]
+    free = gaps(computing, case.start, case.end)
+    alone_from, alone_until = _longest_within(free, starts, ends)
+
+    passes = backward_passes(case)
+    pass_of = passes_of_exchanges(case, passes, places)
+    of_gradients = pass_of != NONE
+    pass_end = np.append(passes.ends, EARLIEST)[pass_of]
+    after_pass = of_gradients & (launched > np.append(passes.last_starts, LATEST)[pass_of])
+    beside = _computation_beside(case, places, alone_from, pass_end)
+
+    has_next = beside.following != NONE
+    next_start = np.where(has_next, spans.starts[beside.following], LATEST)
+    next_launch = np.where(has_next, case.since[beside.following], LATEST)
+    is_after = has_next & (next_start >= ends)
+    queue_waited = is_after & case.linked[beside.following] & (next_launch <= alone_from)
+    waits = _host_waits(case)
+    if waits is None:
+        soon = np.maximum((alone_until - alone_from) * SHORTLY, SOON)
+        queue_waited |= is_after & (next_launch >= ends) & (next_launch - ends <= soon)
+        call = np.full(len(places), NONE)
+    else:
+        call = _call_that_waited(waits, launched, ends)
+    waited_for = queue_waited | (call != NONE)
+    return Exposure(
+        places=places,
+        exposed=exposed,
+        is_copy=is_copy[places],
+        is_pageable=_named(case, PAGEABLE)[places],
+        on_computing_queue=_computing_queues(case)[spans.queue_of[places]],
+        in_every_micro_batch=_have_others(pass_of, np.append(passes.updates, NONE)[pass_of]),
+        after_pass=after_pass,
+        most_after_pass=after_pass & _mostly(after_pass, pass_of, ends - starts),
+        pass_is_over=of_gradients & (alone_from >= beside.last_of_pass),
+        after_wait=_launched_behind_a_wait(waits, launched, beside.drained),
+        is_slowed=slowed,
+        had_something=beside.given >= SOMETHING * (ends - starts),
+        waited_for=waited_for,
+        is_last=~has_next,
+        host_is_behind=has_next & ~waited_for & (next_launch > alone_from),
+        waiting=_waiting(case, np.where(queue_waited, beside.following, NONE), call),
+    )
+
+
+def _slowed(case: CaseSpans, places: np.ndarray, exposed: np.ndarray) -> np.ndarray:
+    """Return which operations ran beside computation, and took longer than in steps without it.
+
+    A trace has no sizes: compared is only what comes in the same place of each step.
+    """
+    lengths = case.lengths[places]
+    windows = step_windows(case.annotations)
+    if not windows:
+        return np.zeros(len(places), bool)
+    step = np.searchsorted([window.start for window in windows], case.since[places], side="right")
+    names = case.spans.name_of[places]
+    order = np.lexsort((case.spans.starts[places], step, names))
+    is_first = np.diff(names[order], prepend=-1) | np.diff(step[order], prepend=-1)
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order)) - first
+
+    alone = exposed >= (1 - ALONE) * lengths
+    beside = exposed <= (1 - BESIDE) * lengths
+    slowed = np.zeros(len(places), bool)
+    for same in groups_of(names * (len(order) + 1) + position):
+        slow, free = same[beside[same]], same[alone[same]]
+        if min(len(slow), len(free)) >= FEWEST:
+            slowed[slow] = np.median(lengths[slow]) >= SLOWED * np.median(lengths[free])
+    return slowed
+
+
+def _longest_within(
+    free: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the longest part of an interval set that lies within each time from start to end."""
+    first = np.searchsorted(free[:, 1], starts, side="right")
+    last = np.searchsorted(free[:, 0], ends)
+    counts = last - first
+    operation = np.repeat(np.arange(len(starts)), counts)
+    within = np.arange(len(operation)) - np.repeat(np.cumsum(counts) - counts, counts)
+    part = free[first[operation] + within]
+    begins = np.maximum(part[:, 0], starts[operation])
+    stops = np.minimum(part[:, 1], ends[operation])
+    # The longest part of each operation stands first.
+    order = np.lexsort((begins - stops, operation))
+    longest = order[np.cumsum(counts) - counts]
+    return begins[longest], stops[longest]
+
+
+def _computation_beside(
+    case: CaseSpans, places: np.ndarray, alone_from: np.ndarray, pass_end: np.ndarray
+) -> _Beside:
+    spans, since = case.spans, case.since
+    transfers = case.of_kind("exchange", "copy")
+    keeps = np.array([name.startswith(KEEPING) for name in spans.operators], bool)
+    computes = case.operations & ~transfers & ~keeps[spans.operator_of] & (case.lengths > 0)
+    all_work = np.flatnonzero(computes)
+    count = len(places)
+    beside = _Beside(
+        np.full(count, NONE), np.zeros(count, np.int64), *np.full((2, count), EARLIEST)
+    )
+    device_of = case.device_of
+    work_of_device = {
+        int(device_of[all_work[own[0]]]): all_work[own] for own in groups_of(device_of[all_work])
+    }
+    for own in groups_of(device_of[places]):
+        # Of a program that computes on a GPU, gloo exchanges on the CPU.
+        work = work_of_device.get(int(device_of[places[own[0]]]), all_work)
+        if len(work) == 0:
+            continue
+        next_place = np.searchsorted(spans.starts[work], alone_from[own])
+        following = np.append(work, NONE)[next_place]
+        next_launch = np.where(following != NONE, since[following], LATEST)
+
+        work = work[np.argsort(since[work], kind="stable")]
+        launches = since[work]
+        time_before = np.concatenate(([0], np.cumsum(case.lengths[work])))
+        latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work])))
+        latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work])))
+        launched = since[places[own]]
+        behind = np.searchsorted(launches, launched, side="right")
+        until_next = np.searchsorted(launches, next_launch)
+        beside.following[own] = following
+        beside.given[own] = time_before[until_next] - time_before[behind]
+        beside.drained[own] = latest_end[np.searchsorted(launches, launched)]
+        beside.last_of_pass[own] = latest_start[
+            np.searchsorted(launches, pass_end[own], side="right")
+        ]
+    return beside
+
+
+def _computing_queues(case: CaseSpans) -> np.ndarray:
+    """Return for each queue whether a large share of its device's computation runs on it."""
+    spans = case.spans
+    computing = case.of_kind("compute")
+    count = len(spans.queues)
+    by_queue = np.bincount(spans.queue_of, case.lengths * computing, count)
+    by_device = np.bincount(case.device_of, case.lengths * computing, count)
+    devices = [device for device, _ in spans.queues]
+    of_device = by_device[[devices.index(device) for device in devices]]
+    return (by_queue > 0) & (by_queue >= COMPUTES * of_device)
+
+
+def _have_others(pass_of: np.ndarray, update_of: np.ndarray) -> np.ndarray:
+    """Return whether several passes exchanged for the update of each operation."""
+    passes = np.unique(np.stack((update_of, pass_of)), axis=1)
+    updates, counts = np.unique(passes[0], return_counts=True)
+    return (pass_of != NONE) & np.isin(update_of, updates[counts > 1])
+
+
+def _mostly(mask: np.ndarray, group_of: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return for each operation whether the mask covers most of its group's time."""
+    _, group = np.unique(group_of, return_inverse=True)
+    masked = np.bincount(group, lengths * mask)
+    return (masked >= MOSTLY * np.bincount(group, lengths))[group]
+
+
+def _host_waits(case: CaseSpans) -> _HostWaits | None:
+    """Return the calls that wait, and those that copy, which may block; None without calls."""
+    calls = case.host_calls
+    if calls is None:
+        return None
+    # Calls stand in the order of their start.
+    may_wait = (calls.roles >= ROLES.index("wait for a device")) | (
+        calls.roles == ROLES.index("copy")
+    )
+    waiting = np.flatnonzero(may_wait)
+    ends = np.maximum.accumulate(calls.ends[waiting])
+    leads = np.flatnonzero(calls.ends[waiting] == ends)
+    last_lead = np.searchsorted(leads, np.arange(len(waiting)), side="right") - 1
+    return _HostWaits(waiting, calls.starts[waiting], ends, waiting[leads[last_lead]])
+
+
+def _call_that_waited(waits: _HostWaits, launched: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return the call that began after each launch and lasted until that operation's end."""
+    before = np.searchsorted(waits.starts, ends) - 1
+    lasts = np.append(waits.ends, EARLIEST)[before] + CLOCKS_DIFFER >= ends
+    begun = np.append(waits.starts, EARLIEST)[before] >= launched
+    return np.where((before >= 0) & lasts & begun, np.append(waits.longest, NONE)[before], NONE)
+
+
+def _launched_behind_a_wait(
+    waits: _HostWaits | None, launched: np.ndarray, drained: np.ndarray
+) -> np.ndarray:
+    """Return whether a wait lasted until the device had nothing to do, before each launch."""
+    if waits is None:
+        return np.zeros(len(launched), bool)
+    before = np.searchsorted(waits.starts, drained) - 1
+    ended = np.append(waits.ends, EARLIEST)[before]
+    lasted = (before >= 0) & (ended + CLOCKS_DIFFER >= drained) & (ended <= launched)
+    return lasted & (drained > EARLIEST) & (drained <= launched)
+
+
+def _waiting(case: CaseSpans, following: np.ndarray, calls: np.ndarray) -> tuple[str, ...]:
+    """Return the names of the computations, or else of the host's operators, that waited."""
+    spans = case.spans
+    names = [""] * len(following)
+    for place in np.flatnonzero(following != NONE).tolist():
+        names[place] = spans.names[spans.name_of[following[place]]]
+    on_host = np.flatnonzero((following == NONE) & (calls != NONE))
+    around = _operators_around(case, calls[on_host])
+    for place, call, operator in zip(
+        on_host.tolist(), calls[on_host].tolist(), around.tolist(), strict=True
+    ):
+        if operator != NONE:
+            names[place] = spans.operators[spans.operator_of[operator]]
+        elif case.host_calls is not None:
+            names[place] = case.host_calls.names[case.host_calls.name_of[call]]
+    return tuple(names)
+
+
+def _operators_around(case: CaseSpans, asked: np.ndarray) -> np.ndarray:
+    """Return the places of the outermost operators in which calls of the host lie, or NONE."""
+    around = np.full(len(asked), NONE)
+    calls, spans = case.host_calls, case.spans
+    if calls is None:
+        return around
+    host = np.flatnonzero(~case.operations)
+    of_threads = {
+        spans.queues[spans.queue_of[host[own[0]]]]: host[own]
+        for own in groups_of(spans.queue_of[host])
+    }
+    for own in groups_of(calls.queue_of[asked]):
+        thread = calls.queues[calls.queue_of[asked[own[0]]]]
+        operators = of_threads.get((HOST_DEVICE, thread), host[:0])
+        times = calls.starts[asked[own]]
+        before = np.searchsorted(spans.starts[operators], times, side="right") - 1
+        ends = np.append(spans.ends[operators], EARLIEST)[before]
+        around[own] = np.where(ends >= times, np.append(operators, NONE)[before], NONE)
+    return around
+
+
+def _named(case: CaseSpans, pattern: re.Pattern[str]) -> np.ndarray:
+    names = case.spans.operators
+    return np.array([pattern.search(name) is not None for name in names], bool)[
+        case.spans.operator_of
+    ]

@@ -1,0 +1,255 @@
+"""Why exchanges and copies were not hidden: for each kind of them the reason that the trace shows.
+
+The first reason of `REASONS` that holds is an operation's. A kind, all operations of one name, has
+the reason of most of the time in which its operations ran beside no computation. A kind that is
+hidden but for little, or takes little time beside no computation, has none.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.profiling.timeline import KINDS, SpanKind, in_seconds
+from parallel_core.system.formatting import figure, seconds
+from parallel_core.trace_analysis.case_spans import (
+    ALL,
+    CaseSpans,
+    gaps,
+    groups_of,
+    intersection,
+    total_length,
+)
+from parallel_core.trace_analysis.findings.exposure import Exposure, exposure
+from parallel_core.trace_analysis.parts import times_of
+from parallel_core.trace_analysis.steps.figures import step_windows
+
+LEAST_SHARE = 0.01
+"""Of the whole time: a kind that takes less beside no computation needs no reason."""
+RARE = 0.25
+"""Of the steps: what is not hidden in fewer is an exception, such as the recording's beginning."""
+LITTLE = 0.1
+"""A kind of which less than this share ran beside no computation is hidden."""
+
+
+class Reason(NamedTuple):
+    """Why an operation was not hidden."""
+
+    code: str
+    holds: Callable[[Exposure], np.ndarray]
+    sentence: str
+    remedy: str
+    """Empty if nothing follows from it."""
+
+
+REASONS = (
+    Reason(
+        "computing-stream",
+        lambda of: of.on_computing_queue & of.is_copy & of.is_pageable,
+        "it runs on the stream that computes, from memory that is not pinned",
+        "Pin the memory, and copy with non_blocking=True on a stream of its own.",
+    ),
+    Reason(
+        "computing-stream",
+        lambda of: of.on_computing_queue & of.is_copy,
+        "it runs on the stream that computes, one after the other",
+        "Copy on a stream of its own, for which the other waits only where it needs the data.",
+    ),
+    Reason(
+        "computing-stream",
+        lambda of: of.on_computing_queue,
+        "it runs on the queue that computes, one after the other",
+        "Exchange on a queue of its own.",
+    ),
+    Reason(
+        "every-micro-batch",
+        lambda of: of.in_every_micro_batch,
+        "several backward passes exchange for one step of the optimizer",
+        "Exchange in the last one only, with no_sync() around all others.",
+    ),
+    Reason(
+        "launched-after",
+        lambda of: of.most_after_pass,
+        "it is launched after the backward pass, which could have hidden it",
+        "Launch each part as soon as its gradients are there: by DistributedDataParallel, or with "
+        "smaller buckets (bucket_cap_mb).",
+    ),
+    Reason(
+        "launched-after",
+        lambda of: of.after_wait,
+        "it is launched after the host has waited for the work that could have hidden it",
+        "Launch it before that wait.",
+    ),
+    Reason(
+        "slowed",
+        lambda of: of.is_slowed,
+        "the computation beside it slows it down",
+        "Leave room to it: let fewer threads compute (torch.set_num_threads), or NCCL take fewer "
+        "channels.",
+    ),
+    Reason(
+        "nothing-left",
+        lambda of: of.after_pass | of.pass_is_over,
+        "its backward pass had nothing left to hide it under",
+        "Exchange fewer bytes, less often, or end with a smaller bucket.",
+    ),
+    Reason(
+        "nothing-left",
+        lambda of: (of.waited_for & of.had_something) | of.is_last,
+        "it takes longer than the computation that was launched to hide it",
+        "Launch it earlier, or move fewer bytes.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda of: of.waited_for & of.is_copy,
+        "{operator} waits for it at once",
+        "Launch it ahead, for the next batch, and wait only where its data are needed.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda of: of.waited_for,
+        "{operator} waits for it at once",
+        "Launch it earlier, compute something else, then wait (PyTorch: async_op=True).",
+    ),
+    Reason(
+        "host-behind",
+        lambda of: of.host_is_behind,
+        "the host launched nothing meanwhile that could hide it",
+        "Let the host launch ahead: less Python between operators, CUDA graphs, torch.compile or "
+        "larger batches.",
+    ),
+    Reason(
+        "unknown",
+        lambda of: np.ones(len(of.places), bool),
+        "the trace does not show why",
+        "",
+    ),
+)
+"""In the order in which they are tried."""
+
+
+@dataclass(frozen=True)
+class Unhidden:
+    """A kind of exchange or copy that was not hidden, and why."""
+
+    kind: SpanKind
+    name: str
+    operations: int
+    """Those with this reason; `of_operations` are all of this kind."""
+    of_operations: int
+    steps: int | None
+    """None if the program marks no steps."""
+    unhidden_seconds: float
+    """How long those with this reason ran beside no computation."""
+    seconds: float
+    """How long all of this kind ran."""
+    code: str
+    sentence: str
+    remedy: str
+
+    @property
+    def in_words(self) -> str:
+        """How long it was not hidden, why, and what helps."""
+        time, count = seconds(self.unhidden_seconds), f"{self.operations:,}"
+        if self.steps:
+            time = f"{seconds(self.unhidden_seconds / self.steps)} a step"
+            count = f"{figure(self.operations / self.steps)} a step"
+        whole = f"{time} of {self.name} ({count}) lay beside no computation"
+        return f"{whole}: {self.sentence}. {self.remedy}".rstrip()
+
+
+def of_processes(rows_of_each: Iterable[Sequence[Unhidden]]) -> tuple[Unhidden, ...]:
+    """Return for each kind the reason of most of the time in all processes, by one that has it."""
+    by_kind: dict[tuple[str, str], list[Unhidden]] = defaultdict(list)
+    for row in chain.from_iterable(rows_of_each):
+        by_kind[row.kind, row.name].append(row)
+    shown = []
+    for rows in by_kind.values():
+        times: dict[str, float] = defaultdict(float)
+        for row in rows:
+            times[row.code] += row.unhidden_seconds
+        code = max(times, key=times.__getitem__)
+        with_code = [row for row in rows if row.code == code]
+        shown.append(max(with_code, key=lambda row: row.unhidden_seconds))
+    return tuple(sorted(shown, key=lambda row: -row.unhidden_seconds))
+
+
+class Reasoned(NamedTuple):
+    """Operations that ran beside no computation, and the number of each one's reason."""
+
+    exposed: Exposure
+    reason_of: np.ndarray
+
+
+def reasoned(case: CaseSpans) -> Reasoned | None:
+    """Return the reasons of a case's operations that were not hidden; None if all were.
+
+    Cases of an experiment have none: each shows on purpose what it shows.
+    """
+    exposed = exposure(case) if case.name == ALL else None
+    if exposed is None:
+        return None
+    holding = np.array([reason.holds(exposed) for reason in REASONS])
+    return Reasoned(exposed, np.argmax(holding, axis=0))
+
+
+def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
+    """Return the kinds of exchange and copy that were not hidden, by how long they were not."""
+    found = reasoned(case)
+    if found is None:
+        return ()
+    computing = times_of(case).computing
+    free = gaps(computing, case.start, case.end)
+    names = case.spans.name_of[found.exposed.places].astype(np.int64)
+    kinds = case.spans.kinds[found.exposed.places]
+    rows = []
+    for own in groups_of(names * len(KINDS) + kinds):
+        row = _of_kind(case, found, own, free)
+        if row is not None:
+            rows.append(row)
+    return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
+
+
+def _of_kind(
+    case: CaseSpans, found: Reasoned, own: np.ndarray, free: np.ndarray
+) -> Unhidden | None:
+    """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
+
+    `free` is when nothing was computed.
+    """
+    spans, exposed = case.spans, found.exposed
+    first = spans[int(exposed.places[own[0]])]
+    is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
+        spans.name_of == spans.names.index(first.name)
+    )
+    covered = case.covered(is_of_kind)
+    whole, alone = total_length(covered), total_length(intersection(covered, free))
+    if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
+        return None
+
+    times = np.bincount(found.reason_of[own], exposed.exposed[own], len(REASONS))
+    number = int(np.argmax(times))
+    with_reason = own[found.reason_of[own] == number]
+    places = exposed.places[with_reason]
+    begins = [window.start for window in step_windows(case.annotations)]
+    steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
+    if len(steps) < RARE * len(begins):
+        return None
+    waiting = Counter(exposed.waiting[place] for place in with_reason.tolist())
+    operator = waiting.most_common(1)[0][0]
+    reason = REASONS[number]
+    return Unhidden(
+        kind=first.kind,
+        name=first.name,
+        operations=len(places),
+        of_operations=int(is_of_kind.sum()),
+        steps=len(begins) or None,
+        unhidden_seconds=in_seconds(total_length(intersection(case.covered(places), free))),
+        seconds=in_seconds(whole),
+        code=reason.code,
+        sentence=reason.sentence.format(operator=operator),
+        remedy=reason.remedy,
+    )

@@ -1,0 +1,134 @@
+"""Why an exchange or a copy was not hidden: planted in programs, and named from their traces."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.profiling.timeline import UNKNOWN
+from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
+from parallel_core.trace_analysis.figures import CaseFigures, figures_of
+from parallel_core.trace_analysis.findings.reasons import REASONS, of_processes, unhidden
+from parallel_core.trace_analysis.trace_files import read_timeline
+from tests.parallel_core.trace_analysis.findings.gpu_program import GpuProgram
+from tests.parallel_core.trace_analysis.findings.planted import (
+    PLANTED,
+    same_stream,
+    tensor_parallel,
+)
+
+TRACES = Path(__file__).parents[1] / "traces"
+RECORDED = {
+    "not_hidden/late_loop": "launched-after",
+    "not_hidden/late_flat": "launched-after",
+    "not_hidden/late_async": "launched-after",
+    "not_hidden/waiting_hooks": "waited-at-once",
+    "not_hidden/gathered_when_needed": "waited-at-once",
+    "not_hidden/sleeping_beside": "host-behind",
+    "not_hidden/more_to_exchange_than_to_compute": "nothing-left",
+    "not_hidden/no_no_sync": "every-micro-batch",
+    "not_hidden/exchanged_every_time": "every-micro-batch",
+    "not_hidden/hidden": "",
+    "exchanging/functional_tp_rank0": "waited-at-once",
+    "exchanging/fsdp2_rank0": "waited-at-once",
+    "linked/ddp": "host-behind",
+}
+"""By trace of gloo or NCCL the reason that was planted, or is known."""
+PLANTED_ON_GPU = [(code, program) for code, programs in PLANTED.items() for program in programs]
+
+
+@cache
+def recorded(name: str) -> CaseSpans:
+    (case,) = cases_of(read_timeline(TRACES / f"{name}.json.gz"))
+    return case
+
+
+def case_of(program: GpuProgram, folder: Path) -> CaseSpans:
+    (case,) = cases_of(read_timeline(program.write(folder / "trace.json")))
+    return case
+
+
+def figures_in(program: GpuProgram, folder: Path) -> CaseFigures:
+    return figures_of(case_of(program, folder))
+
+
+@pytest.mark.parametrize(("name", "code"), RECORDED.items())
+def test_a_recorded_program_s_reason_is_named(name: str, code: str) -> None:
+    codes = {row.code for row in unhidden(recorded(name))}
+    assert codes == ({code} if code else set())
+
+
+@pytest.mark.parametrize(("code", "program"), PLANTED_ON_GPU)
+def test_a_gpu_program_s_reason_is_named(code: str, program: object, tmp_path: Path) -> None:
+    assert callable(program)
+    codes = {row.code for row in unhidden(case_of(program(), tmp_path))}
+    assert codes == ({code} if code else set())
+
+
+def test_each_reason_is_planted_in_three_programs() -> None:
+    planted = [code for code, _ in PLANTED_ON_GPU]
+    codes = {reason.code for reason in REASONS} - {"unknown"}
+    assert {code: planted.count(code) >= 3 for code in codes} == dict.fromkeys(codes, True)
+
+
+@pytest.mark.parametrize("name", [name for name, code in RECORDED.items() if code])
+def test_what_was_not_hidden_is_as_long_as_the_figures_say(name: str) -> None:
+    figures = figures_of(recorded(name))
+    alone = figures.parts.exchange_seconds - figures.parts.hidden_exchange_seconds
+    by_reason = sum(row.unhidden_seconds for row in figures.unhidden if row.kind == "exchange")
+    assert 0.5 * alone <= by_reason <= 1.001 * alone
+    for row in figures.unhidden:
+        assert 0 < row.operations <= row.of_operations
+        assert row.unhidden_seconds <= row.seconds
+
+
+def test_it_counts_operations_and_milliseconds(tmp_path: Path) -> None:
+    (row,) = figures_in(tensor_parallel(), tmp_path).unhidden
+    # Six of 200 us in each of five steps.
+    assert (row.operations, row.of_operations, row.steps) == (30, 30, 5)
+    assert row.unhidden_seconds == pytest.approx(30 * 200e-6)
+    assert "relu" in row.sentence
+
+
+def test_memory_that_is_not_pinned_changes_the_remedy(tmp_path: Path) -> None:
+    program = GpuProgram()
+    for _ in range(3):
+        with program.step():
+            program.copy(800, memory="HtoD (Pageable -> Device)")
+            program.forward()
+    (pageable,) = figures_in(program, tmp_path).unhidden
+    (pinned,) = unhidden(case_of(same_stream(), tmp_path))
+    assert pageable.code == pinned.code == "computing-stream"
+    assert pageable.remedy != pinned.remedy
+
+
+def test_without_known_launches_a_reason_is_not_guessed_from_them() -> None:
+    case = recorded("linked/ddp")
+    unlinked = replace(case.spans, launched=np.full(len(case.spans), UNKNOWN))
+    codes = {row.code for row in unhidden(replace(case, spans=unlinked, host_calls=None))}
+    assert codes.isdisjoint({"launched-after", "every-micro-batch", "computing-stream"})
+
+
+def test_of_several_processes_a_kind_has_the_reason_of_most_of_the_time() -> None:
+    waiting, late = (
+        unhidden(recorded(f"not_hidden/{name}")) for name in ("waiting_hooks", "late_flat")
+    )
+    (row,) = of_processes((waiting, late))
+    longest = max(chain(waiting, late), key=lambda row: row.unhidden_seconds)
+    assert row == longest
+    assert of_processes(((), waiting)) == waiting
+    assert of_processes(()) == ()
+
+
+def test_every_exchange_of_gloo_is_linked_to_its_launch_and_computes_nothing() -> None:
+    case = recorded("exchanging/fsdp2_rank0")
+    exchanges = case.of_kind("exchange")
+    assert case.linked[exchanges].all()
+    names = {case.spans.names[place] for place in case.spans.name_of[exchanges].tolist()}
+    assert names == {"all_gather", "reduce_scatter"}
+    # Gloo copies what it has gathered on the thread that gathers.
+    computing = {case.spans.queues[place] for place in case.spans.queue_of[~exchanges].tolist()}
+    assert len([queue for queue in computing if queue[0] == "cpu"]) == 1
