@@ -23,11 +23,11 @@ def pictures(folder: Path) -> dict[str, str]:
     charts = {
         "control.svg": (
             dispatch_chart(analysis),
-            "From when control returned until all was done, on a logarithmic scale",
+            "How much of a piece of work's time had passed when Python continued",
         ),
         "layers.svg": (
             next(layers, None),
-            "Adding 1 to a small array: the operation, and what is on top of it",
+            "Adding 1 to a small array: the operation, and what comes on top of it",
         ),
     }
     return {

@@ -11,7 +11,7 @@ from statistics import median
 
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Cell
+from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
@@ -26,13 +26,13 @@ from parallel_core.report.plots.curves import (
     DOTTED,
     Curve,
     CurvesChart,
-    exact,
     learning_chart,
     sweep_chart,
 )
+from parallel_core.report.plots.stacked import Part, Row, StackedChart
 from parallel_core.report.plots.timeline import Panel, TimelinesChart
 from parallel_core.system.errors import RequestError
-from parallel_core.system.formatting import figure, seconds
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
@@ -40,7 +40,7 @@ from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
 STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
 """The classes of parts of a time: the colours of the same work in a timeline."""
 LAYERS = {
-    "the operation, in one unit": "compute",
+    "the operation": "compute",
     "+ the framework’s call of each": "host",
     "+ a launch of each": "exchange",
     "+ a wait for each": "wait",
@@ -98,24 +98,24 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     return BarsChart(groups) if groups else None
 
 
-def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
     """Draw what a tiny operation takes, layer by layer.
 
-    These are the operation as a unit, and what each call, launch and wait adds to that.
+    These are the operation back to back, and what each call, launch and wait adds to that.
     """
-    groups = {}
+    rows = []
     for analysed in experiment.believed:
         bare = analysed.results.medians(ONCE, "bare_seconds")
         steps = analysed.results.valid[0].parameters.get("steps")
         if not bare or not steps or not {SINGLE, ONCE, EACH} <= set(analysed.times):
             continue
         cases = [analysed.times[case].estimate for case in (SINGLE, ONCE, EACH)]
-        ends = [0.0, median(bare), *cases]
-        rows = []
+        ends = [time / steps for time in (0.0, median(bare), *cases)]
+        parts = []
         for (name, style), (before, after) in zip(LAYERS.items(), pairwise(ends), strict=True):
-            rows.append((name, exact((after - before) / steps), style))
-        groups[analysed.cell.side] = _stacked(rows)
-    return BarsChart(groups) if groups else None
+            parts.append(Part(name, before, after, style))
+        rows.append(Row(_title_of(analysed.results), parts, seconds(ends[-1])))
+    return StackedChart({"": rows}) if rows else None
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
@@ -137,12 +137,12 @@ def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     return BarsChart(groups) if groups else None
 
 
-def dispatch_chart(analysis: Analysis) -> BarsChart | None:
-    """Draw a bar from when control returned to when all was done.
+def dispatch_chart(analysis: Analysis) -> StackedChart | None:
+    """Draw how much of a case's time had passed when Python continued.
 
-    There is one for a case of each experiment and cell.
+    There is a row for a case of each experiment and cell.
     """
-    groups: dict[str, list[Bar]] = {}
+    groups: dict[str, list[Row]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
         usual = EXPERIMENTS[cell.experiment].queued_case
@@ -150,10 +150,19 @@ def dispatch_chart(analysis: Analysis) -> BarsChart | None:
         if cases:
             returned = median(case.dispatch_median for case in cases)
             done = median(case.median for case in cases)
+            share = min(returned / done, 1.0)
+            parts = [
+                Part("until Python continues", 0.0, share, "compute"),
+                Part("until all is done", share, 1.0, "compute hollow"),
+            ]
             written = f"{seconds(returned)} of {seconds(done)}"
-            bar = Bar(cell.side, written, returned, done, _style_of(cell))
-            groups.setdefault(cell.experiment, []).append(bar)
-    return BarsChart(groups, log=True) if groups else None
+            row = Row(_title_of(analysed.results), parts, written)
+            groups.setdefault(cell.experiment, []).append(row)
+    return StackedChart(groups, percent) if groups else None
+
+
+def _title_of(results: CellResults) -> str:
+    return title_of(results.valid[0].backend)
 
 
 def _style_of(cell: Cell) -> str:

@@ -52,7 +52,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         ),
         cells=analysis.cells,
         experiments=sections,
-        dispatch=inline(charts.dispatch_chart(analysis), "Dispatch against completion"),
+        dispatch=inline(charts.dispatch_chart(analysis), "When Python continues"),
         environments=_environments(comparison),
         first_batches=FIRST_BATCHES,
         backends=[title(name) for name in analysis.backends],

@@ -63,7 +63,7 @@ FOUND = {
     "": ["overlap_efficiency"],
     "ko": ["장치", "비동기 엔진", "waitall"],
     "vi": ["hàng đợi"],
-    "zh_CN": ["设备", "异步引擎", "waitall"],
+    "zh_CN": ["设备", "逻辑设备", "waitall"],
 }
 # The last one has the characters of a word, in another order.
 ABSENT = {"ko": ["고양이"], "vi": ["mèo"], "zh_CN": ["猫", "步异"]}

@@ -106,7 +106,9 @@ def around(values: Iterable[float]) -> Scale:
 
 
 def write_seconds(value: float) -> str:
-    """Write a marked time: `20 ms`."""
+    """Write a marked time: `20 ms`; nothing has no unit."""
+    if not value:
+        return "0"
     number, _, unit = seconds(value).partition(" ")
     if "." in number:
         number = number.rstrip("0").rstrip(".")
