@@ -22,6 +22,7 @@ from backends.devices import Device
 from backends.host import release_freed_memory
 from backends.jax.program_trace import HOST, timeline_of_program
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb, queue_device
+from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
@@ -113,6 +114,9 @@ def timeline_of(trace: Trace) -> Timeline:
     notes = [*trace.problems, *([COPIES] if queues and copies else [])]
     parts = map(Spans.of, (host, _linked(runs, host), copies))
     return assemble("jax", parts, windows(marks), notes, {span.device for span in runs})
+
+
+READER = ChromeReader(is_from, timeline_of)
 
 
 def plain(name: str) -> str:

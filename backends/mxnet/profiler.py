@@ -19,6 +19,7 @@ from backends.errors import BackendError
 from backends.host import core_numbers
 from backends.mxnet.program_hooks import MXNetProfiler, last_row
 from backends.profiling.marks import Mark, marking_verbs, parse_verb, queue_device
+from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Trace
 from backends.profiling.threads_of_trace import (
     assemble,
@@ -170,6 +171,9 @@ def timeline_of(trace: Trace) -> Timeline:
         Window(mark.name, mark.start, mark.end) for mark in marks if mark.name.startswith(STEP)
     )
     return replace(timeline, annotations=steps)
+
+
+READER = ChromeReader(is_from, timeline_of)
 
 
 def _with_cpu_rows(text: str) -> str:

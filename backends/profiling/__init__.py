@@ -9,6 +9,7 @@ from typing import Protocol
 from backends.errors import BackendError
 from backends.profiling.chrome_trace import read_trace
 from backends.profiling.marks import Mark, case_text
+from backends.profiling.readers import ChromeReader, TraceFile, timeline_from, timeline_in
 from backends.profiling.slices import Trace
 from backends.profiling.timeline import (
     HOST_DEVICE,
@@ -25,12 +26,14 @@ from backends.registry import offered
 
 __all__ = [
     "HOST_DEVICE",
+    "ChromeReader",
     "Profiler",
     "Span",
     "SpanKind",
     "Spans",
     "Timeline",
     "Trace",
+    "TraceFile",
     "Window",
     "case_text",
     "check_profiler",
@@ -39,6 +42,7 @@ __all__ = [
     "read_trace",
     "run_profiler",
     "timeline_from",
+    "timeline_in",
 ]
 
 
@@ -55,14 +59,6 @@ class Profiler(Protocol):
         gives a `Mark`.
         """
 
-    def is_from(self, trace: Trace) -> bool:
-        """Return whether this profiler wrote a trace. Neither this nor reading one may need the
-        framework.
-        """
-
-    def timeline_of(self, trace: Trace) -> Timeline:
-        """Read a trace that this profiler wrote."""
-
 
 def check_profiler(backend: Backend) -> None:
     """Raise BackendError, in one line, if a backend has no profiler, or none for its devices."""
@@ -78,18 +74,6 @@ def run_profiler(backend: Backend, path: Path) -> AbstractContextManager[Mark]:
     """
     check_profiler(backend)
     return _load(backend.name).profile(backend, path)
-
-
-def timeline_from(trace: Trace) -> Timeline:
-    """Read a trace that one of the profilers wrote. Raises ValueError, in one line, for any
-    other.
-    """
-    known = offered("profiler")
-    for profiler in (load() for load in known.values()):
-        if profiler.is_from(trace):
-            timeline: Timeline = profiler.timeline_of(trace)
-            return timeline
-    raise ValueError(f"none of the profilers known here wrote it (known for {', '.join(known)})")
 
 
 def _load(name: str) -> Profiler:

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 import numpy as np
 
+from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slices, Trace, coded, recoded
 from backends.profiling.timeline import (
     KINDS,
@@ -100,6 +101,14 @@ def parse_timeline(trace: Trace) -> Timeline:
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"it is a damaged timeline of parallel-core ({error!r})") from error
+
+
+def is_own(trace: Trace) -> bool:
+    """Return whether `write_timeline` wrote a trace."""
+    return OWN_KEY in trace.properties
+
+
+READER = ChromeReader(is_own, parse_timeline)
 
 
 def _rows(spans: Iterable[Span]) -> dict[Queue, PerfettoRow]:

@@ -11,6 +11,7 @@ from backends.registry.loading import (
     offered,
     package_version,
     title,
+    trace_readers,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "offered",
     "package_version",
     "title",
+    "trace_readers",
 ]

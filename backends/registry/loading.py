@@ -9,7 +9,7 @@ by a name in capitals (`mine:OFFER`), an `Offer` that also declares what else th
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from backends.protocol import Backend, BaseBackend, Engine
 from backends.registry.files import in_files
 
 GROUP = "parallel_core.backends"
+READERS = "parallel_core.trace_readers"
 NAME = "parallel-core"
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 MOST_THREADS = 4096
@@ -66,17 +67,30 @@ def registered() -> dict[str, EntryPoint]:
     """Return the entry points of the backends, by name; raises BackendError if two have one name,
     or there is none.
     """
+    return _by_name("backends", GROUP, (*_entry_points(GROUP), *_of_files()))
+
+
+def trace_readers() -> dict[str, Callable[[], Any]]:
+    """Return the readers of traces, by name, each with a function that imports it.
+
+    Raises BackendError if two have one name, or there is none.
+    """
+    entries = _by_name("readers", READERS, _entry_points(READERS))
+    return {name: entry.load for name, entry in entries.items()}
+
+
+def _by_name(what: str, group: str, found: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
     entries: dict[str, EntryPoint] = {}
-    for entry in (*_entry_points(), *_of_files()):
+    for entry in found:
         other = entries.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise BackendError(
-                f"two backends are called {entry.name!r} ({other.value} and {entry.value}): "
+                f"two {what} are called {entry.name!r} ({other.value} and {entry.value}): "
                 "uninstall one of them"
             )
     if not entries:
         raise BackendError(
-            f"no entry points in {GROUP}: install the package first (pip install -e .)"
+            f"no entry points in {group}: install the package first (pip install -e .)"
         )
     return dict(sorted(entries.items()))
 
@@ -249,16 +263,21 @@ def _entry(name: str) -> EntryPoint:
     return entries[name]
 
 
-def _entry_points() -> list[EntryPoint]:
-    installed = list(entry_points(group=GROUP))
-    if installed_version(NAME):
+def _entry_points(group: str) -> list[EntryPoint]:
+    """Return what is installed; of a checkout its `setup.cfg` counts, however old its metadata."""
+    installed = list(entry_points(group=group))
+    lines = _setup().get("options.entry_points", group, fallback="").strip().splitlines()
+    if not lines:
         return installed
-    lines = _setup().get("options.entry_points", GROUP, fallback="").strip().splitlines()
-    own = [
-        EntryPoint(name.strip(), value.strip(), GROUP)
-        for name, value in (line.split("=", 1) for line in lines)
-    ]
-    return [*own, *installed]
+    own = []
+    for line in lines:
+        name, _, value = line.partition("=")
+        own.append(EntryPoint(name.strip(), value.strip(), group))
+    return [*own, *(entry for entry in installed if not _is_own(entry))]
+
+
+def _is_own(entry: EntryPoint) -> bool:
+    return entry.dist is not None and entry.dist.name == NAME
 
 
 def _of_files() -> list[EntryPoint]:

@@ -27,6 +27,7 @@ from backends.profiling.marks import (
     queue_device,
     task_text,
 )
+from backends.profiling.readers import ChromeReader
 from backends.profiling.slices import Slice, Slices, Trace, TraceThread
 from backends.profiling.threads_of_trace import (
     assemble,
@@ -191,6 +192,9 @@ def timeline_of(trace: Trace) -> Timeline:
     # A trace of only devices says nothing about the host.
     linked = found if found is not None and len(found.starts) else None
     return replace(timeline, annotations=_annotations(slices), host_calls=linked)
+
+
+READER = ChromeReader(is_from, timeline_of)
 
 
 def _thread_names(trace: Trace) -> dict[TraceThread, str]:

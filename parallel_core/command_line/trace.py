@@ -120,7 +120,9 @@ def trace(
 
 def _write_findings(rank: RankTrace, path: Path, kernel_delay: int) -> None:
     if rank.origin is None or len(rank.timeline.cases) > 1:
-        raise RequestError(f"{rank.file} holds cases: --perfetto takes a trace of a whole program")
+        raise RequestError(
+            f"{rank.file} is no Chrome trace of a whole program, which --perfetto needs"
+        )
     try:
         write_findings(rank.file, rank.timeline, rank.origin, path, kernel_delay)
     except OSError as error:

@@ -15,6 +15,7 @@ import numpy as np
 
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.verdicts import BETWEEN_PROCESSES
+from parallel_core.own_program.deciding import largest_part, what_would_decide
 from parallel_core.own_program.step_figures import StepFigures
 from parallel_core.system.formatting import figure, listed, percent, seconds
 from parallel_core.system.machine import WORTH_SAYING
@@ -87,8 +88,7 @@ FIRST = {
 device.
 """
 UNDECIDED_BOUND = "Inconclusive what bounds a step ({})"
-UNDECIDED = ": record more --steps, on a quiet machine."
-UNDECIDED_FIRST = "Inconclusive what to look at first ({})" + UNDECIDED
+UNDECIDED_FIRST = "Inconclusive what to look at first ({}): {}."
 NOT_RECORDED = "Nothing that ran on a device was recorded, although the program used one."
 SLOWED = (
     "Inconclusive what bounds a step: under the profiler it took {} × its time without: its "
@@ -154,7 +154,7 @@ def answer(
     if slowdown > MAX_SLOWDOWN and not all(one.is_without_profiler for one in processes):
         sentences = _queues(processes, account), hidden, SLOWED.format(figure(slowdown))
         return Answer(sentences, overlap, INCONCLUSIVE, INCONCLUSIVE, account, slowdown)
-    largest = _largest(PARTS, steps, taken)
+    largest = largest_part(PARTS, steps, taken)
     first, share = _first(processes, steps, waiting, account, taken)
     # In a trace an operator computes until it ends, also while its thread has no core.
     waits_for_cores = largest == COMPUTE and core_wait >= account.shares[COMPUTE].estimate / 2
@@ -176,9 +176,20 @@ def answer(
         }
         bound += f". Look first at {FIRST[first].format_map(slots)}."
     elif largest:
-        bound += f". {UNDECIDED_FIRST.format(account.shares_in_words)}"
+
+        def knows_first(some_steps: Sequence[Parts], taken: float) -> bool:
+            alike = parts.account_of(some_steps, taken)
+            return _first(processes, some_steps, waiting, alike, taken)[0] in FIRST
+
+        todo = what_would_decide(knows_first, steps, taken)
+        bound += f". {UNDECIDED_FIRST.format(account.shares_in_words, todo)}"
     else:
-        bound += UNDECIDED
+        todo = what_would_decide(
+            lambda some_steps, taken: largest_part(PARTS, some_steps, taken) is not None,
+            steps,
+            taken,
+        )
+        bound += f": {todo}."
     code = BOUNDS[largest][0] if largest else INCONCLUSIVE
     if waits_for_cores:
         code = CORES
@@ -274,21 +285,6 @@ def _early_exchanges(processes: Sequence[StepFigures]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _largest(names: Sequence[str], steps: Sequence[Parts], taken: float) -> str | None:
-    """Return which of some parts is larger than each other one beyond the noise; None if none
-    is.
-    """
-    largest = max(names, key=lambda part: over_steps(share_of(part), steps).estimate)
-    others = [part for part in names if part != largest]
-    apart = over_steps(
-        lambda of: (of[largest] - np.max([of[part] for part in others], axis=0)) / of["seconds"],
-        steps,
-        taken,
-        is_difference=True,
-    )
-    return largest if decide(apart, 0.0) == 1 else None
-
-
 def _first(
     processes: Sequence[StepFigures],
     steps: Sequence[Parts],
@@ -304,7 +300,7 @@ def _first(
     worth_it = decide(most, MIN_SHARE)
     if worth_it == 0:
         return "operators", ""
-    part = _largest(outside, steps, taken) if worth_it else None
+    part = largest_part(outside, steps, taken) if worth_it else None
     if part is None:
         return INCONCLUSIVE, ""
     if part == EXCHANGE and _is_between_two(processes):

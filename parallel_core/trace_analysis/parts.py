@@ -163,7 +163,8 @@ class DeviceExchange(NamedTuple):
         return intersection(self.exchanging, self.computing)
 
 
-def _masks(case: CaseSpans) -> Activities:
+def masks_of(case: CaseSpans) -> Activities:
+    """Return the masks of a case's spans by what they did."""
     copying, exchanging = case.of_kind("copy"), case.of_kind("exchange")
     within_a_device = named(case, WITHIN_A_DEVICE)
     if case.name == ALL:
@@ -178,7 +179,7 @@ def _masks(case: CaseSpans) -> Activities:
 
 def times_of(case: CaseSpans) -> Activities:
     """Return when a case's operations ran, on all devices together, as interval sets."""
-    return Activities(*map(case.covered, _masks(case)))
+    return Activities(*map(case.covered, masks_of(case)))
 
 
 def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
@@ -187,7 +188,7 @@ def exchanges_by_device(case: CaseSpans) -> tuple[DeviceExchange, ...]:
     What a device computes hides its own exchange. One that never computes exchanges on behalf of
     the others, and any of them hides it.
     """
-    masks, device_of = _masks(case), case.device_of
+    masks, device_of = masks_of(case), case.device_of
     # As Holistic Trace Analysis has it, filling memory hides no exchange.
     kernels = masks.computing & ~named(case, FILLS)
     found = []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace, read_trace, timeline_from
+from backends.profiling import HOST_DEVICE, Spans, Timeline, Trace, TraceFile, timeline_in
 from backends.profiling.collectives import (
     Collective,
     check_one_rank,
@@ -23,7 +23,7 @@ from backends.profiling.collectives import (
     named_like_collectives,
     with_communication,
 )
-from backends.profiling.perfetto import OWN_KEY, parse_timeline, write_timeline
+from backends.profiling.perfetto import OWN_KEY, write_timeline
 from backends.profiling.timeline import KINDS
 from parallel_core.measurement.timing import without_garbage_collection
 from parallel_core.system.errors import RequestError
@@ -89,9 +89,8 @@ def read_timeline(path: Path) -> Timeline:
     # A million slices set the garbage collector off repeatedly, in a third of the time, and none is
     # garbage.
     with without_garbage_collection():
-        trace = _trace_in(path)
-        with _naming(path):
-            return _to_last_step(_timeline_of(trace), trace)
+        trace, timeline = _read(path)
+        return _to_last_step(timeline, trace)
 
 
 def write_trace_file(timeline: Timeline, path: Path) -> None:
@@ -218,14 +217,25 @@ def _begins_later(ranks: Mapping[int, RankTrace], clocks_agree: bool) -> dict[in
     return {rank: begin - min(begins.values()) for rank, begin in begins.items()}
 
 
-def _trace_in(path: Path) -> Trace:
-    """Read a Chrome trace, whoever wrote it. Raises RequestError if the file cannot be read."""
+def _read(path: Path) -> tuple[Trace, Timeline]:
+    """Read a file as a trace in Chrome's format, empty if it has another one, and as a timeline.
+
+    Raises RequestError if it cannot be used.
+    """
+    file = TraceFile(path)
     try:
-        return read_trace(path)
+        timeline = timeline_in(file)
+        if not timeline.spans:
+            raise ValueError("it holds nothing that ran on a device, or was launched")
     except OSError as error:
         raise RequestError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise RequestError(str(error)) from error
+        # What is no Chrome trace says so with its path.
+        sentence = str(error) if file.problem else f"{path} cannot be used: {error}"
+        raise RequestError(sentence) from error
+    trace = file.trace or Trace(())
+    notes = dict.fromkeys((*timeline.notes, *trace.problems))
+    return trace, replace(timeline, notes=tuple(notes))
 
 
 @contextmanager
@@ -245,21 +255,12 @@ def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
     return first_steps(timeline, whole) if isinstance(whole, int) else timeline
 
 
-def _timeline_of(trace: Trace) -> Timeline:
-    """Return the timeline of a whole trace. Raises ValueError if it is from another program."""
-    timeline = parse_timeline(trace) if OWN_KEY in trace.properties else timeline_from(trace)
-    if not timeline.spans:
-        raise ValueError("it holds nothing that ran on a device, or was launched")
-    return replace(timeline, notes=tuple(dict.fromkeys((*timeline.notes, *trace.problems))))
-
-
 def _read_rank(
     file: Path, kernels: re.Pattern[str] | None, step: int | None, kernel_delay: int
 ) -> RankTrace:
-    trace = _trace_in(file)
+    trace, whole = _read(file)
     with _naming(file):
         check_one_rank(trace)
-        whole = _timeline_of(trace)
     timeline = _to_last_step(whole, trace)
     if kernels is not None:
         timeline = with_communication(timeline, kernels)
@@ -284,7 +285,9 @@ def _read_rank(
     rank, world_size = job_of(trace)
     base = trace.properties.get("baseTimeNanoseconds")
     begin = trace.begin + (base if isinstance(base, int) else 0)
+    # Of another format than PyTorch's the timeline is all that is known.
     is_own, cut = OWN_KEY in trace.properties, len(timeline.spans) < len(whole.spans)
+    only_spans = is_own or not trace.slices
     return RankTrace(
         file,
         rank,
@@ -292,9 +295,9 @@ def _read_rank(
         timeline,
         len(timeline.spans),
         tuple(figures_of(case, kernel_delay) for case in cases),
-        tuple(_own_collectives(spans) if is_own else _collectives(trace, spans, begin, cut)),
+        tuple(_own_collectives(spans) if only_spans else _collectives(trace, spans, begin, cut)),
         # Cases begin at zero, wherever they are in the trace.
-        None if is_own or timeline.cases else begin,
+        None if only_spans or timeline.cases else begin,
         interference(cases),
         _origin(trace, timeline),
     )
@@ -315,7 +318,7 @@ def _origin(trace: Trace, timeline: Timeline) -> int | None:
     if OWN_KEY in trace.properties:
         return 0
     # Cases begin at zero, wherever they are in the trace.
-    return None if timeline.cases else trace.begin
+    return None if timeline.cases or not trace.slices else trace.begin
 
 
 def _collectives(trace: Trace, all_spans: Spans, begin: int, cut: bool) -> Iterator[Collective]:

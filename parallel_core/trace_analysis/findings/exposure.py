@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import HOST_DEVICE, ROLES
 from parallel_core.trace_analysis.case_spans import CaseSpans, gaps, groups_of
 from parallel_core.trace_analysis.findings.passes import (
     KEEPING,
@@ -21,12 +20,17 @@ from parallel_core.trace_analysis.findings.passes import (
     covered_before,
     passes_of_exchanges,
 )
+from parallel_core.trace_analysis.findings.waits import (
+    EARLIEST,
+    call_that_waited,
+    host_waits,
+    launched_behind_a_wait,
+    names_of_waiting,
+)
 from parallel_core.trace_analysis.interference import ALONE, BESIDE
-from parallel_core.trace_analysis.parts import times_of
+from parallel_core.trace_analysis.parts import exchanges_by_device, masks_of
 from parallel_core.trace_analysis.steps.figures import step_windows
 
-WITHIN_A_DEVICE = re.compile(r"Memcpy DtoD|__amd_rocclr_copyBuffer")
-"""Copies that stay in a device's memory, and are its work."""
 PAGEABLE = re.compile(r"Pageable")
 """In the names of CUDA's copies if the host's memory is not page-locked: then the call blocks."""
 COMPUTES = 0.1
@@ -37,13 +41,11 @@ MOSTLY = 0.5
 SHORTLY = 0.5
 SOON = 1_000_000
 """Nanoseconds: a thread that has waited may have to wait for a core, too, before it goes on."""
-CLOCKS_DIFFER = 10_000
 SLOWED = 1.3
 """What takes so many times as long beside computation as without is slowed down by it."""
 FEWEST = 2
 """So many steps in which an operation runs beside computation, and in which it does not."""
 LATEST = np.iinfo(np.int64).max
-EARLIEST = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,36 +96,49 @@ class _Beside(NamedTuple):
     """When the last computation began that its pass launched, or EARLIEST."""
 
 
-class _HostWaits(NamedTuple):
-    """Calls in which the host waited, or may have, in the order of their start."""
+class Beside(NamedTuple):
+    """Exchanges of one device, or all copies, and what may hide them."""
 
-    calls: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    """The latest end of all calls so far; `longest` likewise, whose call that is."""
-    longest: np.ndarray
+    places: np.ndarray
+    """In the case's spans."""
+    free: np.ndarray
+    """When nothing was computed that hides them, as an interval set."""
+
+
+def communication(case: CaseSpans) -> list[Beside]:
+    """Return a case's exchanges, device by device, and its copies."""
+    masks = masks_of(case)
+    groups = []
+    for device in exchanges_by_device(case):
+        queues = [
+            place for place, (name, _) in enumerate(case.spans.queues) if name == device.device
+        ]
+        places = np.flatnonzero(masks.exchanging & np.isin(case.spans.queue_of, queues))
+        groups.append(Beside(places, gaps(device.computing, case.start, case.end)))
+    if masks.copying.any():
+        computing = case.covered(masks.computing)
+        copies = np.flatnonzero(masks.copying)
+        groups.append(Beside(copies, gaps(computing, case.start, case.end)))
+    return groups
 
 
 def exposure(case: CaseSpans) -> Exposure | None:
     """Return what is known of a case's exchanges and copies that were not hidden; None without."""
-    times = times_of(case)
-    computing, copying = times.computing, times.copying
-    is_copy = case.of_kind("copy") & bool(len(copying))
-    transfers = case.of_kind("exchange") | (is_copy & ~_named(case, WITHIN_A_DEVICE))
-    places = np.flatnonzero(transfers & (case.lengths > 0))
-    hidden = covered_before(computing, case.spans.ends[places])
-    hidden -= covered_before(computing, case.spans.starts[places])
-    exposed = case.lengths[places] - hidden
-    slowed = _slowed(case, places, exposed)[exposed > 0]
-    places, exposed = places[exposed > 0], exposed[exposed > 0]
-    if len(places) == 0:
+    stretches = [_longest_exposures(case, beside) for beside in communication(case)]
+    if not stretches:
         return None
-
+    columns = [np.concatenate(column) for column in zip(*stretches, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    places, exposed, alone_from, alone_until = (column[order] for column in columns)
+    if not np.any(exposed > 0):
+        return None
+    is_slowed = _slowed(case, places, exposed)
+    some = exposed > 0
+    places, exposed, alone_from, alone_until, is_slowed = (
+        column[some] for column in (places, exposed, alone_from, alone_until, is_slowed)
+    )
     spans, launched = case.spans, case.since[places]
     starts, ends = spans.starts[places], spans.ends[places]
-    free = gaps(computing, case.start, case.end)
-    alone_from, alone_until = _longest_within(free, starts, ends)
-
     passes = backward_passes(case)
     pass_of = passes_of_exchanges(case, passes, places)
     of_gradients = pass_of != NONE
@@ -136,31 +151,31 @@ def exposure(case: CaseSpans) -> Exposure | None:
     next_launch = np.where(has_next, case.since[beside.following], LATEST)
     is_after = has_next & (next_start >= ends)
     queue_waited = is_after & case.linked[beside.following] & (next_launch <= alone_from)
-    waits = _host_waits(case)
+    waits = host_waits(case)
     if waits is None:
         soon = np.maximum((alone_until - alone_from) * SHORTLY, SOON)
         queue_waited |= is_after & (next_launch >= ends) & (next_launch - ends <= soon)
         call = np.full(len(places), NONE)
     else:
-        call = _call_that_waited(waits, launched, ends)
+        call = call_that_waited(waits, launched, ends)
     waited_for = queue_waited | (call != NONE)
     return Exposure(
         places=places,
         exposed=exposed,
-        is_copy=is_copy[places],
+        is_copy=case.of_kind("copy")[places],
         is_pageable=_named(case, PAGEABLE)[places],
         on_computing_queue=_computing_queues(case)[spans.queue_of[places]],
         in_every_micro_batch=_have_others(pass_of, np.append(passes.updates, NONE)[pass_of]),
         after_pass=after_pass,
         most_after_pass=after_pass & _mostly(after_pass, pass_of, ends - starts),
         pass_is_over=of_gradients & (alone_from >= beside.last_of_pass),
-        after_wait=_launched_behind_a_wait(waits, launched, beside.drained),
-        is_slowed=slowed,
+        after_wait=launched_behind_a_wait(waits, launched, beside.drained),
+        is_slowed=is_slowed,
         had_something=beside.given >= SOMETHING * (ends - starts),
         waited_for=waited_for,
         is_last=~has_next,
         host_is_behind=has_next & ~waited_for & (next_launch > alone_from),
-        waiting=_waiting(case, np.where(queue_waited, beside.following, NONE), call),
+        waiting=names_of_waiting(case, np.where(queue_waited, beside.following, NONE), call),
     )
 
 
@@ -189,6 +204,20 @@ def _slowed(case: CaseSpans, places: np.ndarray, exposed: np.ndarray) -> np.ndar
         if min(len(slow), len(free)) >= FEWEST:
             slowed[slow] = np.median(lengths[slow]) >= SLOWED * np.median(lengths[free])
     return slowed
+
+
+def _longest_exposures(case: CaseSpans, beside: Beside) -> tuple[np.ndarray, ...]:
+    """Return places, how long each operation was not hidden, and its longest stretch of that.
+
+    Operations that took no time are left out. A hidden one has an empty stretch.
+    """
+    places = beside.places[case.lengths[beside.places] > 0]
+    starts, ends = case.spans.starts[places], case.spans.ends[places]
+    exposed = covered_before(beside.free, ends) - covered_before(beside.free, starts)
+    alone_from, alone_until = starts.copy(), starts.copy()
+    alone = np.flatnonzero(exposed > 0)
+    alone_from[alone], alone_until[alone] = _longest_within(beside.free, starts[alone], ends[alone])
+    return places, exposed, alone_from, alone_until
 
 
 def _longest_within(
@@ -275,81 +304,6 @@ def _mostly(mask: np.ndarray, group_of: np.ndarray, lengths: np.ndarray) -> np.n
     _, group = np.unique(group_of, return_inverse=True)
     masked = np.bincount(group, lengths * mask)
     return (masked >= MOSTLY * np.bincount(group, lengths))[group]
-
-
-def _host_waits(case: CaseSpans) -> _HostWaits | None:
-    """Return the calls that wait, and those that copy, which may block; None without calls."""
-    calls = case.host_calls
-    if calls is None:
-        return None
-    # Calls stand in the order of their start.
-    may_wait = (calls.roles >= ROLES.index("wait for a device")) | (
-        calls.roles == ROLES.index("copy")
-    )
-    waiting = np.flatnonzero(may_wait)
-    ends = np.maximum.accumulate(calls.ends[waiting])
-    leads = np.flatnonzero(calls.ends[waiting] == ends)
-    last_lead = np.searchsorted(leads, np.arange(len(waiting)), side="right") - 1
-    return _HostWaits(waiting, calls.starts[waiting], ends, waiting[leads[last_lead]])
-
-
-def _call_that_waited(waits: _HostWaits, launched: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return the call that began after each launch and lasted until that operation's end."""
-    before = np.searchsorted(waits.starts, ends) - 1
-    lasts = np.append(waits.ends, EARLIEST)[before] + CLOCKS_DIFFER >= ends
-    begun = np.append(waits.starts, EARLIEST)[before] >= launched
-    return np.where((before >= 0) & lasts & begun, np.append(waits.longest, NONE)[before], NONE)
-
-
-def _launched_behind_a_wait(
-    waits: _HostWaits | None, launched: np.ndarray, drained: np.ndarray
-) -> np.ndarray:
-    """Return whether a wait lasted until the device had nothing to do, before each launch."""
-    if waits is None:
-        return np.zeros(len(launched), bool)
-    before = np.searchsorted(waits.starts, drained) - 1
-    ended = np.append(waits.ends, EARLIEST)[before]
-    lasted = (before >= 0) & (ended + CLOCKS_DIFFER >= drained) & (ended <= launched)
-    return lasted & (drained > EARLIEST) & (drained <= launched)
-
-
-def _waiting(case: CaseSpans, following: np.ndarray, calls: np.ndarray) -> tuple[str, ...]:
-    """Return the names of the computations, or else of the host's operators, that waited."""
-    spans = case.spans
-    names = [""] * len(following)
-    for place in np.flatnonzero(following != NONE).tolist():
-        names[place] = spans.names[spans.name_of[following[place]]]
-    on_host = np.flatnonzero((following == NONE) & (calls != NONE))
-    around = _operators_around(case, calls[on_host])
-    for place, call, operator in zip(
-        on_host.tolist(), calls[on_host].tolist(), around.tolist(), strict=True
-    ):
-        if operator != NONE:
-            names[place] = spans.operators[spans.operator_of[operator]]
-        elif case.host_calls is not None:
-            names[place] = case.host_calls.names[case.host_calls.name_of[call]]
-    return tuple(names)
-
-
-def _operators_around(case: CaseSpans, asked: np.ndarray) -> np.ndarray:
-    """Return the places of the outermost operators in which calls of the host lie, or NONE."""
-    around = np.full(len(asked), NONE)
-    calls, spans = case.host_calls, case.spans
-    if calls is None:
-        return around
-    host = np.flatnonzero(~case.operations)
-    of_threads = {
-        spans.queues[spans.queue_of[host[own[0]]]]: host[own]
-        for own in groups_of(spans.queue_of[host])
-    }
-    for own in groups_of(calls.queue_of[asked]):
-        thread = calls.queues[calls.queue_of[asked[own[0]]]]
-        operators = of_threads.get((HOST_DEVICE, thread), host[:0])
-        times = calls.starts[asked[own]]
-        before = np.searchsorted(spans.starts[operators], times, side="right") - 1
-        ends = np.append(spans.ends[operators], EARLIEST)[before]
-        around[own] = np.where(ends >= times, np.append(operators, NONE)[before], NONE)
-    return around
 
 
 def _named(case: CaseSpans, pattern: re.Pattern[str]) -> np.ndarray:

@@ -13,18 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.profiling.timeline import KINDS, SpanKind, in_seconds
+from backends.profiling.timeline import KINDS, SpanKind
 from parallel_core.system.formatting import figure, seconds
 from parallel_core.trace_analysis.case_spans import (
     ALL,
     CaseSpans,
-    gaps,
     groups_of,
     intersection,
     total_length,
 )
-from parallel_core.trace_analysis.findings.exposure import Exposure, exposure
-from parallel_core.trace_analysis.parts import times_of
+from parallel_core.trace_analysis.findings.exposure import (
+    Beside,
+    Exposure,
+    communication,
+    exposure,
+)
 from parallel_core.trace_analysis.steps.figures import step_windows
 
 LEAST_SHARE = 0.01
@@ -201,32 +204,27 @@ def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     found = reasoned(case)
     if found is None:
         return ()
-    computing = times_of(case).computing
-    free = gaps(computing, case.start, case.end)
+    groups = communication(case)
     names = case.spans.name_of[found.exposed.places].astype(np.int64)
     kinds = case.spans.kinds[found.exposed.places]
     rows = []
     for own in groups_of(names * len(KINDS) + kinds):
-        row = _of_kind(case, found, own, free)
+        row = _of_kind(case, found, own, groups)
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
 def _of_kind(
-    case: CaseSpans, found: Reasoned, own: np.ndarray, free: np.ndarray
+    case: CaseSpans, found: Reasoned, own: np.ndarray, groups: Sequence[Beside]
 ) -> Unhidden | None:
-    """Return the reason of one kind, some of whose operations were not hidden, if it needs one.
-
-    `free` is when nothing was computed.
-    """
+    """Return the reason of one kind, some of whose operations were not hidden, if it needs one."""
     spans, exposed = case.spans, found.exposed
     first = spans[int(exposed.places[own[0]])]
     is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
         spans.name_of == spans.names.index(first.name)
     )
-    covered = case.covered(is_of_kind)
-    whole, alone = total_length(covered), total_length(intersection(covered, free))
+    whole, alone = _times(case, is_of_kind, groups)
     if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
         return None
 
@@ -234,6 +232,8 @@ def _of_kind(
     number = int(np.argmax(times))
     with_reason = own[found.reason_of[own] == number]
     places = exposed.places[with_reason]
+    is_of_reason = np.zeros(len(spans), bool)
+    is_of_reason[places] = True
     begins = [window.start for window in step_windows(case.annotations)]
     steps = np.unique(np.searchsorted(begins, case.since[places], side="right"))
     if len(steps) < RARE * len(begins):
@@ -247,9 +247,23 @@ def _of_kind(
         operations=len(places),
         of_operations=int(is_of_kind.sum()),
         steps=len(begins) or None,
-        unhidden_seconds=in_seconds(total_length(intersection(case.covered(places), free))),
-        seconds=in_seconds(whole),
+        unhidden_seconds=_times(case, is_of_reason, groups)[1] / 1e9,
+        seconds=whole / 1e9,
         code=reason.code,
         sentence=reason.sentence.format(operator=operator),
         remedy=reason.remedy,
     )
+
+
+def _times(case: CaseSpans, mask: np.ndarray, groups: Sequence[Beside]) -> tuple[float, float]:
+    """Return how long some operations ran, and how long of that not hidden, in nanoseconds.
+
+    Of several devices that exchange it is the mean, as in `Parts`.
+    """
+    whole, alone, devices = 0, 0, 0
+    for places, free in groups:
+        covered = case.covered(places[mask[places]])
+        whole += total_length(covered)
+        alone += total_length(intersection(covered, free))
+        devices += len(covered) > 0
+    return whole / max(devices, 1), alone / max(devices, 1)

@@ -144,13 +144,15 @@ def test_a_framework_imported_with_other_settings_is_refused(
         backends.load("mxnet", engine="sync")
 
 
-def plug_in(folder: Path, distribution: str, entry: str) -> None:
+def plug_in(
+    folder: Path, distribution: str, entry: str, group: str = "parallel_core.backends"
+) -> None:
     metadata = folder / f"{distribution}-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
     )
-    (metadata / "entry_points.txt").write_text(f"[parallel_core.backends]\n{entry}\n")
+    (metadata / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
 
 
 Install = Callable[[str, str], None]

@@ -14,6 +14,7 @@ import pytest
 from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
 from parallel_core.own_program.answer import INCONCLUSIVE, UNKNOWN, Answer, Waiting, answer
+from parallel_core.own_program.deciding import BOTH, MORE_STEPS, NEITHER, ON_A_QUIET_MACHINE
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import (
     KEEPING,
@@ -174,6 +175,23 @@ def test_what_bounds_a_step_and_what_to_look_at_first(
     found = answer([process], taken=taken)
     assert decided(found) == (bound, first)
     assert found.sentences[2].count("Inconclusive") == (INCONCLUSIVE in decided(found))
+
+
+@pytest.mark.parametrize(
+    ("process", "taken", "todo"),
+    [
+        # As much exchange as waiting, and a tenth of a step: however often it is measured.
+        (made(0.2, 0.38, 0.01), 0.0, NEITHER),
+        (made(0.88, 0.01, 0.01), 0.0, NEITHER),
+        (made(0.7, 0.02), 0.45, ON_A_QUIET_MACHINE),
+        (made(0.55, 0.02, steps=(0.3, 0.5, 1, 2, 4)), 0.0, MORE_STEPS),
+        (made(0.55, 0.02, steps=(0.3, 0.5, 1, 2, 4)), 0.2, BOTH),
+    ],
+)
+def test_more_steps_are_asked_for_only_where_they_can_decide(
+    process: StepFigures, taken: float, todo: str
+) -> None:
+    assert answer([process], taken=taken).sentences[2].endswith(f": {todo}.")
 
 
 @pytest.mark.parametrize(

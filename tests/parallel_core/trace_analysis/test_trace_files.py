@@ -184,7 +184,7 @@ NO_TIMELINES: dict[str, tuple[str | None, str]] = {
     "a result": ('{"schema": 1}', "it holds no events"),
     "another program's": (
         json.dumps([event("b", "a", 1)]),
-        "none of the profilers known here wrote it (known for jax, mxnet, torch)",
+        "none of the profilers known here wrote it (known for jax, mxnet, parallel-core, torch)",
     ),
     "nothing that ran": (of_torch(event("Trace", "a", 1)), "nothing that ran"),
 }
