@@ -52,6 +52,8 @@ WHOLE_STEPS = "parallel_core_whole_steps"
 """The key under which what `profile` recorded states how many steps are whole: it may have ended in
 one.
 """
+MOST_QUEUES = 10_000
+"""Of processes and threads, and of a timeline's queues: what has more is no program's recording."""
 LEAST_NANOSECONDS, FEWEST_SPANS = 10, 20
 """No recording of so many operations has less time for each: a launch takes a hundred times as
 long.
@@ -224,7 +226,10 @@ def _read(path: Path) -> tuple[Trace, Timeline]:
     """
     file = TraceFile(path)
     try:
+        if file.trace is not None:
+            _check_queues(len(file.trace.columns.rows))
         timeline = timeline_in(file)
+        _check_queues(len(timeline.columns.queues))
         if not timeline.spans:
             raise ValueError("it holds nothing that ran on a device, or was launched")
     except OSError as error:
@@ -253,6 +258,13 @@ def _to_last_step(timeline: Timeline, trace: Trace) -> Timeline:
     """
     whole = trace.properties.get(WHOLE_STEPS)
     return first_steps(timeline, whole) if isinstance(whole, int) else timeline
+
+
+def _check_queues(count: int) -> None:
+    if count > MOST_QUEUES:
+        raise ValueError(
+            f"it has {count:,} threads or queues, and at most {MOST_QUEUES:,} can be compared"
+        )
 
 
 def _read_rank(
