@@ -32,9 +32,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, HUNG, NOT_RUN = "done", "failed", "hung", "not run"
 AMOUNTS = {
     "gpu": "one=gpu:0 two=gpu:0/0,gpu:0/1 mixed=cpu:1,gpu:0 overlap=gpu:0 programs=300 budget=15 "
-    "batch=256 steps=40",
+    "rounds=12 batch=256 steps=40",
     "cpu": "one=cpu:1 two=cpu:1,cpu:2 mixed=cpu:2,cpu:1 overlap=cpu:1,cpu:2 programs=3 budget=1 "
-    "batch=32 steps=2",
+    "rounds=3 batch=32 steps=2",
 }
 """By the kind of device: devices, and how much work there is for them."""
 HOLD = (
@@ -76,7 +76,7 @@ STEPS = (
     Step("conformance-mixed", HOLD + "$mixed", 100, PROGRAMS),
     Step("tests-order", TEST + "test_gpu_order.py", 60, TESTS, needs_gpu=True),
     Step("tests", TEST + "test_gpu.py", 90, TESTS, needs_gpu=True),
-    Step("overlap", RUN % "overlap" + "$overlap", 60),
+    Step("overlap", RUN % "overlap --rounds $rounds" + "$overlap", 60),
     Step("units", TIME % ("$two", "units"), 40),
     Step("copies", TIME % ("$overlap", "copies"), 40),
     Step("training", TRAIN + "$one", 40),
@@ -84,7 +84,7 @@ STEPS = (
     Step("training-replayed", TRAIN + "$one --variant graph-replay", 40, needs_gpu=True),
     Step("small-ops", RUN % "small-ops" + "$two", 60),
     Step("three-way", RUN % "three-way" + "$mixed", 60),
-    Step("trace", RUN % "overlap" + "$overlap --trace $out/trace.json.gz", 60),
+    Step("trace", RUN % "overlap --rounds $rounds" + "$overlap --trace $out/trace.json.gz", 60),
     Step("tests-sync", TEST + "test_gpu_order.py --engine sync", 60, TESTS, needs_gpu=True),
 )
 AT_MOST = {"found": 0, "failed": 0, "error": 0}
