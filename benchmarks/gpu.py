@@ -38,7 +38,7 @@ AMOUNTS = {
 }
 """By the kind of device: devices, and how much work there is for them."""
 HOLD = (
-    "-m parallel_core conformance --backend torch --programs $programs --minutes 1 --findings 5 "
+    "-m parallel_core conformance --backend %s --programs $programs --minutes 1 --findings 5 "
     "--devices "
 )
 TEST = "-m pytest -q -rfE -p no:cacheprovider tests/backends/protocol/"
@@ -47,6 +47,10 @@ RUN = "-m parallel_core run %s --backend torch --json - --budget $budget --devic
 TRAIN = (
     "-m parallel_core run data-parallel --backend torch --json - --batch-size $batch --limit "
     "$steps --devices "
+)
+COMPARE = (
+    "-m parallel_core compare --quick --backends torch,jax --device-kind gpu --devices 1 "
+    "--minutes 2 --json -"
 )
 PROGRAMS, TESTS = " programs, ", " in "
 COUNTED = {PROGRAMS: ("programs", "found"), TESTS: ("passed", "failed", "error")}
@@ -71,9 +75,9 @@ DEVICE = Step(
 STEPS = (
     Step("versions", "-m pip list --format json", 20),
     Step("doctor", "-m parallel_core doctor --json -", 90),
-    Step("conformance", HOLD + "$one", 100, PROGRAMS),
-    Step("conformance-two-streams", HOLD + "$two", 100, PROGRAMS),
-    Step("conformance-mixed", HOLD + "$mixed", 100, PROGRAMS),
+    Step("conformance", HOLD % "torch" + "$one", 100, PROGRAMS),
+    Step("conformance-two-streams", HOLD % "torch" + "$two", 100, PROGRAMS),
+    Step("conformance-mixed", HOLD % "torch" + "$mixed", 100, PROGRAMS),
     Step("tests-order", TEST + "test_gpu_order.py", 60, TESTS, needs_gpu=True),
     Step("tests", TEST + "test_gpu.py", 90, TESTS, needs_gpu=True),
     Step("overlap", RUN % "overlap --rounds $rounds" + "$overlap", 60),
@@ -88,6 +92,8 @@ STEPS = (
     Step("trace", RUN % "overlap --rounds $rounds" + "$overlap --trace $out/trace.json.gz", 60),
     Step("training-trace", TRAIN + "$one --trace $out/training.json.gz", 60),
     Step("tests-sync", TEST + "test_gpu_order.py --engine sync", 60, TESTS, needs_gpu=True),
+    Step("conformance-jax", HOLD % "jax" + "$one", 100, PROGRAMS, needs_gpu=True),
+    Step("frameworks", COMPARE, 150, needs_gpu=True),
 )
 AT_MOST = {"found": 0, "failed": 0, "error": 0, "launch: ours / plain": 1.6}
 AT_LEAST = {

@@ -147,45 +147,61 @@ def units(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
         two,
         lambda: all(np.allclose(backend.to_numpy(unit()), values) for unit in pair),
     )
-    if kind == "gpu":
-        plain = plain_units(values)
-        yield plain
-        _, _, plainly_on_two, is_right = plain
-        yield "ours / plain", plainly_on_two, two, is_right
+    plain = plain_units(values, kind)
+    yield plain
+    _, _, plainly_on_two, is_right = plain
+    yield "ours / plain", plainly_on_two, two, is_right
 
 
-def plain_units(values: NDArray[np.float32]) -> Pair:
-    """Replay the same units as graphs of plain PyTorch, both on one stream, or each on one of
-    two.
+def plain_units(values: NDArray[np.float32], kind: DeviceKind) -> Pair:
+    """Issue the same units in plain PyTorch, as graphs, both on one stream, or each on one of two;
+    on a CPU, which has none, one after the other.
     """
-    x, streams = torch.tensor(values, device="cuda:0"), [torch.cuda.Stream() for _ in range(2)]
-    graphs, results = [torch.cuda.CUDAGraph() for _ in streams], []
-    for graph, stream in zip(graphs, streams, strict=True):
-        with torch.cuda.stream(stream):
-            # What cuBLAS makes at first cannot be captured.
-            torch.matmul(x, x)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            y = x
-            for _ in range(CHAIN["gpu"]):
-                y = torch.matmul(x, y)
-            results.append(y)
+    x = torch.tensor(values, device="cuda:0" if kind == "gpu" else "cpu")
+    results: Sequence[torch.Tensor] = ()
 
-    def replay(*on: torch.cuda.Stream) -> None:
+    def unit() -> torch.Tensor:
+        y = x
+        for _ in range(CHAIN[kind]):
+            y = torch.matmul(x, y)
+        return y
+
+    def compute() -> None:
+        nonlocal results
+        results = unit(), unit()
+
+    def issue(*on: "torch.cuda.Stream") -> None:
         for graph, stream in zip(graphs, on, strict=True):
             with torch.cuda.stream(stream):
                 graph.replay()
 
-    one, two = (
-        partial(timed, partial(replay, *on), lambda _: torch.cuda.synchronize())
-        for on in (streams[:1] * 2, streams)
-    )
+    if kind == "cpu":
+        one = two = partial(timed, compute, lambda _: None)
+    else:
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        graphs, results = zip(*(recorded(unit, stream) for stream in streams), strict=True)
+        one, two = (
+            partial(timed, partial(issue, *on), lambda _: torch.cuda.synchronize())
+            for on in (streams[:1] * 2, streams)
+        )
     return (
         "plain_small_units_speedup",
         one,
         two,
         lambda: all(np.allclose(y.cpu(), values) for y in results),
     )
+
+
+def recorded(unit: Callable[[], Any], stream: "torch.cuda.Stream") -> tuple[Any, Any]:
+    """Record what a function issues to a stream as a CUDA graph; return that and its result."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        # What cuBLAS makes at first cannot be captured.
+        unit()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        result = unit()
+    return graph, result
 
 
 WORKS: Mapping[str, Callable[[Backend, DeviceKind], Iterator[Pair]]] = {
