@@ -241,6 +241,8 @@ class Program:
             return result, checks
 
         traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)
-        options = {**COMPILED_SOONER, **(KEEPING_BARRIERS if is_unit(fn) else {})}
+        options: dict[str, Any] = {}
+        if device.kind == "cpu":
+            options = {**COMPILED_SOONER, **(KEEPING_BARRIERS if is_unit(fn) else {})}
         # Unused inputs say the device, also if the result does not depend on them.
         self.run: Any = jax.jit(traced, keep_unused=True, compiler_options=options)

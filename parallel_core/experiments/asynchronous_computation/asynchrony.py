@@ -207,6 +207,7 @@ EXPERIMENT = Experiment(
         WAIT_FRACTION,
         # The slower side is another question, which `cost-model` answers.
         replace(increments.T2_OVER_T1, said=lambda _: False),
+        increments.OVER_PREDICTED,
         Metric("speed_against_numpy", ratio(IN_NUMPY, TEN), ratio=True),
         Metric("async_speedup", ratio(increments.EACH, increments.ONCE), ratio=True),
         Metric("increment_seconds", title="One tiny operation"),

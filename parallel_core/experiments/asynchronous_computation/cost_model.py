@@ -61,7 +61,6 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
-from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure
 
 HALF_AS_MUCH_AGAIN = log(1.5)
@@ -155,23 +154,7 @@ class Point:
         return could_be_right and could_be_off
 
     def _log_error(self, disturbance: float, among: int) -> Interval:
-        """Return the logarithm of measured over predicted seconds, with the noise of the case, of
-        t1 and of t2.
-
-        The prediction is the longer of t1 and t2, and so many seconds more.
-        """
-
-        def log_ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
-            longer = np.maximum(t1, t2)
-            predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
-            # A disturbance below zero may leave nothing.
-            return np.log(measured / np.maximum(predicted, 1e-12))
-
-        model = (self.model.issued, self.model.computed)
-        times = (self.case.seconds, *(case.seconds for case in model))
-        error = over_rounds(log_ratio, *times, paired=False, among=among)
-        low, high = log(self.case.least_share), log(self.model.issued.least_share)
-        return replace(error, low=error.low + low, high=error.high - high)
+        return self.model.log_error(self.case, self.steps, disturbance, among)
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:

@@ -1,5 +1,5 @@
-"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: right numbers, no races on
-made-up GPUs.
+"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: on made-up GPUs whose streams
+lag, right numbers and no races.
 """
 
 from collections.abc import Callable, Iterator
@@ -232,6 +232,21 @@ def test_a_made_up_array_is_where_it_was_made(
     for arrays in (made, [x.view(-1, 1) for x in made], [torch.cat([x, x]) for x in made]):
         assert [x.device.index for x in arrays] == list(places.values())
     assert torch.cuda.unfinished() == {"cat"}
+
+
+def test_a_made_up_stream_computes_later_than_it_is_issued(
+    made_up_torch: Callable[..., Any],
+) -> None:
+    torch = made_up_torch(1)
+    x = torch.tensor(np.ones(3, np.float32), device="cuda:0")
+    late = 0
+    for _ in range(30):
+        y = x + 1
+        with torch._C.DisableTorchFunctionSubclass():
+            late += int(y.isnan().all())
+            torch.cuda.synchronize(0)
+            assert y.tolist() == [2, 2, 2]
+    assert 0 < late < 30
 
 
 @pytest.mark.parametrize("engine", ["async", "sync"])

@@ -4,6 +4,7 @@ what is not done.
 
 from collections.abc import Callable
 from threading import enumerate as enumerate_threads
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,14 @@ def issue(backend: Backend, cuda: Any, what: str, x: Array) -> Array:
     result = backend.launch({"pow": lambda y: y.pow(2), "exp": lambda y: y.exp()}[what], x)
     assert what in cuda.issued()
     return result
+
+
+def until_issued(cuda: Any, what: str) -> None:
+    """Block until it is issued: a CPU device's thread copies from there."""
+    deadline = monotonic() + 20
+    while what not in cuda.issued():
+        assert monotonic() < deadline, f"{what} was never issued"
+        sleep(0.001)
 
 
 def test_waiting_is_for_the_value_alone(on_made_up_gpus: Load) -> None:
@@ -73,6 +82,7 @@ def test_a_copy_and_what_is_computed_beside_it_do_not_wait_for_each_other(
     backend.waitall()
     cuda.forget()
     copy = backend.copy_to(x, there, out=out if into == "buffer" else None)
+    until_issued(cuda, "copy_")
     backend.wait(tuple(issue(backend, cuda, "exp", other) for other in others))
     assert "exp" not in cuda.unfinished()
     # A thread that copies from or to ordinary memory may have issued nothing yet, or have
