@@ -29,8 +29,8 @@ from parallel_core.experiments import works
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES,
+    Answered,
     Change,
-    Found,
     larger,
     with_queue,
     without_queue,
@@ -86,9 +86,9 @@ def share_a_gpu(devices: Sequence[str]) -> bool:
     return len(set(gpus)) < len(gpus)
 
 
-def fills_the_gpu(found: Found) -> bool:
+def fills_the_gpu(answered: Answered) -> bool:
     """Return whether one multiplication of a run on streams of one GPU left nothing of it idle."""
-    result = found.result
+    result = answered.result
     return result.parameters["size"] >= result.metrics.get("filling_size", inf)
 
 
@@ -148,7 +148,7 @@ EXPERIMENT = Experiment(
             "size",
             "Larger matrices",
             "launching, or a lock, may be what the devices share",
-            when=lambda found: not share_a_gpu(found.devices),
+            when=lambda answered: not share_a_gpu(answered.devices),
         ),
         Change(
             fills_the_gpu,
@@ -159,5 +159,6 @@ EXPERIMENT = Experiment(
         ),
     ),
     settings=OF_PRODUCTS,
+    key_timeline=2,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 504}},
 )

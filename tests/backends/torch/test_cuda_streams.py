@@ -1,5 +1,5 @@
-"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: on made-up GPUs whose streams
-lag, right numbers and no races.
+"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: on made-up GPUs whose
+streams lag, right numbers and no races.
 """
 
 from collections.abc import Callable, Iterator
