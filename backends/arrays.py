@@ -22,8 +22,9 @@ dimensions.
 
 
 def tree_map(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Apply `fn` to every array of a value, beside the arrays at the same place in `others`; tuples
-    stay tuples.
+    """Apply `fn` to every array of a value, beside the arrays at the same position in `others`.
+
+    Tuples stay tuples.
     """
     is_tuple = isinstance(value, tuple | list)
     for other in others:
@@ -47,35 +48,43 @@ def tree_leaves(value: Any) -> Iterator[Any]:
 
 
 def rebuilt(kind: type[tuple] | type[list], items: Iterable[Any]) -> Any:
-    """Make a list or a tuple of a kind, be it a named one, of other items."""
+    """Return a list or a tuple of a kind, named tuples included, of other items."""
     # A named tuple's own constructor takes its items one by one.
     return tuple.__new__(kind, items) if issubclass(kind, tuple) else kind(items)
 
 
 def check_equal(arrays: Sequence[Any], verb: str = "allreduce") -> None:
     """Raise ValueError if arrays that a verb or op takes together differ in shape or dtype."""
-    first, *others = arrays
-    for other in others:
-        if first.shape != other.shape or first.dtype != other.dtype:
+    x = arrays[0]
+    for y in arrays[1:]:
+        if x.shape != y.shape or x.dtype != y.dtype:
             raise ValueError(
-                f"{verb} needs equal arrays, not {tuple(first.shape)} {first.dtype} "
-                f"and {tuple(other.shape)} {other.dtype}"
+                f"{verb} needs equal arrays, not {tuple(x.shape)} {x.dtype} "
+                f"and {tuple(y.shape)} {y.dtype}"
             )
 
 
 def check_shapes(op: str, *arrays: Any) -> None:
     """Raise ValueError if arrays do not have the shapes that an op takes."""
-    lengths: dict[str, int] = {}
     shapes = [tuple(x.shape) for x in arrays]
-    for letters, shape in zip(SHAPES[op], shapes, strict=True):
-        named = zip(letters, shape, strict=False)
-        if len(letters) != len(shape) or any(
-            lengths.setdefault(letter, n) != n for letter, n in named
-        ):
-            taken = " and ".join(f"({', '.join(names)})" for names in SHAPES[op])
-            raise ValueError(
-                f"{op} takes arrays of shapes {taken}, not {' and '.join(map(str, shapes))}"
-            )
+    if _fit(SHAPES[op], shapes):
+        return
+    wanted = [f"({', '.join(letters)})" for letters in SHAPES[op]]
+    raise ValueError(
+        f"{op} takes arrays of shapes {' and '.join(wanted)}, not {' and '.join(map(str, shapes))}"
+    )
+
+
+def _fit(patterns: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether shapes are as their patterns: a letter stands for one length."""
+    lengths: dict[str, int] = {}
+    for letters, shape in zip(patterns, shapes, strict=True):
+        if len(letters) != len(shape):
+            return False
+        for letter, length in zip(letters, shape, strict=True):
+            if lengths.setdefault(letter, length) != length:
+                return False
+    return True
 
 
 def check_lengths(x: Any, lengths: Sequence[int]) -> None:
@@ -88,17 +97,17 @@ def check_lengths(x: Any, lengths: Sequence[int]) -> None:
 
 
 def check_vectors(vectors: Sequence[Any]) -> None:
-    """Raise ValueError if arrays cannot be laid end to end: they are no vectors, or not of one
-    dtype.
+    """Raise ValueError if arrays cannot be laid end to end.
+
+    They are vectors of one dtype, one at least.
     """
-    if {(x.ndim, x.dtype) for x in vectors} != {(1, vectors[0].dtype)}:
+    kinds = {(x.ndim, x.dtype) for x in vectors}
+    if kinds != {(1, vectors[0].dtype)}:
         raise ValueError("concatenate takes vectors of one dtype, one at least")
 
 
 def check_terms(terms: Sequence[Any]) -> None:
-    """Raise ValueError if arrays cannot be summed: they differ in shape or dtype, or are of
-    bool.
-    """
+    """Raise ValueError if arrays cannot be summed: they differ in shape or dtype, or are bool."""
     check_equal(terms)
     if "bool" in str(terms[0].dtype):
         raise ValueError("allreduce has no sum of bool: load the arrays as uint8 or int32")
@@ -111,15 +120,15 @@ def sum_shard(vectors: Sequence[Any], shard: int, shards: int) -> None:
     length and dtype.
     """
     first, *others = vectors
-    own = row_ranges(len(first), shards)[shard]
+    rows = row_ranges(len(first), shards)[shard]
     length = max(1, BLOCK_BYTES // first.itemsize)
-    for start in range(own.start, own.stop, length):
-        block = slice(start, min(start + length, own.stop))
+    for start in range(rows.start, rows.stop, length):
+        block = slice(start, min(start + length, rows.stop))
         total = first[block]
-        for other in others:
-            total += other[block]
-        for other in others:
-            other[block] = total
+        for vector in others:
+            total += vector[block]
+        for vector in others:
+            vector[block] = total
 
 
 def row_ranges(rows: int, parts: int) -> tuple[slice, ...]:

@@ -18,6 +18,7 @@ extensions = [
     "formulas",
     "json_keys",
     "lessons",
+    "metrics",
     "search_languages",
     "translations",
     "variants",

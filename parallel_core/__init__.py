@@ -10,31 +10,7 @@ Each experiment of the catalogue (`parallel-core list`) is a function here: `run
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from parallel_core.experiments.explanation import explain
-    from parallel_core.measurement.result import Case, Result
-    from parallel_core.measurement.timing import Benchmark
-    from parallel_core.own_program import profiled_step
-    from parallel_core.system.errors import MeasurementError, RequestError
-    from parallel_core.trace_analysis.prediction import predict
-    from parallel_core.training.batches import Settings
-    from parallel_core.training.dataset import Dataset, load_fashion_mnist
-
-__all__ = [
-    "Benchmark",
-    "Case",
-    "Dataset",
-    "MeasurementError",
-    "RequestError",
-    "Result",
-    "Settings",
-    "explain",
-    "load_fashion_mnist",
-    "predict",
-    "profiled_step",
-]
+from typing import Any
 
 HOMES = {
     "Benchmark": "measurement.timing",
@@ -49,25 +25,29 @@ HOMES = {
     "predict": "trace_analysis.prediction",
     "profiled_step": "own_program",
 }
+"""The module of each public name; the stub `__init__.pyi` shows them to editors, and the functions
+of experiments too.
+"""
+__all__ = [*HOMES]
 
 
 def __getattr__(name: str) -> Any:
     # Measuring needs only NumPy; a machine that is lent for its GPU may lack the libraries that
     # show results.
-    if home := HOMES.get(name):
-        return getattr(import_module(f"{__name__}.{home}"), name)
+    if name in HOMES:
+        return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
     if name.startswith("run_"):
         experiments = import_module(f"{__name__}.experiments").EXPERIMENTS
-        if (experiment := name.removeprefix("run_").replace("_", "-")) in experiments:
-            return experiments[experiment].run
+        experiment = experiments.get(name.removeprefix("run_").replace("_", "-"))
+        if experiment is not None:
+            return experiment.run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     experiments = import_module(f"{__name__}.experiments").EXPERIMENTS
-    return sorted(
-        [*globals(), *__all__, *(f"run_{name.replace('-', '_')}" for name in experiments)]
-    )
+    functions = [f"run_{name.replace('-', '_')}" for name in experiments]
+    return sorted([*globals(), *__all__, *functions])
 
 
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:

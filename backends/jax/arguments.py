@@ -1,6 +1,6 @@
-"""What is launched, and on what: a program's inputs, and all else, which is part of the program.
+"""Arguments of a launch: a program's inputs, and all else, which is part of the program.
 
-What is compared by value there, and what by identity, is said in `compiling.py`.
+`compiling.py` says what is compared by value there, and what by identity.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -19,12 +19,12 @@ OPS = "backends.jax.ops"
 INPUTS = (jax.Array, float, np.floating)
 """The types of a program's inputs, unless the function decides on a fraction's value."""
 INPUT = object()
-"""The place of an input."""
+"""A mark where an input stood."""
 
 
 @final
 class Fixed:
-    """What is part of a program, equal to another such value if programs that hold them are."""
+    """A part of a program, equal to another one if programs that hold them are."""
 
     __slots__ = ("identity", "value")
 
@@ -39,8 +39,9 @@ class Fixed:
 
 
 def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
-    """Append the inputs among an argument, which are of these types, to a list, and return what is
-    left.
+    """Append the inputs in an argument to a list, and return what is left: its spec.
+
+    `kinds` are the types of inputs.
     """
     if isinstance(x, kinds):
         # NumPy's own numbers have a dtype that may win over the arrays'.
@@ -51,20 +52,21 @@ def spec_of(x: Any, inputs: list[Any], kinds: tuple[Any, ...]) -> Any:
     return Fixed(x)
 
 
-def filled(spec: Any, given: Iterator[Any]) -> Any:
+def filled(spec: Any, inputs: Iterator[Any]) -> Any:
     """Return the argument that `spec_of` returned a spec of, with other inputs."""
     if spec is INPUT:
-        return next(given)
+        return next(inputs)
     if isinstance(spec, Fixed):
         return spec.value
     kind, *items = spec
-    return rebuilt(kind, (filled(item, given) for item in items))
+    return rebuilt(kind, (filled(item, inputs) for item in items))
 
 
 @final
 class ByIdentity:
-    """An object that equals nothing but itself; it stays in memory, so that no other gets its
-    identity.
+    """An object that equals nothing but itself.
+
+    It stays in memory, so that no other gets its identity.
     """
 
     __slots__ = ("object",)
@@ -80,7 +82,7 @@ class ByIdentity:
 
 
 def _identity(x: Any, within: tuple[FunctionType, ...] = ()) -> Hashable:
-    """Return what is equal for two objects if and only if programs that hold them are.
+    """Return a value that is equal for two objects if and only if programs that hold them are.
 
     `within` are the functions that hold the object, the outermost first.
     """
@@ -101,9 +103,7 @@ def _identity(x: Any, within: tuple[FunctionType, ...] = ()) -> Hashable:
 
 
 def _parts_of(x: Any) -> Iterable[Any] | None:
-    """Return the parts of an object that is the same if they are; None for an object that has
-    none.
-    """
+    """Return the parts by which an object is compared; None if it is compared as a whole."""
     kind = type(x)
     if isinstance(x, partial):
         return x.func, x.args, x.keywords
@@ -119,6 +119,7 @@ def _parts_of(x: Any) -> Iterable[Any] | None:
 
 
 def _of_function(fn: FunctionType, within: tuple[FunctionType, ...]) -> Hashable:
+    """Return the identity of a function: its code, and all that it refers to."""
     if fn.__module__ == OPS and fn.__name__ == fn.__qualname__:
         # The ops depend on nothing but their arguments.
         return fn
@@ -126,17 +127,17 @@ def _of_function(fn: FunctionType, within: tuple[FunctionType, ...]) -> Hashable
         # It calls itself.
         return within.index(fn)
     names = fn.__globals__
-    held = [
-        fn.__defaults__,
-        fn.__kwdefaults__,
-        tuple(cell.cell_contents for cell in fn.__closure__ or ()),
-        tuple(names[name] for name in _names(fn.__code__) if name in names),
-    ]
-    return fn.__code__, _identity(held, (*within, fn))
+    enclosed = tuple(cell.cell_contents for cell in fn.__closure__ or ())
+    global_values = tuple(names[name] for name in _names(fn.__code__) if name in names)
+    references = [fn.__defaults__, fn.__kwdefaults__, enclosed, global_values]
+    return fn.__code__, _identity(references, (*within, fn))
 
 
 @cache
 def _names(code: CodeType) -> tuple[str, ...]:
-    """List the names that a function uses beside its own, those of functions in it too."""
-    inner = [name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one)]
-    return tuple(dict.fromkeys((*code.co_names, *inner)))
+    """List the global names that a function uses, and those of the functions in it."""
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names += _names(constant)
+    return tuple(dict.fromkeys(names))

@@ -5,6 +5,9 @@ XLA's client queues a program for each launch and returns; a value is JAX's own 
 changes. MXNet tracks who reads and writes which array, and here nothing is written: what is
 consumed is forgotten, and what is overwritten is a new array. The synchronous engine is a client
 without asynchronous dispatch: it runs a program where it is called.
+
+On GPUs there is one client, and each GPU is a device. Copies between a GPU and the host go through
+page-locked memory, where HOST is: others would hold the caller, and wait for what is computed.
 """
 
 import threading
@@ -18,12 +21,14 @@ from typing import Any, final
 import numpy as np
 
 from backends.arrays import check_equal, check_terms, tree_leaves, tree_map
-from backends.devices import Device, Wanted, choose_devices, cpu_devices, elsewhere, foreign
+from backends.devices import HOST, Device, Wanted, elsewhere, foreign
 from backends.errors import BackendError
 from backends.host import check_workers, cores_of, threads_for
 from backends.installation.frameworks import import_framework
+from backends.installation.probe import reason_against
+from backends.jax import gpus
 from backends.jax.kernels import device_with_pool, named
-from backends.protocol import Array, BaseBackend, Engine, FrameworkSettings, HostArray, Setup
+from backends.protocol import Array, BaseBackend, Engine, HostArray, Setup
 
 DTYPES = frozenset(
     (
@@ -50,7 +55,9 @@ for programs.
 
 @final
 class JAXBackend(BaseBackend):
-    """JAX on CPU devices `cpu:1` … `cpu:N`, each a client of XLA with separate threads."""
+    """JAX on CPU devices `cpu:1` … `cpu:N`, each a client of XLA with separate threads, or on whole
+    GPUs.
+    """
 
     name = "jax"
 
@@ -68,10 +75,16 @@ class JAXBackend(BaseBackend):
             raise BackendError(
                 "jax computes on a device in the order of launching, one by one: use --workers 1"
             )
-        chosen, note = choose_devices(self.name, device_kind, devices, gpus=0)
-        threads = threads_per_device or threads_for(cpu_devices(devices), workers_per_device)
-        settings: FrameworkSettings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "true"}
+        with_gpus = gpus.may_be_used(devices, device_kind)
+        if not with_gpus:
+            gpus.choose(devices, device_kind, 0, reason_against)
+        settings = gpus.settings_with(with_gpus)
         self._jax = import_framework("jax", settings, requirement="jax 0.10 or later")
+        there = gpus.found_by(self._jax) if with_gpus else []
+        chosen, note = gpus.choose(devices, device_kind, len(there), reason_against)
+        self._on_gpus = chosen[0].kind == "gpu"
+        on_cpus = 0 if self._on_gpus else len(chosen)
+        threads = threads_per_device or threads_for(on_cpus, workers_per_device)
         from backends.jax import compiling, ops
 
         asynchronous = engine == "async"
@@ -87,22 +100,26 @@ class JAXBackend(BaseBackend):
         compiling.keep_programs()
         self._compiling, self._array = compiling, self._jax.Array
         # A thread more than cores: it copies while the other threads compute.
-        clients = {
-            device: device_with_pool(
-                device.index, frozenset(cores), threads + asynchronous, asynchronous
-            )
-            for device, cores in zip(self.devices, self.cores, strict=True)
-        }
+        place = self._jax.sharding.SingleDeviceSharding
+        self._places: dict[Device, Any] = {}
+        if self._on_gpus:
+            clients = {device: there[device.index] for device in self.devices}
+            self._places[HOST] = place(clients[self.devices[0]], memory_kind=gpus.PINNED)
+        else:
+            clients = {
+                device: device_with_pool(
+                    device.index, frozenset(cores), threads + asynchronous, asynchronous
+                )
+                for device, cores in zip(self.devices, self.cores, strict=True)
+            }
         # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the
         # time.
-        self._places = {
-            device: self._jax.sharding.SingleDeviceSharding(own) if asynchronous else own
-            for device, own in clients.items()
-        }
+        for device, own in clients.items():
+            self._places[device] = place(own) if asynchronous or self._on_gpus else own
         self._names = {own: device for device, own in clients.items()}
-        self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
+        self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self._places}
         """Arrays of what may not be computed yet, the oldest first."""
-        self._replacing: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
+        self._replacing: dict[Device, deque[Any]] = {device: deque() for device in self._places}
         """Those of copies that take the place of another value."""
         self._checks: deque[tuple[Any, Device]] = deque()
         """Checks that programs made, and whose outcome is not known yet."""
@@ -113,9 +130,7 @@ class JAXBackend(BaseBackend):
 
     @property
     def scheduler(self) -> str:
-        """What queues the work, and what compiling took until now: it is part of no timing after a
-        warm-up.
-        """
+        """The queue that does the work, and the seconds of compiling, which no timing holds."""
         compiled = self._compiling.compiled
         return (
             f"{self._scheduler}; {compiled.programs} programs compiled in "
@@ -129,6 +144,8 @@ class JAXBackend(BaseBackend):
                 f"{self.name} launches on the device of the first array, and there is no array"
             )
         device = self.device_of(first)
+        if device not in self.devices:
+            raise BackendError("jax computes nothing on the host beside GPUs: copy to a GPU first")
         try:
             result, checks = self._compiling.run(device, fn, args)
         except KeyboardInterrupt:
@@ -161,8 +178,8 @@ class JAXBackend(BaseBackend):
         place = self._place(device)
         self._refuse_foreign(x)
         for leaf in () if out is None else tree_leaves(out):
-            if isinstance(leaf, self._array) and self._names.get(leaf.device) != device:
-                raise elsewhere(self.name, named(leaf.device), device)
+            if isinstance(leaf, self._array) and (own := self._named(leaf)) != device:
+                raise elsewhere(self.name, own, device)
         try:
             if out is not None:
                 tree_map(lambda *pair: check_equal(pair, "copy_to with out"), out, x)
@@ -198,6 +215,9 @@ class JAXBackend(BaseBackend):
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
+        if self._on_gpus:
+            # An array on a GPU becomes NumPy's at a fraction of the bus's speed.
+            x = self.wait(self._copies(x, self._places[HOST]))
         return tree_map(np.array, x)
 
     def _place(self, device: Device) -> Any:
@@ -210,15 +230,19 @@ class JAXBackend(BaseBackend):
         """Return the device of an array; raises BackendError for what is none of this backend's."""
         if not isinstance(x, self._array):
             raise BackendError(f"jax takes JAX's arrays, not {type(x).__name__}")
-        own = x.device
-        if own in self._names:
-            return self._names[own]
-        device = named(own)
+        device = self._named(x)
+        if x.device in self._names:
+            return device
         if device in self.devices:
             raise BackendError(
                 f"jax's array is on {device} of another backend: pass it on by to_numpy and asarray"
             )
         raise foreign(self.name, device, self.devices)
+
+    def _named(self, x: Array) -> Device:
+        if self._on_gpus and x.sharding.memory_kind == gpus.PINNED:
+            return HOST
+        return self._names.get(x.device) or named(x.device)
 
     def _refuse_foreign(self, value: Array) -> None:
         for leaf in tree_leaves(value):

@@ -62,9 +62,7 @@ KEEPING_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 
 @final
 class Compiled:
-    """How many programs were compiled, or read from where they are kept, and how long it took, in
-    first launches.
-    """
+    """Counts of programs that were compiled, or read from where they are kept, and seconds."""
 
     programs = 0
     seconds = 0.0
@@ -76,9 +74,7 @@ compiled = Compiled()
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Check:
-    """Whether a program has failed, which the device computes beside its result, and what is wrong
-    then.
-    """
+    """A check that the device computes beside a result: whether the program failed, and why."""
 
     failed: Any
     message: str = field(metadata={"static": True})
@@ -227,7 +223,7 @@ def is_unit(fn: Callable[..., Any]) -> bool:
 
 @final
 class Program:
-    """What is launched by a function with arguments of some form."""
+    """A program: what a function launches with arguments of some form."""
 
     def __init__(self, device: Device, launched: Fixed, specs: tuple[Any, ...]) -> None:
         fn: Callable[..., Any] = launched.value
@@ -241,6 +237,8 @@ class Program:
             return result, checks
 
         traced.__name__ = traced.__qualname__ = program_name(function_name(fn), device)
-        options = {**COMPILED_SOONER, **(KEEPING_BARRIERS if is_unit(fn) else {})}
+        options: dict[str, Any] = {}
+        if device.kind == "cpu":
+            options = {**COMPILED_SOONER, **(KEEPING_BARRIERS if is_unit(fn) else {})}
         # Unused inputs say the device, also if the result does not depend on them.
         self.run: Any = jax.jit(traced, keep_unused=True, compiler_options=options)

@@ -54,10 +54,10 @@ def device_with_pool(index: int, cores: frozenset[int], threads: int, asynchrono
 
 
 def named(device: Any) -> Device:
-    """Return the logical device that a device of JAX serves, which calls itself the first CPU of
-    its client.
+    """Return the logical device that a device of JAX serves; a CPU calls itself the first of its
+    client.
     """
-    return Device("cpu", _numbers.get(device, device.id))
+    return Device("gpu" if device.platform == "gpu" else "cpu", _numbers.get(device, device.id))
 
 
 @cache

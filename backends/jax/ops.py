@@ -1,7 +1,7 @@
-"""JAX's functions in the spelling that all backends share. Importing this module imports jax.
+"""JAX's functions in the spelling that all backends share.
 
-They are called while a launched function is traced, and compute nothing by themselves: XLA compiles
-what they record.
+Importing this module imports jax. The functions are called while a launched function is traced, and
+compute nothing by themselves: XLA compiles what they record.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,8 +47,10 @@ def multiply(a: Array, b: Array | float) -> Array:
 @kept_in_units
 def power(x: Array, exponent: float) -> Array:
     number = float(exponent)
-    # With a whole exponent the base may be negative.
-    return lax.integer_pow(x, int(number)) if number.is_integer() else x**number
+    if number.is_integer():
+        # The base may be negative.
+        return lax.integer_pow(x, int(number))
+    return x**number
 
 
 @kept_in_units
@@ -83,8 +85,8 @@ def avg_pool2d(x: Array, size: int) -> Array:
             f"avg_pool2d has no windows of {size} × {size} in images of {height} × {width}"
         )
     rows, columns = height // size, width // size
-    whole = x[:, :, : rows * size, : columns * size]
-    return whole.reshape(n, c, rows, size, columns, size).mean(axis=(3, 5))
+    blocks = x[:, :, : rows * size, : columns * size].reshape(n, c, rows, size, columns, size)
+    return blocks.mean(axis=(3, 5))
 
 
 @kept_in_units
@@ -92,26 +94,25 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
     check_shapes("cross_entropy", scores, labels)
     classes = scores.shape[1]
     wide = labels.astype("int64")
+    is_outside = jnp.any((wide < 0) | (wide >= classes))
     # A compiled program raises nothing: it returns beside its result whether it has failed.
-    fail_if(
-        jnp.any((wide < 0) | (wide >= classes)),
-        f"cross_entropy takes labels from 0 to {classes - 1}",
-    )
-    picked = jnp.take_along_axis(
-        jax.nn.log_softmax(scores, axis=1), wide[:, None], axis=1, mode="clip"
-    )
+    fail_if(is_outside, f"cross_entropy takes labels from 0 to {classes - 1}")
+    log_probabilities = jax.nn.log_softmax(scores, axis=1)
+    picked = jnp.take_along_axis(log_probabilities, wide[:, None], axis=1, mode="clip")
     return -jnp.sum(picked)
 
 
 @kept_in_units
 def count_correct(scores: Array, labels: Array) -> Array:
     check_shapes("count_correct", scores, labels)
-    return jnp.sum(jnp.argmax(scores, axis=1) == labels.astype("int64"), dtype="int64")
+    is_correct = jnp.argmax(scores, axis=1) == labels.astype("int64")
+    return jnp.sum(is_correct, dtype="int64")
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     check_lengths(x, lengths)
-    return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+    bounds = accumulate(lengths, initial=0)
+    return tuple(x[start:stop] for start, stop in pairwise(bounds))
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
@@ -168,11 +169,11 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 def sgd(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
 ) -> tuple[Array, ...]:
-    for pair in zip(parameters, gradients, strict=True):
-        check_equal(pair, "sgd")
-    return tuple(
-        p - jnp.asarray(rate, p.dtype) * g for p, g in zip(parameters, gradients, strict=True)
-    )
+    updated = []
+    for p, g in zip(parameters, gradients, strict=True):
+        check_equal((p, g), "sgd")
+        updated.append(p - jnp.asarray(rate, p.dtype) * g)
+    return tuple(updated)
 
 
 def sgd_while_finite(
@@ -180,12 +181,11 @@ def sgd_while_finite(
 ) -> tuple[tuple[Array, ...], Array]:
     updated = sgd(parameters, gradients, rate)
     squares = [jnp.sum(jnp.square(gradient)) for gradient in gradients]
-    nothing = sum((0 * square).astype(guard.dtype) for square in squares)
-    guard = guard + nothing
-    broken = jnp.isnan(guard).any()
-    return tuple(
-        jnp.where(broken, old, new) for old, new in zip(parameters, updated, strict=True)
-    ), guard
+    # 0 times what is not finite is NaN, which the guard keeps.
+    guard = guard + sum((0 * square).astype(guard.dtype) for square in squares)
+    is_refused = jnp.isnan(guard).any()
+    kept = [jnp.where(is_refused, old, new) for old, new in zip(parameters, updated, strict=True)]
+    return tuple(kept), guard
 
 
 def _operand(x: Array, other: Array | float) -> Array | float:

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from backends.devices import Device
+from backends.errors import BackendError
 from backends.host import release_freed_memory
 from backends.jax.program_trace import HOST, timeline_of_program
 from backends.profiling.marks import Mark, marking_verbs, parse_case, parse_verb, queue_device
@@ -54,7 +55,9 @@ COPIES = (
 
 
 def check(backend: Backend) -> None:
-    """Accept every backend of JAX."""
+    """Raise BackendError on GPUs: what JAX's profiler writes of our verbs there was never read."""
+    if backend.devices[0].kind == "gpu":
+        raise BackendError("jax is profiled on CPUs only: use --device-kind cpu")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""MXNet's functions in the spelling that all backends share. Importing this module imports
-mxnet.
+"""MXNet's functions in the spelling that all backends share.
+
+Importing this module imports mxnet.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +26,7 @@ UPDATED_TOGETHER = 50
 """
 
 STATIC = (("static_alloc", True), ("static_shape", True))
-"""Flags of a CachedOp, memory planned once: without them each operator would be pushed by
-itself.
-"""
+"""Flags of a CachedOp: memory is planned once. Without them each operator is pushed by itself."""
 
 # NumPy semantics: arrays of no dimensions and empty shards exist; 2 says in all threads, and not
 # only in this one.
@@ -50,8 +49,10 @@ def multiply(a: Array, b: Array | float) -> Array:
 
 
 def power(x: Array, exponent: float) -> Array:
-    # MXNet's derivative by the power 0 is zero times infinity at zero; that of `ones_like` is zero.
-    return x ** float(exponent) if exponent else mnp.ones_like(x)
+    if exponent == 0:
+        # MXNet's derivative of a power is zero times infinity at zero; that of `ones_like` is zero.
+        return mnp.ones_like(x)
+    return x ** float(exponent)
 
 
 def relu(x: Array) -> Array:
@@ -59,15 +60,19 @@ def relu(x: Array) -> Array:
 
 
 def total(x: Array, axis: int | None = None) -> Array:
-    if axis is not None and 0 in (left := tuple(np.delete(x.shape, axis))):
-        # MXNet's own sums to what has elements.
-        return x.reshape(left)
+    if axis is not None:
+        remaining = tuple(np.delete(x.shape, axis))
+        if 0 in remaining:
+            # MXNet's own sums to what has elements.
+            return x.reshape(remaining)
     return x.sum(axis=axis)
 
 
 def flatten(x: Array) -> Array:
-    # MXNet's own flattens what has elements.
-    return npx.batch_flatten(x) if x.size else x.reshape(len(x), prod(x.shape[1:]))
+    if x.size == 0:
+        # MXNet's own flattens what has elements.
+        return x.reshape(len(x), prod(x.shape[1:]))
+    return npx.batch_flatten(x)
 
 
 def conv2d(x: Array, weight: Array, bias: Array) -> Array:
@@ -86,32 +91,38 @@ def cross_entropy(scores: Array, labels: Array) -> Array:
     # `pick` would take the nearest class for a label that is none; `take` fails when it runs, but
     # compares in the labels' dtype, in which the number of classes may not fit.
     wide = labels if labels.dtype in (np.int32, np.int64) else labels.astype("int32")
-    checked = mx.nd.take(_classes(scores.shape[-1], scores.ctx), wide.as_nd_ndarray(), mode="raise")
-    return -npx.pick(npx.log_softmax(scores, axis=-1), checked.as_np_ndarray(), axis=-1).sum()
+    classes = _classes(scores.shape[-1], scores.ctx)
+    checked = mx.nd.take(classes, wide.as_nd_ndarray(), mode="raise").as_np_ndarray()
+    log_probabilities = npx.log_softmax(scores, axis=-1)
+    return -npx.pick(log_probabilities, checked, axis=-1).sum()
 
 
 def count_correct(scores: Array, labels: Array) -> Array:
     check_shapes("count_correct", scores, labels)
-    return (scores.argmax(axis=1) == labels.astype("int64")).sum()
+    is_correct = scores.argmax(axis=1) == labels.astype("int64")
+    return is_correct.sum()
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     check_lengths(x, lengths)
-    return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+    bounds = accumulate(lengths, initial=0)
+    return tuple(x[start:stop] for start, stop in pairwise(bounds))
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
     # MXNet's own concatenate takes 12 times the time: it copies element by element.
     first, *_ = vectors
-    whole = mnp.empty((sum(len(vector) for vector in vectors),), dtype=first.dtype, ctx=first.ctx)
-    target = whole.as_nd_ndarray()
-    ends = accumulate(map(len, vectors), initial=0)
-    for vector, (start, stop) in zip(vectors, pairwise(ends), strict=True):
+    length = sum(len(vector) for vector in vectors)
+    joined = mnp.empty((length,), dtype=first.dtype, ctx=first.ctx)
+    target = joined.as_nd_ndarray()
+    start = 0
+    for vector in vectors:
+        stop = start + len(vector)
         if start < stop:
-            mx.nd._internal._slice_assign(
-                target, vector.as_nd_ndarray(), begin=start, end=stop, out=target
-            )
-    return whole
+            source = vector.as_nd_ndarray()
+            mx.nd._internal._slice_assign(target, source, begin=start, end=stop, out=target)
+        start = stop
+    return joined
 
 
 def to_host(x: Array) -> Array:
@@ -135,7 +146,8 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
         leaves = tuple(parameter.detach() for parameter in parameters)
         # Buffers belong to the marks, and only `backward` writes to them: again other names will
         # do.
-        autograd.mark_variables(leaves, [leaf.detach() for leaf in leaves])
+        buffers = [leaf.detach() for leaf in leaves]
+        autograd.mark_variables(leaves, buffers)
         with autograd.record():
             value = fn(leaves, *rest)
         if value.shape != ():
@@ -143,8 +155,9 @@ def value_and_grad(fn: Callable[..., Array]) -> Callable[..., tuple[Array, tuple
                 f"value_and_grad differentiates one number, not an array of shape {value.shape}"
             )
         gradients = _gradients(value, leaves)
-        own = value.copy() if any(value is leaf for leaf in leaves) else value.detach()
-        return own, tuple(gradient.as_np_ndarray() for gradient in gradients)
+        is_parameter = any(value is leaf for leaf in leaves)
+        value = value.copy() if is_parameter else value.detach()
+        return value, tuple(gradient.as_np_ndarray() for gradient in gradients)
 
     return value_and_gradients
 
@@ -170,11 +183,15 @@ def sgd(
     _refuse_recording()
     check_apart("sgd", parameters, gradients)
     # One operator for all of them: issuing eight would take Python as long as one of them computes.
-    for old, new in _groups(parameters, gradients):
-        count = len(old)
-        pairs = chain(*zip(old, new, strict=True))
+    for group_parameters, group_gradients in _groups(parameters, gradients):
+        count = len(group_parameters)
+        pairs = chain(*zip(group_parameters, group_gradients, strict=True))
         mx.nd.multi_sgd_update(
-            *pairs, lrs=(float(rate),) * count, wds=(0,) * count, num_weights=count, out=old
+            *pairs,
+            lrs=(float(rate),) * count,
+            wds=(0,) * count,
+            num_weights=count,
+            out=group_parameters,
         )
     return tuple(parameters)
 
@@ -189,13 +206,17 @@ def sgd_while_finite(
             parameter.attach_grad()
     # The zeros are those that `attach_grad` made for `backward`, which is not called here.
     zeros = [parameter.grad for parameter in parameters]
-    flat = [_with_dimensions(*arrays) for arrays in zip(parameters, gradients, zeros, strict=True)]
-    groups = list(_groups(*zip(*flat, strict=True)))
-    squares = reduce(plus, [_sum_of_squares(new) for _, new, _ in groups])
+    triples = zip(parameters, gradients, zeros, strict=True)
+    with_dimensions = [_with_dimensions(*triple) for triple in triples]
+    groups = list(_groups(*zip(*with_dimensions, strict=True)))
+    squares = reduce(plus, [_sum_of_squares(group_gradients) for _, group_gradients, _ in groups])
+    # 0 times what is not finite is NaN, which the guard keeps.
     guard = (guard + 0 * squares).astype("float32", copy=False)
-    for old, new, zeros in groups:
-        update = _update_float32 if old[0].dtype == np.float32 else _update_others
-        update(old, new, zeros, float(rate), guard)
+    for group_parameters, group_gradients, group_zeros in groups:
+        if group_parameters[0].dtype == np.float32:
+            _update_float32(group_parameters, group_gradients, group_zeros, float(rate), guard)
+        else:
+            _update_others(group_parameters, group_gradients, float(rate), guard)
     return tuple(parameters), guard
 
 
@@ -235,21 +256,19 @@ def _gradients(value: Array, leaves: Sequence[Array]) -> list[Any]:
 
 
 def _groups(*values: Sequence[Array]) -> Iterator[tuple[list[Any], ...]]:
-    """Divide tuples of arrays into groups that one operator takes: of one dtype, and not too
-    many.
-    """
-    dtypes = [first.dtype for first, *_ in zip(*values, strict=True)]
-    for dtype in dict.fromkeys(dtypes):
-        places = [place for place, own in enumerate(dtypes) if own == dtype]
-        for start in range(0, len(places), UPDATED_TOGETHER):
-            together = places[start : start + UPDATED_TOGETHER]
-            yield tuple([value[place].as_nd_ndarray() for place in together] for value in values)
+    """Divide tuples of arrays into groups that one operator takes: of one dtype, and few enough."""
+    positions_of: dict[object, list[int]] = {}
+    for position, arrays in enumerate(zip(*values, strict=True)):
+        positions_of.setdefault(arrays[0].dtype, []).append(position)
+    for positions in positions_of.values():
+        for start in range(0, len(positions), UPDATED_TOGETHER):
+            group = positions[start : start + UPDATED_TOGETHER]
+            yield tuple([value[position].as_nd_ndarray() for position in group] for value in values)
 
 
-def _with_dimensions(first: Array, *others: Array) -> tuple[Array, ...]:
+def _with_dimensions(*arrays: Array) -> tuple[Array, ...]:
     # Some operators on several arrays refuse those of no dimensions. These are views.
-    arrays = (first, *others)
-    if first.shape:
+    if arrays[0].shape:
         return arrays
     check_equal(arrays, "sgd_while_finite")
     return tuple(x.as_nd_ndarray().reshape((1,)).as_np_ndarray() for x in arrays)
@@ -260,18 +279,25 @@ def _sum_of_squares(arrays: Sequence[Any]) -> Array:
         # `multi_all_finite` takes thirty times the time.
         return mx.nd.multi_sum_sq(*arrays, num_arrays=len(arrays)).as_np_ndarray().sum()
     # It would sum in float32, in which squares of float64 overflow.
-    return reduce(plus, [mnp.square(x.as_np_ndarray()).sum() for x in arrays])
+    squares = [mnp.square(x.as_np_ndarray()).sum() for x in arrays]
+    return reduce(plus, squares)
 
 
 def _update_float32(
-    old: Sequence[Any], new: Sequence[Any], zeros: Sequence[Any], rate: float, guard: Array
+    parameters: Sequence[Any],
+    gradients: Sequence[Any],
+    zeros: Sequence[Any],
+    rate: float,
+    guard: Array,
 ) -> None:
     # The one operator of MXNet that leaves its weights unchanged if a number on the device is NaN.
     # With these constants it is plain descent: the mean is the gradient itself, its root mean
     # square stays 0, and 1 is added to that.
-    count = len(old)
+    count = len(parameters)
+    # For each parameter: itself, gradient, mean, root mean square.
+    quadruples = zip(parameters, gradients, gradients, zeros, strict=True)
     mx.nd._internal._multi_adamw_update(
-        *chain(*zip(old, new, new, zeros, strict=True)),
+        *chain(*quadruples),
         guard.as_nd_ndarray(),
         lrs=(rate,) * count,
         wds=(0,) * count,
@@ -280,25 +306,27 @@ def _update_float32(
         beta2=1,
         epsilon=1,
         num_weights=count,
-        out=old,
+        out=parameters,
     )
 
 
 def _update_others(
-    old: Sequence[Any], new: Sequence[Any], _: object, rate: float, guard: Array
+    parameters: Sequence[Any], gradients: Sequence[Any], rate: float, guard: Array
 ) -> None:
     # That operator changes nothing in another dtype, and `where` ends the process if there are no
     # elements.
-    for x, gradient in zip(old, new, strict=True):
-        check_equal((x, gradient), "sgd_while_finite")
-        if x.size:
-            kept = x.as_np_ndarray()
-            mnp.where(mnp.isnan(guard), kept, kept - rate * gradient.as_np_ndarray()).copyto(kept)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        check_equal((parameter, gradient), "sgd_while_finite")
+        if parameter.size:
+            old = parameter.as_np_ndarray()
+            new = old - rate * gradient.as_np_ndarray()
+            mnp.where(mnp.isnan(guard), old, new).copyto(old)
 
 
 def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Record what the function does with arguments of this kind, and return a unit of it; None if
-    there is none.
+    """Record what a function does with arguments of this kind; return a unit that does it.
+
+    None if there is none.
     """
     # Other names of the same memory, one for each argument, also if an array is passed twice.
     leaves = tree_map(lambda x: x.detach(), args)
@@ -313,26 +341,28 @@ def _recorded(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., An
         # An update refuses to be recorded, and what was not recorded has no symbol. A mistake comes
         # up again without.
         return None
-    places = {autograd.get_symbol(x).name: place for place, x in enumerate(variables)}
     inputs = symbol.list_inputs()
-    on_one_device = len({x.ctx for x in (*variables, *results)}) == 1
-    if not on_one_device or not places.keys() >= set(inputs) or _repeated((*variables, *results)):
+    position_of = {autograd.get_symbol(x).name: number for number, x in enumerate(variables)}
+    has_other_inputs = not position_of.keys() >= set(inputs)
+    arrays = (*variables, *results)
+    is_on_one_device = len({x.ctx for x in arrays}) == 1
+    if has_other_inputs or not is_on_one_device or _has_repeated(arrays):
         return None
     # By default 15 operators are one entry of the queue; a larger number than there are takes
     # memory.
-    operator = mx.nd.CachedOp(
-        symbol, (*STATIC, ("forward_bulk_size", len(symbol.get_internals().list_outputs())))
-    )
-    order, nesting = [places[name] for name in inputs], tree_map(lambda _: None, value)
+    operators = len(symbol.get_internals().list_outputs())
+    operator = mx.nd.CachedOp(symbol, (*STATIC, ("forward_bulk_size", operators)))
+    positions = [position_of[name] for name in inputs]
+    nesting = tree_map(lambda _: None, value)
 
     def unit(*args: Any) -> Any:
-        given = list(tree_leaves(args))
-        computed = operator(*(given[place] for place in order))
-        parts = iter([computed] if len(results) == 1 else computed)
-        return tree_map(lambda _: next(parts), nesting)
+        arrays = list(tree_leaves(args))
+        computed = operator(*(arrays[position] for position in positions))
+        remaining = iter([computed] if len(results) == 1 else computed)
+        return tree_map(lambda _: next(remaining), nesting)
 
     return unit
 
 
-def _repeated(arrays: Sequence[Any]) -> bool:
+def _has_repeated(arrays: Sequence[Any]) -> bool:
     return len({id(x) for x in arrays}) < len(arrays)

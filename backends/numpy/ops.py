@@ -1,8 +1,8 @@
-"""NumPy's functions in the spelling that all backends share, with derivatives: the reference for
-every other backend.
+"""NumPy's functions in the spelling that all backends share, with derivatives.
 
-NumPy does not differentiate, so each function that a model needs also says how a gradient passes
-back through it.
+They are the reference for every other backend. NumPy does not differentiate, so each function that
+a model needs also says how a gradient passes back through it: it returns its result and, for each
+argument, a function from the result's gradient to the argument's.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,66 +22,102 @@ Array = np.ndarray
 @differentiable
 def matmul(a: Array, b: Array) -> tuple[Array, Vjp, Vjp]:
     check_shapes("matmul", a, b)
-    return a @ b, lambda g: g @ b.T, lambda g: a.T @ g
+
+    def back_to_a(g: Array) -> Array:
+        return g @ b.T
+
+    def back_to_b(g: Array) -> Array:
+        return a.T @ g
+
+    return a @ b, back_to_a, back_to_b
 
 
 @differentiable
 def add(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
-    return a + b, lambda g: _sum_to(g, np.shape(a)), lambda g: _sum_to(g, np.shape(b))
+    def back_to_a(g: Array) -> Array:
+        return _sum_to(g, np.shape(a))
+
+    def back_to_b(g: Array) -> Array:
+        return _sum_to(g, np.shape(b))
+
+    return a + b, back_to_a, back_to_b
 
 
 @differentiable
 def multiply(a: Array, b: Array | float) -> tuple[Array, Vjp, Vjp]:
-    return a * b, lambda g: _sum_to(g * b, np.shape(a)), lambda g: _sum_to(g * a, np.shape(b))
+    def back_to_a(g: Array) -> Array:
+        return _sum_to(g * b, np.shape(a))
+
+    def back_to_b(g: Array) -> Array:
+        return _sum_to(g * a, np.shape(b))
+
+    return a * b, back_to_a, back_to_b
 
 
 @differentiable
 def power(x: Array, exponent: float) -> tuple[Array, Vjp]:
-    # By the power 0 the derivative is zero at zero too, and not zero times infinity.
-    return x**exponent, lambda g: g * exponent * x ** (exponent - 1 if exponent else 0)
+    def back(g: Array) -> Array:
+        if exponent == 0:
+            # The derivative is zero at zero too, and not zero times infinity.
+            return g * np.zeros_like(x)
+        return g * exponent * x ** (exponent - 1)
+
+    return x**exponent, back
 
 
 @differentiable
 def relu(x: Array) -> tuple[Array, Vjp]:
-    return np.maximum(x, 0), lambda g: g * (x > 0)
+    def back(g: Array) -> Array:
+        return g * (x > 0)
+
+    return np.maximum(x, 0), back
 
 
 @differentiable
 def total(x: Array, axis: int | None = None) -> tuple[Array, Vjp]:
     if axis is not None and not x.ndim:
         raise ValueError("an array of no dimensions has no axis to sum along")
-    return np.sum(x, axis), lambda g: np.broadcast_to(
-        g if axis is None else np.expand_dims(g, axis), x.shape
-    )
+
+    def back(g: Array) -> Array:
+        if axis is not None:
+            g = np.expand_dims(g, axis)
+        return np.broadcast_to(g, x.shape)
+
+    return np.sum(x, axis), back
 
 
 @differentiable
 def flatten(x: Array) -> tuple[Array, Vjp]:
-    return x.reshape(len(x), prod(x.shape[1:])), lambda g: g.reshape(x.shape)
+    def back(g: Array) -> Array:
+        return g.reshape(x.shape)
+
+    return x.reshape(len(x), prod(x.shape[1:])), back
 
 
 @differentiable
 def conv2d(x: Array, weight: Array, bias: Array) -> tuple[Array, Vjp, Vjp, Vjp]:
     check_shapes("conv2d", x, weight, bias)
-    windows = _windows(x, weight.shape[2:])
-    result = (
-        np.tensordot(windows, weight, axes=([1, 4, 5], [1, 2, 3])).transpose(0, 3, 1, 2)
-        + bias[:, None, None]
-    )
+    kernel = weight.shape[2:]
+    windows = _windows(x, kernel)
+    # Windows (image, channel, row, column, i, j) times filters (filter, channel, i, j).
+    products = np.tensordot(windows, weight, axes=([1, 4, 5], [1, 2, 3]))
+    result = products.transpose(0, 3, 1, 2) + bias[:, None, None]
 
-    def by_image(g: Array) -> Array:
-        rows, columns = weight.shape[2] - 1, weight.shape[3] - 1
+    def back_to_x(g: Array) -> Array:
+        # The gradient, with a border of zeros, is convolved with the flipped filters.
+        rows, columns = kernel[0] - 1, kernel[1] - 1
         padded = np.pad(g, ((0, 0), (0, 0), (rows, rows), (columns, columns)))
         flipped = weight[:, :, ::-1, ::-1]
-        back = np.tensordot(
-            _windows(padded, weight.shape[2:]), flipped, axes=([1, 4, 5], [0, 2, 3])
-        )
-        return back.transpose(0, 3, 1, 2)
+        products = np.tensordot(_windows(padded, kernel), flipped, axes=([1, 4, 5], [0, 2, 3]))
+        return products.transpose(0, 3, 1, 2)
 
-    def by_weight(g: Array) -> Array:
+    def back_to_weight(g: Array) -> Array:
         return np.tensordot(g, windows, axes=([0, 2, 3], [0, 2, 3]))
 
-    return result, by_image, by_weight, lambda g: g.sum(axis=(0, 2, 3))
+    def back_to_bias(g: Array) -> Array:
+        return g.sum(axis=(0, 2, 3))
+
+    return result, back_to_x, back_to_weight, back_to_bias
 
 
 @differentiable
@@ -96,10 +132,10 @@ def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
     blocks = x[:, :, : rows * size, : columns * size].reshape(n, c, rows, size, columns, size)
 
     def back(g: Array) -> Array:
+        # Every element of a window has an equal share; what is in no window has none.
+        repeated = np.repeat(np.repeat(g, size, 2), size, 3)
         spread = np.zeros_like(x)
-        spread[:, :, : rows * size, : columns * size] = (
-            np.repeat(np.repeat(g, size, 2), size, 3) / size**2
-        )
+        spread[:, :, : rows * size, : columns * size] = repeated / size**2
         return spread
 
     return blocks.mean(axis=(3, 5)), back
@@ -109,13 +145,15 @@ def avg_pool2d(x: Array, size: int) -> tuple[Array, Vjp]:
 def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
     check_shapes("cross_entropy", scores, labels)
     classes = scores.shape[1]
-    if outside := [label for label in labels.tolist() if not 0 <= label < classes]:
+    outside = [label for label in labels.tolist() if not 0 <= label < classes]
+    if outside:
         raise ValueError(f"cross_entropy has labels from 0 to {classes - 1}, and not {outside[0]}")
     shifted = scores - scores.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     rows = np.arange(len(labels))
 
     def back(g: Array) -> Array:
+        # Probabilities, less 1 at the label.
         difference = np.exp(log_probabilities)
         difference[rows, labels] -= 1
         return g * difference
@@ -125,12 +163,14 @@ def cross_entropy(scores: Array, labels: Array) -> tuple[Array, Vjp]:
 
 def count_correct(scores: Array, labels: Array) -> Array:
     check_shapes("count_correct", scores, labels)
-    return np.asarray((scores.argmax(axis=1) == labels).sum())
+    is_correct = scores.argmax(axis=1) == labels
+    return np.asarray(is_correct.sum())
 
 
 def split(x: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     check_lengths(x, lengths)
-    return tuple(x[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0)))
+    bounds = accumulate(lengths, initial=0)
+    return tuple(x[start:stop] for start, stop in pairwise(bounds))
 
 
 def concatenate(vectors: Sequence[Array]) -> Array:
@@ -174,12 +214,12 @@ def as_unit(fn: Callable[..., Any]) -> Callable[..., Any]:
 def sgd(
     parameters: tuple[Array, ...], gradients: tuple[Array, ...], rate: float
 ) -> tuple[Array, ...]:
-    for pair in zip(parameters, gradients, strict=True):
-        check_equal(pair, "sgd")
-    # Not in place: arrays that share memory would see each other's updates.
-    return tuple(
-        np.asarray(p - float(rate) * g, p.dtype) for p, g in zip(parameters, gradients, strict=True)
-    )
+    updated = []
+    for p, g in zip(parameters, gradients, strict=True):
+        check_equal((p, g), "sgd")
+        # Not in place: arrays that share memory would see each other's updates.
+        updated.append(np.asarray(p - float(rate) * g, p.dtype))
+    return tuple(updated)
 
 
 def sgd_while_finite(
@@ -187,19 +227,23 @@ def sgd_while_finite(
 ) -> tuple[tuple[Array, ...], Array]:
     updated = sgd(parameters, gradients, rate)
     squares = np.sum([np.square(gradient).sum() for gradient in gradients])
+    # 0 times what is not finite is NaN, which the guard keeps.
     guard = guard + np.asarray(0 * squares, guard.dtype)
-    return tuple(map(np.copy, parameters)) if np.isnan(guard).any() else updated, guard
+    is_refused = np.isnan(guard).any()
+    return tuple(map(np.copy, parameters)) if is_refused else updated, guard
 
 
 def _windows(x: Array, kernel: tuple[int, ...]) -> Array:
+    """Return views of images: for each row and column the window of the kernel's size there."""
     rows_and_columns: Any = (2, 3)
     return sliding_window_view(x, kernel, rows_and_columns)
 
 
 def _sum_to(g: Array, shape: tuple[int, ...]) -> Array:
+    """Sum a gradient over the dimensions along which an argument of this shape was broadcast."""
     if g.shape == shape:
         return g
-    summed = g.sum(axis=tuple(range(g.ndim - len(shape))))
-    return summed.sum(
-        axis=tuple(i for i, n in enumerate(shape) if n == 1 < summed.shape[i]), keepdims=True
-    )
+    added_dimensions = tuple(range(g.ndim - len(shape)))
+    summed = g.sum(axis=added_dimensions)
+    stretched = tuple(i for i, n in enumerate(shape) if n == 1 < summed.shape[i])
+    return summed.sum(axis=stretched, keepdims=True)

@@ -138,7 +138,7 @@ def _under_mark(
 
 def queue_device(
     backend: Any,
-    array_type: type,
+    array_type: type | tuple[type, ...],
     verb: str,
     *args: Array,
     copies_by_source: bool = False,

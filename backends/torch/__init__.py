@@ -42,11 +42,9 @@ TF32 = Variant(
 GRAPH_REPLAY = Variant(
     "graph-replay",
     "issue of kernels",
-    "The kernels of a backward pass with its forward pass, and those of an update, are recorded "
-    "when they are "
-    "launched for the third time, and from then on issued as a CUDA graph each: look for small "
-    "batches that take less "
-    "time, and no gaps between their kernels.",
+    "The kernels of a launch that differentiates or updates are recorded when it comes for the "
+    "third time, and from then on issued as one CUDA graph (a whole step, if a device exchanges "
+    "nothing): look for small batches that take less time, and no gaps between their kernels.",
     kinds=("gpu",),
     elsewhere="only PyTorch can record what a function issues to a GPU",
 )

@@ -5,7 +5,7 @@ There is one final class for each way of scheduling, which the engine and the de
 
 - `eager.py`: the calling thread computes, on CPUs and on GPUs. This is the synchronous engine.
 - `worker_threads.py`: worker threads queue the work of CPUs.
-- `cuda/threads.py`: worker threads issue to CUDA streams, for GPUs and for CPUs beside them.
+- `cuda_streams.py`: the caller issues to CUDA streams, for GPUs; CPUs beside them have the threads.
 """
 
 import os
@@ -22,6 +22,7 @@ from backends.installation.probe import reason_against
 from backends.protocol import Array, Backend, BaseBackend, Engine, FrameworkSettings, Setup
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE, check_device_kinds, choose_variants
 from backends.torch import TF32
+from backends.torch.cuda.streams import CudaArray
 from backends.torch.streams.future import Failure, Future
 from backends.torch.streams.worker import WorkerStream
 
@@ -85,7 +86,7 @@ def _class_path(engine: str, kinds: Collection[DeviceKind]) -> str:
     if engine == "sync":
         return "backends.torch.eager:EagerTorch"
     if "gpu" in kinds:
-        return "backends.torch.cuda.threads:CudaThreadsTorch"
+        return "backends.torch.cuda_streams:CudaStreamsTorch"
     return "backends.torch.worker_threads:WorkerThreadsTorch"
 
 
@@ -121,7 +122,7 @@ class TorchBackend(BaseBackend):
 
     def device_of(self, x: Array) -> Device | None:
         """Return the device of an array; None for a tensor on a CPU, which does not know it."""
-        if isinstance(x, Future):
+        if isinstance(x, Future | CudaArray):
             return x.device
         return Device("gpu", x.device.index) if x.is_cuda else None
 

@@ -19,7 +19,7 @@ from backends.arrays import (
     tree_leaves,
     tree_map,
 )
-from backends.torch.labels import check_labels, is_recorded_here, loss_of_labels
+from backends.torch.cuda.labels import check_labels, is_recorded_here, loss_of_labels
 from backends.torch.streams.future import Announcing, ItemPath
 from backends.torch.streams.sharing import gives_new_memory
 

@@ -23,7 +23,7 @@ from backends.process_groups.addresses import interface_towards, listen_at
 from backends.process_groups.group import Group, GroupError, agree_on_exchange, barrier
 from backends.process_groups.rendezvous import BIND_VARIABLE, Rendezvous
 from backends.protocol import Array, Backend
-from backends.torch.cuda.streams import CudaStream, MemoryReaders
+from backends.torch.cuda.streams import CudaStream
 from backends.torch.streams.future import Failure
 from backends.torch.streams.worker import WorkerStream
 
@@ -78,19 +78,17 @@ class TorchGroup:
         on_gpu = first.kind == "gpu"
         self._place = f"cuda:{first.index}" if on_gpu else "cpu"
         self._stream: WorkerStream | None = None
-        self._readers: MemoryReaders | None = None
-        if backend.engine == "async" and on_gpu:
-            own: Any = backend
-            self._readers = own.readers
-            self._stream = CudaStream(torch.cuda, first, f"{first} exchange issue", own.readers)
-        elif backend.engine == "async":
+        self._queue: CudaStream | None = None
+        if backend.engine == "async":
             self._stream = WorkerStream(first, f"{first} exchange", set(), lambda: None)
+            self._queue = CudaStream(torch, first) if on_gpu else None
 
     def sum(self, x: Array) -> Array:
         if self._stream is None:
             return self._sum(x)
-        summing = self._readers.before(self._sum) if self._readers else self._sum
-        return self._stream.submit_consuming(summing, x)
+        if self._queue is not None:
+            return self._stream.submit(self._queue.submit_consuming, self._sum, x)
+        return self._stream.submit_consuming(self._sum, x)
 
     def sum_on_host(self, x: np.ndarray) -> np.ndarray:
         if self._stream is not None:
@@ -107,6 +105,8 @@ class TorchGroup:
             self._stream.barrier()()
             if self._stream.failure is not None:
                 raise self._stream.failure.error
+        if self._queue is not None:
+            self._queue.synchronize()
 
     def close(self) -> None:
         self.waitall()

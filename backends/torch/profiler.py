@@ -43,6 +43,7 @@ from backends.profiling.threads_of_trace import (
 )
 from backends.profiling.timeline import Queue, Span, SpanKind, Spans, Timeline, Window, queue_order
 from backends.torch.backend import TorchBackend
+from backends.torch.cuda.streams import CudaArray
 from backends.torch.kineto_devices import (
     ANNOTATIONS_ON_DEVICE,
     MARKS,
@@ -83,6 +84,9 @@ KIND_OF_TASK: dict[str, SpanKind] = {
     "clone": "copy",
     "overwrite": "copy",
     "to_host": "copy",
+    "copy_from_cpu": "copy",
+    "copy_to_cpu": "copy",
+    "overwrite_on_cpu": "copy",
     "take_part": "exchange",
 }
 """What workers do in tasks that do not compute."""
@@ -122,7 +126,7 @@ def profile(backend: TorchBackend, path: Path) -> Iterator[Mark]:
     )
     try:
         with ExitStack() as stack:
-            device_of = partial(queue_device, backend, Future)
+            device_of = partial(queue_device, backend, (Future, CudaArray))
             stack.enter_context(marking_verbs(backend, record_function, device_of, _name_of))
             for stream in backend.streams:
                 stack.enter_context(

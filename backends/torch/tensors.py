@@ -32,6 +32,16 @@ def tensor(torch: Any, x: Any) -> Any:
         ) from error
 
 
+def page_locked(torch: Any, x: Any) -> Any:
+    """Return a NumPy array as a tensor in separate, page-locked memory; raises BackendError for
+    unknown dtypes.
+    """
+    dtype = tensor(torch, np.empty(0, x.dtype)).dtype
+    copy = torch.empty(x.shape, dtype=dtype, pin_memory=True)
+    np.copyto(copy.numpy(), x)
+    return copy
+
+
 @gives_new_memory
 def clone(x: Array) -> Array:
     """Copy a value from one CPU device to another, to new memory."""

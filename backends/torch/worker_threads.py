@@ -41,10 +41,10 @@ class WorkerThreadsTorch(TorchBackend):
         self._compute = PerDevice(
             {d: queue(d, f"{d} compute", shares[d], self._limit_threads) for d in self.devices}
         )
-        self._copy = PerDevice(
+        self.copies = PerDevice(
             {d: WorkerStream(d, f"{d} copy", shares[d], self._limit_threads) for d in self.devices}
         )
-        self.streams = (*self._compute.values(), *self._copy.values())
+        self.streams = (*self._compute.values(), *self.copies.values())
         self._copies_by_source = COPY_ON_COMPUTE_QUEUE.name in self.variants
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
@@ -68,7 +68,7 @@ class WorkerThreadsTorch(TorchBackend):
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
         # On the destination's thread for copies the source's threads, and so its cores, go on
         # computing.
-        stream = self._copy.named(device)
+        stream = self.copies.named(device)
         self._refuse_foreign(x)
         if self._copies_by_source:
             # Behind all that was launched there before.
@@ -86,7 +86,7 @@ class WorkerThreadsTorch(TorchBackend):
         # On the threads for copies, so that values that are ready are summed while other values are
         # still computed.
         return submit_collective(
-            [self._copy[device] for device in devices], sum_own_shard, tuple(xs)
+            [self.copies[device] for device in devices], sum_own_shard, tuple(xs)
         )
 
     def asarray(self, x: HostArray, device: Device) -> Array:
@@ -103,4 +103,4 @@ class WorkerThreadsTorch(TorchBackend):
 
     def _refuse_foreign(self, *values: Array) -> None:
         for future in futures_in(*values):
-            self._copy[future.device]
+            self.copies[future.device]

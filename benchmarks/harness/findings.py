@@ -79,14 +79,23 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def source_of(folder: Path, measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Link the files that hold what was measured, and say on what it was; those measured alike
-    stand together.
+    """Link the files that hold what was measured, and say on what machine, and when.
+
+    The files say more: versions, kernels and the commit.
     """
     places: dict[str, list[str]] = {}
     for name, written in measured.items():
         linked = folder / name
-        places.setdefault(provenance(written), []).append(f"[{linked.stem}]({linked})")
-    return "\n" + " ".join(f"{', '.join(files)}: {place}." for place, files in places.items())
+        places.setdefault(measured_on(written), []).append(f"[{linked.stem}]({linked})")
+    return "\n" + " ".join(
+        f"Measured on {place}: {', '.join(files)}." for place, files in places.items()
+    )
+
+
+def measured_on(written: Mapping[str, Any]) -> str:
+    """Name the machine and the day of measurements: `AMD EPYC, 2 cores, 2026-11-26`."""
+    machine = written["machine"]
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['utc'].partition('T')[0]}"
 
 
 def page(written: Mapping[str, Any]) -> str:

@@ -29,18 +29,11 @@ from benchmarks.tables.benchmarks import (
     processes,
     variants,
 )
-from benchmarks.tables.comparisons import (
-    comparison,
-    comparison_answer,
-    interval_coverage,
-    pictures,
-    planted_faults,
-    wrong_verdicts,
-)
+from benchmarks.tables.comparisons import comparison_answer, pictures, planted_faults
 from benchmarks.tables.exercises import answer, first_run, trace
 
 OF_EXERCISES = (first_run, answer, trace)
-OF_COMPARISONS = (comparison, comparison_answer, interval_coverage, wrong_verdicts, planted_faults)
+OF_COMPARISONS = (comparison_answer, planted_faults)
 OF_BENCHMARKS = (variants, findings, processes, network, how_fast, environments)
 TABLES: Mapping[str, Callable[..., str]] = {
     table.__name__.replace("_", "-"): table

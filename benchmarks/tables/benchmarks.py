@@ -156,9 +156,7 @@ def how_fast(folder: Path) -> str:
                 if one.target
             }:
                 summaries = (_summary(row.get(framework, ())) for framework in frameworks)
-                rows.append(
-                    [f"[{path.stem}]({path}): {label}", ", ".join(sorted(targets)), *summaries]
-                )
+                rows.append([f"{path.stem}: {label}", ", ".join(sorted(targets)), *summaries])
     return "\n".join(
         [markdown_table(["", "target", *map(title, frameworks)], rows), source_of(folder, by_file)]
     )

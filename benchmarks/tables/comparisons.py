@@ -1,22 +1,19 @@
-"""What `compare` gave, and how often it is wrong about cells that are compared with themselves."""
+"""What `compare` gave, and how often it names a fault that was planted."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from backends.registry import title
-from benchmarks import self_test
-from benchmarks.harness.findings import provenance, read_json, source_of
-from benchmarks.harness.planted_faults import HEADINGS, counts
-from benchmarks.harness.side_by_side import versions_and_kernels
+from benchmarks.harness.findings import measured_on, read_json, source_of
+from benchmarks.harness.planted_faults import counts
 from benchmarks.harness.targets import markdown_table
 from parallel_core.comparison.analysis import Analysis, analyse
 from parallel_core.comparison.cells import Comparison
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import read_comparison
-from parallel_core.measurement.confidence_intervals import with_bounds
 from parallel_core.report.charts import dispatch_chart, layers_chart
 from parallel_core.report.plots.svg import titled
-from parallel_core.system.formatting import percent, seconds
 
 
 def pictures(folder: Path) -> dict[str, str]:
@@ -26,11 +23,11 @@ def pictures(folder: Path) -> dict[str, str]:
     charts = {
         "control.svg": (
             dispatch_chart(analysis),
-            "From when control returned until all was done, on a logarithmic scale",
+            "How much of a piece of work's time had passed when Python continued",
         ),
         "layers.svg": (
             next(layers, None),
-            "Adding 1 to a small array: the operation, and what is on top of it",
+            "Adding 1 to a small array: the operation, and what comes on top of it",
         ),
     }
     return {
@@ -40,43 +37,32 @@ def pictures(folder: Path) -> dict[str, str]:
     }
 
 
-def comparison(folder: Path) -> str:
-    """Give a row to each cell of a comparison, with its difference from the first one, and why."""
-    measured, analysis = _analysed(folder.resolve())
-    rows = []
-    for experiment in analysis.experiments:
-        described = experiment.experiment
-        about = f"`{described.name}`: {experiment.case or described.case}, `{described.main.name}`"
-        for cell in experiment.cells:
-            row = [about, f"{title(cell.cell.backend)} {cell.cell.engine}"]
-            about = ""
-            if cell.time is None:
-                rows.append([*row, "", "", f"{cell.state}: {cell.reason}", ""])
-                continue
-            value = "" if cell.metric is None else with_bounds(cell.metric)
-            if book := cell.metrics.get(f"book_{described.main.name}"):
-                value += f"; the book's way {with_bounds(book)}"
-            told = (
-                (cell.difference.in_words, cell.difference.reasons_in_words)
-                if cell.difference
-                else ("", "")
-            )
-            rows.append([*row, seconds(cell.time.estimate), value, *told])
-    headings = ["experiment: case, figure", "cell", "time", "figure", "against the first", "why"]
-    return "\n".join([markdown_table(headings, rows), _source(folder, measured)])
-
-
 def comparison_answer(folder: Path) -> str:
-    """Give the table of questions by frameworks."""
+    """Give the table of questions by frameworks; what they are without queues shares a column."""
     measured, analysis = _analysed(folder.resolve())
     screen = screen_of(analysis)
-    # A narrow cell keeps `1.98 of 2` in one line.
+    queued = [place for place, column in enumerate(screen.columns) if not column.is_control]
+    controls = [place for place, column in enumerate(screen.columns) if column.is_control]
     rows = [
-        [question, *(figure.replace(" ", "\N{NO-BREAK SPACE}") for figure in figures)]
+        [
+            question,
+            # A narrow cell keeps `1.98 of 2` in one line.
+            *(figures[place].replace(" ", "\N{NO-BREAK SPACE}") for place in queued),
+            _side_by_side([figures[place] for place in controls]),
+        ]
         for question, figures in screen.rows
     ]
-    headings = ["", *(column.title for column in screen.columns)]
+    headings = ["", *(screen.columns[place].title for place in queued), "the same without queues"]
     return "\n".join([markdown_table(headings, rows), _source(folder, measured)])
+
+
+def _side_by_side(figures: Sequence[str]) -> str:
+    """Write figures of one question as one, with their unit once: `1.01 / 1 / 0.99 of 2`."""
+    numbers = [figure.partition(" ")[0] for figure in figures]
+    units = {figure.partition(" ")[2] for figure in figures}
+    if len({*figures}) == 1 or len(units) > 1:
+        return " / ".join(dict.fromkeys(figures))
+    return f"{' / '.join(numbers)} {units.pop()}".strip()
 
 
 @cache
@@ -86,59 +72,31 @@ def _analysed(folder: Path) -> tuple[Comparison, Analysis]:
 
 
 def _source(folder: Path, measured: Comparison) -> str:
-    """Say where a comparison comes from; what its first result of each framework says holds for
-    all.
-    """
-    backends = {
-        results.cell.backend: results.valid[0].backend
+    """Say where a comparison comes from, and in how many processes a cell it was measured."""
+    versions = {
+        results.cell.backend: results.valid[0].backend["version"]
         for results in measured.cells
         if results.valid
     }
-    machine = {**measured.machine, "utc": measured.utc}
-    place = provenance({"machine": machine, **versions_and_kernels(backends.values())})
+    frameworks = ", ".join(f"{title(name)} {version}" for name, version in versions.items())
+    place = measured_on({"machine": {**measured.machine, "utc": measured.utc}})
     return (
-        f"\n[All of it]({folder / 'comparison.json'}): {measured.command}, {measured.rounds} "
-        f"rounds. {place}."
+        f"\nMeasured on {place}, in {measured.rounds} processes a cell, with {frameworks}: "
+        f"[comparison]({folder / 'comparison.json'})."
     )
 
 
-def wrong_verdicts(folder: Path) -> str:
-    """Give a row to each kind of cells that were compared with themselves, the real ones
-    together.
+def planted_faults(folder: Path) -> str:
+    """Give a row to each fault that was planted in MXNet and in PyTorch, with how often its part
+    was named.
     """
-    written = read_json(folder / "self-test.json")
-    shown = [one for one in written["rates"] if not one["name"].startswith("real")]
-    if real := [
-        one for one in written["rates"] if one["name"].startswith("real") and one["compared"]
-    ]:
-        counted = [
-            name for name in self_test.HEADINGS if all(one.get(name) is not None for one in real)
-        ]
-        sums = {name: sum(one[name] for one in real) for name in ("compared", *counted)}
-        shown.append(
-            {"name": "real, both frameworks and engines", "rounds": real[0]["rounds"], **sums}
-        )
-    table = self_test.table_of(shown, lambda count, of: percent(count / of))
-    return "\n".join([table, source_of(folder, {"self-test.json": written})])
-
-
-def interval_coverage(folder: Path) -> str:
-    """Give a row to each number of processes, with how often the interval of a single cell holds
-    the true median.
-    """
-    name = "self-test.json"
-    written = read_json(folder / name)
-    return "\n".join(
-        [self_test.coverage_table(written["coverage"]), source_of(folder, {name: written})]
-    )
-
-
-def planted_faults(folder: Path, over: str) -> str:
-    """Give a row to each fault that was planted in a framework, with how often its part was
-    named.
-    """
-    name = f"planted-faults-{over}.json"
-    written = read_json(folder / name)
-    return "\n".join(
-        [markdown_table(HEADINGS, counts(written)), source_of(folder, {name: written})]
-    )
+    files = {name: f"planted-faults-{name}.json" for name in ("mxnet", "torch")}
+    written = {file: read_json(folder / file) for file in files.values()}
+    rows = []
+    for of_mxnet, of_torch in zip(*map(counts, written.values()), strict=True):
+        what, part, *_ = of_mxnet
+        named = (row[2].partition(" (")[0] for row in (of_mxnet, of_torch))
+        rows.append([what, part, *named, of_mxnet[4], of_torch[4]])
+    headings = ["planted", "its part", *(f"named first, {title(name)}" for name in files)]
+    headings += [f"size / planted, {title(name)}" for name in files]
+    return "\n".join([markdown_table(headings, rows), source_of(folder, written)])

@@ -11,6 +11,7 @@ from backends.errors import unknown
 from backends.registry import title
 from benchmarks.experiments.exercises import NAME, SHOWN, TRACED, TRACED_ON, WIDTH
 from benchmarks.harness.findings import read_json, source_of
+from benchmarks.harness.targets import markdown_table
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -62,34 +63,47 @@ def _printed(folder: Path, lines: Sequence[str], run: Mapping[str, Any]) -> str:
 
 
 def answer(folder: Path, name: str) -> str:
-    """Give an exercise's answer on every framework: its figure and its sentences.
+    """Give an exercise's answer on every framework: what was counted, then its figures.
 
     Raises ValueError for a name that is not in the file.
     """
     runs = read_json(folder / NAME)["runs"]
     if name not in runs:
         raise ValueError(unknown("exercise", name, runs))
-    metric = EXPERIMENTS[name].main.name
+    experiment = EXPERIMENTS[name]
     # A framework on another engine than its own has that behind its name.
-    rows = [
-        f"| {title(side)} | {' | '.join(_answered(metric, result))} |"
-        for side, result in runs[name]["results"].items()
-        if " " not in side
+    results = {side: one for side, one in runs[name]["results"].items() if " " not in side}
+    counted = [
+        [f"`{count.name}`", *(_count(count.name, result) for result in results.values())]
+        for count in experiment.counts
     ]
-    return "\n".join(
-        [f"| | `{metric}` | |", "| --- | --- | --- |", *rows, source_of(folder, {NAME: runs[name]})]
-    )
+    figures = [
+        [f"`{metric.name}`", *(_figure(metric.name, result) for result in results.values())]
+        for metric in experiment.metrics
+        if metric is experiment.main or metric.bands
+    ]
+    problems = ["", *(_problem(result) for result in results.values())]
+    rows = [row for row in (*counted, *figures, problems) if any(row[1:])]
+    headings = ["", *map(title, results)]
+    return "\n".join([markdown_table(headings, rows), source_of(folder, {NAME: runs[name]})])
 
 
-def _answered(metric: str, result: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the figure and what it means."""
+def _count(name: str, result: Mapping[str, Any]) -> str:
+    """Write a count, such as `24 of 25`; empty if there is none."""
+    counted = result.get("counts", {}).get(name)
+    return f"{counted['count']:,} of {counted['of']:,}" if counted else ""
+
+
+def _figure(name: str, result: Mapping[str, Any]) -> str:
+    """Write a figure, with its interval if it has one; empty if there is none."""
+    value, bounds = (result.get(key, {}).get(name) for key in ("metrics", "metric_intervals"))
+    if value is None:
+        return ""
+    return with_bounds(Interval(value, *bounds)) if bounds else figure(value)
+
+
+def _problem(result: Mapping[str, Any]) -> str:
+    """Say why a result does not count; empty if it does."""
     if "failed" in result:
-        return "", f"not measured: {result['failed']}"
-    value, bounds = result["metrics"].get(metric), result.get("metric_intervals", {}).get(metric)
-    written = (
-        "" if value is None else with_bounds(Interval(value, *bounds)) if bounds else figure(value)
-    )
-    problems = [f"INVALID: {problem}." for problem in result["problems"]]
-    # A file from before there were answers has none.
-    given = result.get("answer") or {"sentences": [result["explanation"], *result["notes"]]}
-    return written, " ".join([*problems, *given["sentences"]])
+        return f"not measured: {result['failed']}"
+    return " ".join(f"INVALID: {problem}." for problem in result["problems"])

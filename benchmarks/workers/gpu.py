@@ -1,11 +1,10 @@
-"""Time page-locked copies beside plain PyTorch's, or small units on two streams of a GPU beside
-one.
+"""Time launches, copies, small units and trainings beside plain PyTorch's, in turn, on one GPU.
 
 On CPU devices, the second of which stands for the host or the other stream, it is a rehearsal with
 next to no work.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import truediv
 from typing import Any, TypeAlias
@@ -20,6 +19,7 @@ from backends.devices import DeviceKind
 from benchmarks.harness.targets import by_round
 from benchmarks.workers.abstraction import timed
 from benchmarks.workers.answer import compose
+from benchmarks.workers.gpu_training import images_of, trainings
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import chained
 from parallel_core.measurement.timing import Timing, interleave
@@ -33,16 +33,18 @@ BYTES = {"gpu": 2**30, "cpu": 2**16}
 COPIES = 4
 SIZES, CHAIN = {"gpu": 256, "cpu": 8}, {"gpu": 200, "cpu": 5}
 """Of the matrices in a unit, and its multiplications, each of the result of the one before."""
+LAUNCHES = {"gpu": 2000, "cpu": 20}
 Pair: TypeAlias = tuple[str, Callable[[], Timing], Callable[[], Timing], Callable[[], bool]]
 """The name of a ratio, what it is over, the other, and whether what that made is right."""
 
 
 def measure(kind: DeviceKind, devices: str, what: str) -> dict[str, Any]:
-    """Time `copies` or `units`; the figures are speeds over those of plain PyTorch or of one
-    stream.
+    """Time one of WORKS; the figures are ratios to plain PyTorch or to one stream, of speeds, and
+    for `launch` of times.
     """
-    backend = backends.load("torch", devices, "auto", "async", 1)
-    pairs = list((copies if what == "copies" else units)(backend, kind))
+    variants = ("graph-replay",) if what == "replayed" and kind == "gpu" else ()
+    backend = backends.load("torch", devices, "auto", "async", 1, variants=variants)
+    pairs = list(WORKS[what](backend, kind))
     timings = {
         f"{name}, {side}": take
         for name, *takes, _ in pairs
@@ -55,6 +57,11 @@ def measure(kind: DeviceKind, devices: str, what: str) -> dict[str, Any]:
     problems = [
         f"{name}: what was timed is wrong" for name, _, _, is_right in pairs if not is_right()
     ]
+    if what in ("training", "replayed"):
+        plain, ours = taken.values()
+        images = images_of(kind)
+        ratios["plain_images_per_second"] = by_round(partial(truediv, images), plain)
+        ratios["images_per_second"] = by_round(partial(truediv, images), ours)
     figures = {name: ratio.estimate for name, ratio in ratios.items()}
     intervals = {name: (ratio.low, ratio.high) for name, ratio in ratios.items()}
     return {
@@ -86,6 +93,45 @@ def copies(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
         yield name, plain_timed, partial(timed_on, backend, copy), is_right
 
 
+def launches(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
+    """Add 1 to a small array many times: by our verb, plainly, and plainly with an event each."""
+    count = LAUNCHES[kind]
+    x = backend.asarray(np.ones(4, np.float32), backend.devices[0])
+    plain_x = torch.ones(4, device="cuda:0" if kind == "gpu" else "cpu")
+    events = [torch.cuda.Event() for _ in range(16)] if kind == "gpu" else []
+    last: dict[str, Array] = {}
+
+    def ours() -> None:
+        y = x
+        for _ in range(count):
+            y = backend.launch(increment, y)
+        last["ours"] = y
+
+    def plain(events: Sequence[Any] = ()) -> None:
+        y = plain_x
+        for number in range(count):
+            y = y + 1
+            if events:
+                events[number % len(events)].record()
+        last["plain"] = y
+
+    def plainly(*events: Sequence[Any]) -> Callable[[], Timing]:
+        wait = lambda _: kind == "gpu" and torch.cuda.synchronize()  # noqa: E731
+        return partial(timed, partial(plain, *events), wait)
+
+    def is_right() -> bool:
+        sums = backend.to_numpy(last["ours"]), last["plain"].cpu().numpy()
+        return all((found == count + 1).all() for found in sums)
+
+    yield "ours / plain", partial(timed_on, backend, ours), plainly(), is_right
+    yield "with an event / plain", plainly(events), plainly(), is_right
+
+
+def increment(x: Any) -> Any:
+    """Add 1."""
+    return x + 1
+
+
 def units(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
     """Launch two units on one stream, and one on each of two."""
     # Powers of such a matrix are the matrix itself.
@@ -101,39 +147,67 @@ def units(backend: Backend, kind: DeviceKind) -> Iterator[Pair]:
         two,
         lambda: all(np.allclose(backend.to_numpy(unit()), values) for unit in pair),
     )
-    if kind == "gpu":
-        yield plain_units(values)
+    plain = plain_units(values, kind)
+    yield plain
+    _, _, plainly_on_two, is_right = plain
+    yield "ours / plain", plainly_on_two, two, is_right
 
 
-def plain_units(values: NDArray[np.float32]) -> Pair:
-    """Replay the same units as graphs of plain PyTorch, both on one stream, or each on one of
-    two.
+def plain_units(values: NDArray[np.float32], kind: DeviceKind) -> Pair:
+    """Issue the same units in plain PyTorch, as graphs, both on one stream, or each on one of two;
+    on a CPU, which has none, one after the other.
     """
-    x, streams = torch.tensor(values, device="cuda:0"), [torch.cuda.Stream() for _ in range(2)]
-    graphs, results = [torch.cuda.CUDAGraph() for _ in streams], []
-    for graph, stream in zip(graphs, streams, strict=True):
-        with torch.cuda.stream(stream):
-            # What cuBLAS makes at first cannot be captured.
-            torch.matmul(x, x)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            y = x
-            for _ in range(CHAIN["gpu"]):
-                y = torch.matmul(x, y)
-            results.append(y)
+    x = torch.tensor(values, device="cuda:0" if kind == "gpu" else "cpu")
+    results: Sequence[torch.Tensor] = ()
 
-    def replay(*on: torch.cuda.Stream) -> None:
+    def unit() -> torch.Tensor:
+        y = x
+        for _ in range(CHAIN[kind]):
+            y = torch.matmul(x, y)
+        return y
+
+    def compute() -> None:
+        nonlocal results
+        results = unit(), unit()
+
+    def issue(*on: "torch.cuda.Stream") -> None:
         for graph, stream in zip(graphs, on, strict=True):
             with torch.cuda.stream(stream):
                 graph.replay()
 
-    one, two = (
-        partial(timed, partial(replay, *on), lambda _: torch.cuda.synchronize())
-        for on in (streams[:1] * 2, streams)
-    )
+    if kind == "cpu":
+        one = two = partial(timed, compute, lambda _: None)
+    else:
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        graphs, results = zip(*(recorded(unit, stream) for stream in streams), strict=True)
+        one, two = (
+            partial(timed, partial(issue, *on), lambda _: torch.cuda.synchronize())
+            for on in (streams[:1] * 2, streams)
+        )
     return (
         "plain_small_units_speedup",
         one,
         two,
         lambda: all(np.allclose(y.cpu(), values) for y in results),
     )
+
+
+def recorded(unit: Callable[[], Any], stream: "torch.cuda.Stream") -> tuple[Any, Any]:
+    """Record what a function issues to a stream as a CUDA graph; return that and its result."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        # What cuBLAS makes at first cannot be captured.
+        unit()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        result = unit()
+    return graph, result
+
+
+WORKS: Mapping[str, Callable[[Backend, DeviceKind], Iterator[Pair]]] = {
+    "launch": launches,
+    "copies": copies,
+    "units": units,
+    "training": partial(trainings, replayed=False),
+    "replayed": partial(trainings, replayed=True),
+}

@@ -18,7 +18,7 @@ __all__ = ["setup"]
 
 OTHER = "on-mxnet"
 FRAMEWORKS = ("MXNet", "PyTorch", "JAX", "parallel-core")
-START = '<label class="guess">{} <input></label><details class="answer"><summary>{}</summary>'
+START = '<details class="answer"><summary>{}</summary>'
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
@@ -73,12 +73,7 @@ class Arrange(SphinxTransform):
             if fold.astext().startswith("<details>"):
                 shown = previous(fold)
                 fold.parent.remove(shown)
-                fold.replace_self(
-                    [
-                        nodes.raw("", START.format(_("Your guess"), _("Answer")), format="html"),
-                        shown,
-                    ]
-                )
+                fold.replace_self([nodes.raw("", START.format(_("Answer")), format="html"), shown])
 
 
 def previous(node: nodes.Element) -> nodes.Element:

@@ -1,8 +1,7 @@
-"""What experiments launch: multiplications, increments, layers, and programs of several operations;
-and how much of it.
+"""Workloads of experiments: multiplications, increments, layers, programs of several operations.
 
-A run's work is chosen by one rule: three rounds fit the budget, issuing is a small part, few
-launches are in flight.
+How much of it a run launches is chosen by one rule: three rounds fit the budget, issuing is a small
+part, few launches are in flight.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,16 +25,18 @@ from parallel_core.measurement.task_graph import Task
 from parallel_core.measurement.timing import Timing, measure
 
 MULTIPLICATIONS = 25
-"""On a device at the most: engines bound what may be in flight, JAX to 32."""
+"""The multiplications on a device at the most: engines bound what may be in flight, JAX to 32."""
 RUN_SECONDS = 0.2
-"""About how long a chosen size makes a device take for them."""
+"""The seconds that a device takes for them with a chosen size, about."""
 ROUNDS_SHARE = 0.6
-"""The share of the budget into which the fewest rounds fit: choosing and checking take time too,
-and rounds vary.
+"""The share of the budget into which the fewest rounds fit.
+
+Choosing and checking take time too, and rounds vary.
 """
 MOST_IN_UNIT = 500
-"""Operations in one unit at the most: a framework may take milliseconds for each to make a unit of
-them.
+"""Operations in one unit at the most.
+
+A framework may take milliseconds for each to make a unit of them.
 """
 PROBED_SIZE, PROBED, PROBES = 256, 5, 8
 """The size, the multiplications and the tries from which a size is chosen."""
@@ -43,8 +44,14 @@ FEW_PROBES = 3
 """The tries where they take long."""
 BESIDE = "multiplications beside the rest"
 LARGEST_SIZE = 8192
+COUNTED_SIZE = 640
+"""The smallest side of matrices whose multiplications are counted on CPUs, unless it is given.
+
+Each takes longer than the turns, some milliseconds long, in which programs share a core. Of shorter
+ones several are done in one turn, as if the other device or the copies had waited.
+"""
 MOST_CALLS = 1000
-"""So many calls on one element tell what one costs."""
+"""How many calls on one element tell what one costs."""
 FEWEST_TIMINGS = 1 + FEWEST_FOR_A_VERDICT
 """How often everything is timed at the least for a verdict: a warm-up, and the fewest rounds."""
 
@@ -57,17 +64,16 @@ def multiplied(trial: Trial, x: Array, count: int = 1) -> tuple[Array, ...]:
 def multiplications(
     trial: Trial, x: Array, count: int = MULTIPLICATIONS, device: Device | None = None
 ) -> Work:
-    """Multiply a matrix with itself so many times, the multiplications independent: the book's
-    `run`.
+    """Multiply a matrix with itself `count` times, independently: the book's `run`.
 
     What their calls take by themselves is timed on the device, if it is given.
     """
     matmul = trial.backend.ops.matmul
 
-    def some(length: int) -> Callable[[Array], Array]:
+    def unit_of(length: int) -> Callable[[Array], Array]:
         return lambda matrix: tuple(matmul(matrix, matrix) for _ in range(length))
 
-    return _repeated(trial, multiplied, some, x, count, device)
+    return _repeated(trial, multiplied, unit_of, x, count, device)
 
 
 def ones(trial: Trial, device: Device, count: int = 1) -> Array:
@@ -78,103 +84,131 @@ def ones(trial: Trial, device: Device, count: int = 1) -> Array:
 def _repeated(
     trial: Trial,
     launched: Callable[[Trial, Array, int], object],
-    some: Callable[[int], Callable[[Array], Array]],
+    unit_of: Callable[[int], Callable[[Array], Array]],
     x: Array,
     count: int,
     device: Device | None,
 ) -> Work:
-    """Launch `count` operations on a value, and as units of `some`; with a device, their calls on
-    one element too.
+    """Launch `count` operations on a value; with a device, their calls on one element too.
+
+    `unit_of` returns the function of a number of operations that is made a unit.
     """
-
-    def of(x: Array, count: int) -> Work:
-        lengths = [min(MOST_IN_UNIT, count - first) for first in range(0, count, MOST_IN_UNIT)]
-        units = {length: trial.backend.ops.as_unit(some(length)) for length in set(lengths)}
-        return Work(
-            partial(launched, trial, x, count),
-            lambda: [trial.backend.launch(units[length], x) for length in lengths],
-        )
-
+    work = _with_units(trial, launched, unit_of, x, count)
     if device is None:
-        return of(x, count)
+        return work
     few = min(count, MOST_CALLS)
-    return replace(of(x, count), calls=replace(of(ones(trial, device), few), times=count / few))
+    calls = _with_units(trial, launched, unit_of, ones(trial, device), few)
+    return replace(work, calls=replace(calls, times=count / few))
+
+
+def _with_units(
+    trial: Trial,
+    launched: Callable[[Trial, Array, int], object],
+    unit_of: Callable[[int], Callable[[Array], Array]],
+    x: Array,
+    count: int,
+) -> Work:
+    backend = trial.backend
+    lengths = [min(MOST_IN_UNIT, count - start) for start in range(0, count, MOST_IN_UNIT)]
+    units = {length: backend.ops.as_unit(unit_of(length)) for length in set(lengths)}
+
+    def launch_units() -> list[Array]:
+        return [backend.launch(units[length], x) for length in lengths]
+
+    return Work(partial(launched, trial, x, count), launch_units)
 
 
 def seconds_of_one(trial: Trial, size: int, count: int = PROBED) -> float:
-    """Measure the seconds of one multiplication on the first device, the median of a few tries of
-    so many.
+    """Measure the seconds of one multiplication on the first device.
 
-    Not the fastest: what is chosen by it must fit into a budget on a busy machine too.
+    That is the median of a few tries of `count`. Not the fastest: what is chosen by it must fit
+    into a budget on a busy machine too.
     """
     x = trial.normal(size, trial.devices[0])
     # Compiles, and finds what only the first call needs.
     trial.backend.launch(trial.backend.ops.matmul, x, x)
-    return median_timing(trial, partial(multiplied, trial, x, count))[1] / count
+    _, done = median_timing(trial, partial(multiplied, trial, x, count))
+    return done / count
 
 
 def median_timing(trial: Trial, launch: Callable[[], object]) -> Timing:
-    """Return the medians of a few timings of a launch, of which something like it has warmed up the
-    devices.
+    """Return the medians of a few timings of a launch.
+
+    Something like it has warmed up the devices.
     """
     timings = [measure(trial.backend, launch) for _ in range(FEW_PROBES)]
     if sum(done for _, done in timings) < RUN_SECONDS / 2:
         timings += [measure(trial.backend, launch) for _ in range(PROBES - FEW_PROBES)]
-    issued, done = (median(seconds) for seconds in zip(*timings, strict=True))
-    return issued, done
+    return median(issued for issued, _ in timings), median(done for _, done in timings)
 
 
 def size_for(trial: Trial, seconds: float, count: int) -> int:
-    """Choose the size, a multiple of 8, at which `count` multiplications take about so many seconds
-    on a device.
+    """Choose the size at which `count` multiplications take about these seconds on a device.
+
+    It is a multiple of 8.
     """
     size = 128
     # The time grows with the cube of the size, roughly; the second and third estimates correct the
     # first.
     for estimate in range(3):
         tell("choosing a size", estimate / 3)
-        taken = count * seconds_of_one(trial, size)
-        size = max(8, round(size * (seconds / taken) ** (1 / 3) / 8) * 8)
+        factor = seconds / (count * seconds_of_one(trial, size))
+        eighths = round(size * factor ** (1 / 3) / 8)
+        size = max(8, 8 * eighths)
     return size
 
 
+def larger_size_to_count(trial: Trial, case: str, size: int) -> int | None:
+    """Return the side of the matrices with which a case is counted, if the run chose a `size` to
+    time it that is too small for that; else None.
+    """
+    if size >= COUNTED_SIZE or not trial.is_counted(case):
+        return None
+    # On a GPU an operation is not interrupted by other programs.
+    is_on_cpu = trial.devices[0].kind == "cpu"
+    is_chosen = "size" in trial.described.get("chosen_by", {})
+    return COUNTED_SIZE if is_on_cpu and is_chosen else None
+
+
 def time_of(trial: Trial, usual: float, timings: float) -> Choice:
-    """Choose the seconds of one of so many timings of a round: the usual ones, or less for three
-    rounds to fit.
+    """Choose the seconds of one of the timings of a round.
+
+    They are the usual ones, or fewer for three rounds to fit.
     """
     allowed = ROUNDS_SHARE * trial.budget / FEWEST_TIMINGS / timings
-    return Choice(usual, "time") if usual <= allowed else Choice(allowed, "budget")
+    if usual <= allowed:
+        return Choice(usual, "time")
+    return Choice(allowed, "budget")
 
 
 def size_for_run(trial: Trial, timings: float, share: float = 1.0) -> Choice:
-    """Choose the size with which the first device takes about 0.2 s, or a share of that, for all
-    multiplications.
+    """Choose the size with which the first device takes about 0.2 s for all multiplications.
 
-    They take less if the fewest rounds of so many such timings would not fit the budget.
+    With a `share` it takes that share of it, and less if the fewest rounds of these timings would
+    not fit the budget.
     """
     seconds = time_of(trial, share * RUN_SECONDS, timings)
     return Choice(size_for(trial, seconds.value, MULTIPLICATIONS), seconds.rule)
 
 
 def size_up_to(trial: Trial, seconds: float, wanted: int) -> Choice:
-    """Choose the size that is wanted, or the largest multiple of 8 below whose multiplication takes
-    no longer.
-    """
+    """Choose the wanted size, or the largest multiple of 8 that takes no longer than `seconds`."""
     tell("choosing a size", 0.0)
     # Larger multiplications use a device better than these, so they take rather less than is
     # foreseen.
-    foreseen = seconds_of_one(trial, PROBED_SIZE) / PROBED_SIZE**3
-    largest = int((max(0.0, seconds) / foreseen) ** (1 / 3))
-    return (
-        Choice(wanted, "largest")
-        if wanted <= largest
-        else Choice(max(8, largest // 8 * 8), "budget")
-    )
+    seconds_by_cube = seconds_of_one(trial, PROBED_SIZE) / PROBED_SIZE**3
+    largest = int((max(0.0, seconds) / seconds_by_cube) ** (1 / 3))
+    if wanted <= largest:
+        return Choice(wanted, "largest")
+    return Choice(max(8, largest // 8 * 8), "budget")
 
 
 def geometric(first: int, last: int, factor: int = 2) -> tuple[int, ...]:
     """Return `first`, and what follows from it by multiplying, up to `last`."""
-    return (first, *geometric(first * factor, last, factor)) if first * factor <= last else (first,)
+    numbers = [first]
+    while numbers[-1] * factor <= last:
+        numbers.append(numbers[-1] * factor)
+    return tuple(numbers)
 
 
 def doublings(last: int) -> tuple[int, ...]:
@@ -183,16 +217,18 @@ def doublings(last: int) -> tuple[int, ...]:
 
 
 def time_beside(trial: Trial, *works: Work) -> None:
-    """Register how long the results of the first of some works take while the rest goes on; that
-    needs a queue.
+    """Register how long the first work's results take while the others go on.
+
+    That needs a queue.
     """
     if trial.backend.engine == "async":
         trial.time(BESIDE, *works, until=lambda launched: trial.backend.wait(launched[0]), bare=())
 
 
 def price_of_overlap(together: str) -> Metric:
-    """Declare how much longer what was registered by `time_beside` takes than the first part of a
-    case.
+    """Declare how much longer than the first part of a case its time beside other work is.
+
+    `time_beside` registers that time.
     """
     return Metric(
         "price_of_overlap",
@@ -205,7 +241,7 @@ def price_of_overlap(together: str) -> Metric:
 
 
 def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
-    """Multiply by a matrix so many times, each multiplication after the one before."""
+    """Multiply by a matrix `count` times, each multiplication after the one before."""
 
     def chain(multiply: Callable[[Array, Array], Array], x: Array) -> Array:
         y = x
@@ -214,13 +250,15 @@ def chained(trial: Trial, x: Array, count: int = MULTIPLICATIONS) -> Work:
         return y
 
     backend, matmul = trial.backend, trial.backend.ops.matmul
+    launch_each = partial(chain, partial(backend.launch, matmul), x)
     unit = backend.ops.as_unit(partial(chain, matmul))
-    return Work(lambda: chain(partial(backend.launch, matmul), x), lambda: backend.launch(unit, x))
+    return Work(launch_each, lambda: backend.launch(unit, x))
 
 
 def incremented(trial: Trial, x: Array, count: int) -> Array:
-    """Launch so many additions of 1 to an array; each makes a new one, of which the last is
-    returned.
+    """Launch `count` additions of 1 to an array, and return the last result.
+
+    Each makes a new array.
     """
     for _ in range(count):
         y = trial.backend.launch(trial.backend.ops.add, x, 1.0)
@@ -228,7 +266,7 @@ def incremented(trial: Trial, x: Array, count: int) -> Array:
 
 
 def increments(trial: Trial, x: Array, count: int, device: Device) -> Work:
-    """Add 1 to an array on a device so many times."""
+    """Add 1 to an array on a device `count` times."""
     add = trial.backend.ops.add
 
     def chain(length: int) -> Callable[[Array], Array]:
@@ -255,15 +293,16 @@ def hidden(ops: Ops, parameters: Array, x: Array) -> Array:
 
 
 def pull_back(ops: Ops, fn: Callable[..., Array]) -> Callable[..., Array]:
-    """Make the function (parameters, upstream, *rest) -> the gradients by the parameters of
-    fn(parameters, *rest).
+    """Make the function (parameters, upstream, *rest) -> gradients of fn(parameters, *rest).
 
     `upstream` is the gradient by the function's result, which is computed again: nothing is kept
-    from the forward pass.
+    from the forward pass. The gradients are by the parameters.
     """
-    differentiate = ops.value_and_grad(
-        lambda parameters, upstream, *rest: ops.total(ops.multiply(fn(parameters, *rest), upstream))
-    )
+
+    def inner_product(parameters: Array, upstream: Array, *rest: Array) -> Array:
+        return ops.total(ops.multiply(fn(parameters, *rest), upstream))
+
+    differentiate = ops.value_and_grad(inner_product)
     return lambda *args: differentiate(*args)[1]
 
 
@@ -291,37 +330,49 @@ def works_of_step(
     times: int = 1,
     as_unit: Callable[[Callable[..., Array]], Callable[..., Array]] = lambda compute: compute,
 ) -> list[Work]:
-    """Take a step once, and return each device's share of it as a unit, for a case that takes it so
-    many times.
+    """Take a step once, and return each device's share of it as a unit.
 
-    It is taken on a recording, and a unit launches all that the step launched on a device again, as
-    one function with the same arguments. Copies and sums between devices are left out: they are
-    exchange, and belong to the schedule. A unit returns all that was launched, because a framework
-    that compiles it leaves out what nobody can see; what two launches have in common may be merged,
-    unless `ops.as_unit` is given. MXNet has no graph of gradients, and queues a unit's operators
-    one by one.
+    The units are for a case that takes the step `times`. It is taken on a recording, and a unit
+    launches all that the step launched on a device again, as one function with the same arguments.
+    Copies and sums between devices are left out: they are exchange, and belong to the schedule. A
+    unit returns all that was launched, because a framework that compiles it leaves out what nobody
+    can see; what two launches have in common may be merged, unless `ops.as_unit` is given. MXNet
+    has no graph of gradients, and queues a unit's operators one by one.
     """
-    launched: dict[Device, list[tuple[Callable[..., Array], tuple[Any, ...]]]] = {}
-    step(
-        Recording(
-            backend,
-            on_launch=lambda device, fn, args: launched.setdefault(device, []).append((fn, args)),
-        )
-    )
+    launches_by_device: dict[Device, list[_Launched]] = {}
+
+    def note(device: Device, fn: Callable[..., Array], args: tuple[Any, ...]) -> None:
+        launches_by_device.setdefault(device, []).append(_Launched(fn, args))
+
+    step(Recording(backend, on_launch=note))
     # What is timed later must not wait for it.
     backend.waitall()
+    works = []
+    for launches in launches_by_device.values():
+        unit = as_unit(partial(_relaunch, launches))
+        arrays = [x for launched in launches for x in launched.arrays]
+        launch = partial(backend.launch, unit, *arrays)
+        works.append(Work(launch, launch, times))
+    return works
 
-    def as_one(functions: Sequence[Callable[..., Array]], arguments: Sequence[Array]) -> Work:
-        def compute(*arrays: Array) -> Array:
-            given = iter(arrays)
-            fill = [
-                tuple(one if isinstance(one, Real) else next(given) for one in args)
-                for args in arguments
-            ]
-            return tuple(fn(*args) for fn, args in zip(functions, fill, strict=True))
 
-        arrays = [one for args in arguments for one in args if not isinstance(one, Real)]
-        launch = partial(backend.launch, as_unit(compute), *arrays)
-        return Work(launch, launch, times)
+class _Launched(NamedTuple):
+    """A call that a step launched."""
 
-    return [as_one(*zip(*calls, strict=True)) for calls in launched.values()]
+    fn: Callable[..., Array]
+    args: tuple[Any, ...]
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The arguments that are no numbers."""
+        return [x for x in self.args if not isinstance(x, Real)]
+
+
+def _relaunch(launches: Sequence[_Launched], *arrays: Array) -> tuple[Array, ...]:
+    """Compute what was launched, with other arrays in the places of its own."""
+    remaining = iter(arrays)
+    results = []
+    for fn, args in launches:
+        filled = [x if isinstance(x, Real) else next(remaining) for x in args]
+        results.append(fn(*filled))
+    return tuple(results)

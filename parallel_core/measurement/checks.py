@@ -1,6 +1,7 @@
 """Checks of what was measured: times and figures that cannot be true, errors of numbers."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,55 +15,54 @@ from parallel_core.measurement.result import Case
 from parallel_core.measurement.verdicts import in_percent, times_as_long
 from parallel_core.system.formatting import figure, percent
 
+BEYOND_NOISE = "which is beyond the noise: the machine was disturbed, measure again"
+WITHIN_NOISE = "within the noise; parts may be slower in isolation than within the whole."
+
+
+class Excess(NamedTuple):
+    """More of a metric than is possible: a sentence, and whether noise explains it."""
+
+    sentence: str
+    is_possible: bool
+
 
 def about_excess(
     metric: str, measured: Interval, most: float, is_share: bool = False
-) -> tuple[str, bool] | None:
-    """Say by how much a metric exceeds the most that it can be, and whether that can be; None if it
-    does not.
-    """
+) -> Excess | None:
+    """Say by how much a metric exceeds the most that it can be; None if it does not."""
     if measured.estimate <= most * (1 + SMALLEST_DIFFERENCE):
         return None
-    with_interval, plain = (in_percent, percent) if is_share else (with_bounds, figure)
-    excess = f"{metric} is {with_interval(measured)} of at most {plain(most)}"
+    if is_share:
+        excess = f"{metric} is {in_percent(measured)} of at most {percent(most)}"
+    else:
+        excess = f"{metric} is {with_bounds(measured)} of at most {figure(most)}"
     if decide(measured, most) == 1:
-        return (
-            f"{excess}, which is beyond the noise: the machine was disturbed, measure again",
-            False,
-        )
-    return (
-        f"{excess}: within the noise; parts may be slower in isolation than within the whole.",
-        True,
-    )
+        return Excess(f"{excess}, {BEYOND_NOISE}", is_possible=False)
+    return Excess(f"{excess}: {WITHIN_NOISE}", is_possible=True)
 
 
 def why_impossible(together: Case, parts: Sequence[Case]) -> str | None:
-    """Return why `together` cannot be true: it is significantly faster than its slowest part; else
-    None.
-    """
+    """Say why a case cannot be true: it is much faster than its slowest part; None if it can."""
     slowest = max(parts, key=lambda part: part.median)
     ratio = times_as_long(together, slowest)
-    if decide(ratio, 1.0) == 0:
-        return (
-            f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} "
-            "in isolation "
-            f"({slowest.median:.3g} s; ratio {with_bounds(ratio)}): the machine was disturbed, "
-            "measure again"
-        )
-    return None
+    if decide(ratio, 1.0) != 0:
+        return None
+    return (
+        f"{together.name!r} took {together.median:.3g} s, less than its part {slowest.name!r} "
+        f"in isolation ({slowest.median:.3g} s; ratio {with_bounds(ratio)}): "
+        "the machine was disturbed, measure again"
+    )
 
 
 def largest_of(errors: Iterable[float]) -> float:
-    """Return the largest of some errors, and NaN if one of them is: max() might pass over it."""
+    """Return the largest error, and NaN if one of them is: max() might pass over it."""
     return float(np.max(list(errors)))
 
 
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference between two arrays as a share of the largest expected
-    magnitude.
-    """
+    """Return the largest difference between two arrays as a share of the largest expected value."""
     if actual.shape != expected.shape:
         return float("inf")
-    scale = float(np.max(np.abs(expected), initial=0)) or 1.0
-    difference = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-    return float(np.max(difference, initial=0)) / scale
+    largest = float(np.max(np.abs(expected), initial=0))
+    differences = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    return float(np.max(differences, initial=0)) / (largest or 1.0)

@@ -10,13 +10,12 @@ from itertools import pairwise
 from statistics import median
 
 from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
-from parallel_core.comparison.cells import Cell
+from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
+from parallel_core.comparison.cells import Cell, CellResults
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
-from parallel_core.experiments.runner.declaration import shown_case
+from parallel_core.experiments.runner.declaration import Layer, shown_case
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point
@@ -26,47 +25,30 @@ from parallel_core.report.plots.curves import (
     DOTTED,
     Curve,
     CurvesChart,
-    exact,
     learning_chart,
     sweep_chart,
 )
+from parallel_core.report.plots.stacked import Part, Row, StackedChart
 from parallel_core.report.plots.timeline import Panel, TimelinesChart
 from parallel_core.system.errors import RequestError
-from parallel_core.system.formatting import figure, seconds
+from parallel_core.system.formatting import figure, percent, seconds
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import figures_of
 from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
 
 STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
 """The classes of parts of a time: the colours of the same work in a timeline."""
-LAYERS = {
-    "the operation, in one unit": "compute",
-    "+ the framework’s call of each": "host",
-    "+ a launch of each": "exchange",
-    "+ a wait for each": "wait",
-}
-COST_MODEL_METRICS = {
-    "waiting once": {
-        "measured": "measured_once_seconds",
-        "predicted": "predicted_once_seconds",
-        "book’s formula": "book_predicted_once_seconds",
-    },
-    "waiting each time": {
-        "measured": "measured_each_seconds",
-        "predicted": "predicted_each_seconds",
-    },
-}
 MAX_BLOCKS = 1200
-"""In all timelines of an experiment: each block takes about 200 bytes of the page."""
+"""The blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
 MAX_BLOCKS_OF_PAGE = 6000
 
 
 def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw the metric that answers an experiment's question, in every cell, with intervals."""
     bars = [
-        _bar(cell.cell.side, cell.metric, _style_of(cell.cell), with_bounds)
-        for cell in experiment.believed
-        if cell.metric
+        _bar(analysed.cell.side, analysed.metric, _style_of(analysed.cell), with_bounds)
+        for analysed in experiment.believed
+        if analysed.metric
     ]
     return BarsChart({"": bars}, figure) if bars else None
 
@@ -74,99 +56,100 @@ def metric_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 def case_times_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
     """Draw every case's time in every cell, with intervals."""
     groups: dict[str, list[Bar]] = {}
-    for cell in experiment.believed:
-        for name, interval in cell.times.items():
-            groups.setdefault(name, []).append(_bar(cell.cell.side, interval, _style_of(cell.cell)))
+    for analysed in experiment.believed:
+        style = _style_of(analysed.cell)
+        for name, interval in analysed.times.items():
+            bar = _bar(analysed.cell.side, interval, style)
+            groups.setdefault(name, []).append(bar)
     return BarsChart(groups) if groups else None
 
 
 def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what each framework's time differs by from another's: its parts, each from where the one
-    before ended.
-    """
+    """Draw what each framework's time differs by from another's: its parts, one after the other."""
     groups = {}
-    for one in (*experiment.between_frameworks, *experiment.between_engines):
-        if one.parts:
-            words = "; ".join(filter(None, (one.in_words, one.reasons_in_words)))
-            rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in one.parts.items()]
-            bars = [*_stacked(rows), *_stacked([("together", one.seconds, "total")])]
-            if one.verdict == "too few runs":
-                # The bounds of two processes reach farther than anybody believes.
-                bars = [each._replace(value=each.value.partition(" (")[0]) for each in bars]
-            groups[f"{one.cell.side} against {one.against.side}: {words}"] = bars
+    for difference in (*experiment.between_frameworks, *experiment.between_engines):
+        if not difference.parts:
+            continue
+        rows = [(PARTS[part], seconds, STYLES[part]) for part, seconds in difference.parts.items()]
+        bars = [*_stacked(rows), *_stacked([("together", difference.seconds, "total")])]
+        if difference.verdict == "too few runs":
+            # The bounds of two processes reach farther than anybody believes.
+            bars = [bar._replace(value=bar.value.partition(" (")[0]) for bar in bars]
+        words = "; ".join(filter(None, (difference.in_words, difference.reasons_in_words)))
+        groups[f"{difference.cell.side} against {difference.against.side}: {words}"] = bars
     return BarsChart(groups) if groups else None
 
 
-def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what a tiny operation takes, layer by layer: as a unit, and what each call, launch and
-    wait adds to that.
-    """
-    groups = {}
-    for cell in experiment.believed:
-        bare, steps = (
-            cell.results.medians(ONCE, "bare_seconds"),
-            cell.results.valid[0].parameters.get("steps"),
-        )
-        if bare and steps and {SINGLE, ONCE, EACH} <= set(cell.times):
-            ends = [
-                0.0,
-                median(bare),
-                *(cell.times[case].estimate for case in (SINGLE, ONCE, EACH)),
-            ]
-            added = [exact((after - before) / steps) for before, after in pairwise(ends)]
-            groups[cell.cell.side] = _stacked(
-                [
-                    (name, one, style)
-                    for (name, style), one in zip(LAYERS.items(), added, strict=True)
-                ]
-            )
-    return BarsChart(groups) if groups else None
+def layers_chart(experiment: ExperimentAnalysis) -> StackedChart | None:
+    """Draw what a step of an experiment takes, layer by layer, if it declares such layers."""
+    layers = experiment.experiment.layers
+    rows = []
+    for analysed in experiment.believed:
+        steps = analysed.results.valid[0].parameters.get("steps")
+        of_layers = [_seconds_of_layer(analysed, layer) for layer in layers]
+        if not layers or not steps or not all(of_layers):
+            continue
+        parts = []
+        for layer, (before, after) in zip(layers, pairwise([0.0, *of_layers]), strict=True):
+            parts.append(Part(layer.name, before / steps, after / steps, layer.style))
+        rows.append(Row(_title_of(analysed.results), parts, seconds(of_layers[-1] / steps)))
+    return StackedChart({"": rows}) if rows else None
+
+
+def _seconds_of_layer(analysed: CellAnalysis, layer: Layer) -> float:
+    """Return the seconds of a layer and those before it; 0 if they were not measured."""
+    if layer.is_bare:
+        bare = analysed.results.medians(layer.case, "bare_seconds")
+        return median(bare) if bare else 0.0
+    return analysed.times[layer.case].estimate if layer.case in analysed.times else 0.0
 
 
 def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it,
-    if it does.
+    """Draw metrics beside what predicts them, if an experiment declares predictions.
+
+    Left out are the cells that have not all of them.
     """
-    wanted = {name for names in COST_MODEL_METRICS.values() for name in names.values()}
-    groups = {
-        f"{cell.cell.side}, {waiting}": [
-            _bar(
-                label,
-                cell.metrics[name],
-                _style_of(cell.cell) if label == "measured" else "predicted",
-            )
-            for label, name in names.items()
-        ]
-        for cell in experiment.believed
-        if wanted <= set(cell.metrics)
-        for waiting, names in COST_MODEL_METRICS.items()
-    }
+    predictions = experiment.experiment.predictions
+    wanted = {name for names in predictions.values() for name in names.values()}
+    groups = {}
+    for analysed in experiment.believed:
+        if not wanted <= set(analysed.metrics):
+            continue
+        for predicted, names in predictions.items():
+            bars = []
+            for label, name in names.items():
+                style = _style_of(analysed.cell) if label == "measured" else "predicted"
+                bars.append(_bar(label, analysed.metrics[name], style))
+            groups[f"{analysed.cell.side}, {predicted}"] = bars
     return BarsChart(groups) if groups else None
 
 
-def dispatch_chart(analysis: Analysis) -> BarsChart | None:
-    """Draw a bar from when control returned to when all was done, for a case of each experiment and
-    cell.
+def dispatch_chart(analysis: Analysis) -> StackedChart | None:
+    """Draw how much of a case's time had passed when Python continued.
+
+    There is a row for a case of each experiment and cell.
     """
-    groups: dict[str, list[Bar]] = {}
+    groups: dict[str, list[Row]] = {}
     for analysed in analysis.believed:
         cell = analysed.cell
-        names = analysed.results.case_names
-        cases = analysed.results.cases(shown_case(names, EXPERIMENTS[cell.experiment].queued_case))
+        usual = EXPERIMENTS[cell.experiment].queued_case
+        cases = analysed.results.cases(shown_case(analysed.results.case_names, usual))
         if cases:
-            returned, done = (
-                median(case.dispatch_median for case in cases),
-                median(case.median for case in cases),
-            )
-            bar = Bar(
-                cell.side,
-                f"{seconds(returned)} of {seconds(done)}",
-                returned,
-                done,
-                _style_of(cell),
-            )
-            groups.setdefault(cell.experiment, []).append(bar)
-    return BarsChart(groups, log=True) if groups else None
+            returned = median(case.dispatch_median for case in cases)
+            done = median(case.median for case in cases)
+            share = min(returned / done, 1.0)
+            parts = [
+                Part("until Python continues", 0.0, share, "compute"),
+                Part("until all is done", share, 1.0, "compute hollow"),
+            ]
+            written = f"{seconds(returned)} of {seconds(done)}"
+            row = Row(_title_of(analysed.results), parts, written)
+            groups.setdefault(cell.experiment, []).append(row)
+    return StackedChart(groups, percent) if groups else None
+
+
+def _title_of(results: CellResults) -> str:
+    return title_of(results.valid[0].backend)
 
 
 def _style_of(cell: Cell) -> str:
@@ -177,63 +160,61 @@ def _style_of(cell: Cell) -> str:
 def _bar(
     name: str, interval: Interval, style: str, write: Callable[[Interval], str] = with_seconds
 ) -> Bar:
-    # That of a single process has no bounds.
+    # The interval of a single process has no bounds.
     bounds = (interval.low, interval.high) if math.isfinite(interval.high) else None
     return Bar(name, write(interval), 0, interval.estimate, style, bounds)
 
 
 def _stacked(rows: Sequence[tuple[str, Interval, str]]) -> list[Bar]:
-    """Draw seconds as bars of which each begins where the one before ended: names, seconds and
-    styles.
+    """Draw seconds as bars of which each begins where the one before ended.
+
+    A row has a name, seconds and the bar's style.
     """
-    bars, at = [], 0.0
-    for name, taken, style in rows:
-        bars.append(Bar(name, with_seconds(taken), at, at := at + taken.estimate, style))
+    bars = []
+    start = 0.0
+    for name, interval, style in rows:
+        end = start + interval.estimate
+        bars.append(Bar(name, with_seconds(interval), start, end, style))
+        start = end
     return bars
 
 
 def curves_chart(
     experiment: ExperimentAnalysis,
 ) -> tuple[CurvesChart | None, tuple[tuple[str, ...], ...]]:
-    """Draw an experiment's curves in every cell, with intervals, and write them as a table, the
-    first row the headings.
+    """Draw an experiment's curves in every cell, with intervals, and write them as a table.
 
-    Both are empty if it sweeps over nothing.
+    The table's first row has the headings. Both are empty if the experiment sweeps over nothing.
     """
-    curves, cells = (
-        experiment.experiment.curves,
-        [cell for cell in experiment.believed if cell.curves],
-    )
+    curves = experiment.experiment.curves
+    cells = [analysed for analysed in experiment.believed if analysed.curves]
     if curves is None or not cells:
         return None, ()
     swept = cells[0].results.valid[0].series[curves.over]
-    columns = {
-        f"{cell.cell.side}{': ' if label else ''}{label}": map(with_bounds, values)
-        for cell in cells
-        for label, values in cell.curves.items()
-    }
-    rows = zip(
-        (write_point(value, curves.over) for value in swept), *columns.values(), strict=False
-    )
-    chart = sweep_chart(curves, swept, {cell.cell.side: cell.curves for cell in cells})
-    return chart, ((curves.x_title, *columns), *rows)
+    columns = {curves.x_title: [write_point(value, curves.over) for value in swept]}
+    for analysed in cells:
+        for label, values in analysed.curves.items():
+            heading = f"{analysed.cell.side}: {label}" if label else analysed.cell.side
+            columns[heading] = [with_bounds(value) for value in values]
+    rows = zip(*columns.values(), strict=False)
+    panels = {analysed.cell.side: analysed.curves for analysed in cells}
+    return sweep_chart(curves, swept, panels), (tuple(columns), *rows)
 
 
 def learning_curves(analysis: Analysis, experiment: ExperimentAnalysis) -> CurvesChart | None:
     """Draw the learning curves of all cells over each other; None if it trains nothing."""
     curves = []
     for cell, result in trained(experiment):
-        colour, dash = (
-            f"c{analysis.backends.index(cell.backend) % COLOURS}",
-            DOTTED[0] if cell.engine == "sync" else "",
-        )
+        colour = f"c{analysis.backends.index(cell.backend) % COLOURS}"
+        dash = DOTTED[0] if cell.engine == "sync" else ""
         curves.append((Curve(cell.side, colour, (), dash=dash), result))
     return learning_chart(curves) if curves else None
 
 
 def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
-    """Return each training cell with its first result; the other processes of a cell have the same
-    losses.
+    """Return each training cell with its first result.
+
+    The other processes of a cell have the same losses.
     """
     first_results = [(cell.cell, cell.results.valid[0]) for cell in experiment.believed]
     return [(cell, result) for cell, result in first_results if "loss" in result.series]
@@ -242,8 +223,7 @@ def trained(experiment: ExperimentAnalysis) -> list[tuple[Cell, Result]]:
 def timelines_chart(
     experiment: ExperimentAnalysis, timeline_of: TimelineOf, experiments: int = 1
 ) -> tuple[TimelinesChart | None, dict[str, str]]:
-    """Draw the timelines of an experiment's cells, if there are any; return the reason for each
-    cell without one.
+    """Draw the timelines of an experiment's cells; return the reason for each cell without one.
 
     `experiments` is the number of those that share the page.
     """

@@ -1,5 +1,5 @@
 """One step as the book does it: split the batch, differentiate on every device, sum, update on
-every device.
+every device. A device alone has nothing to exchange, and its step is one launch.
 
 Book: Dive into Deep Learning, "Training on Multiple GPUs". No framework is named here; every value
 passes from verb to verb, so that the code shows the schedule. Gradients are exchanged all at once
@@ -10,12 +10,15 @@ bucket is one allreduce of several arrays; none of them is copied for it.
 """
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 
-from backends import Array, Backend, Device
+from backends import Array, Backend, Device, Ops
+from backends.process_groups import GroupedBackend
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.timing import completion_times
 from parallel_core.training.batches import Exchange
@@ -54,28 +57,51 @@ def train_batch(
     guarded: Sequence[Array],
     buckets: Sequence[Bucket] = EXCHANGED_TOGETHER,
 ) -> tuple[list[Array], list[Array], list[Array]]:
-    """Launch one step on the global batch; return new parameters, guards and the summed losses, one
-    per device each.
+    """Launch one step on the global batch; return each device's parameters, guard and summed loss.
 
     The gradients are of the sum over the global batch, so dividing the rate by its size makes the
     step the same for any number of devices. A gradient that is not finite on any device makes every
     device's sum so, and all devices keep their parameters, in this step and in all later ones with
     its guards. The parameters are consumed.
     """
-    steps = launch_gradients(backend, params, images, labels)
-    gradients = exchange(backend, [step[1] for step in steps], buckets)
     rate = learning_rate / len(images)
+    if len(params) == 1 and not isinstance(backend, GroupedBackend):
+        # Nothing is exchanged: the step is one launch.
+        ((x, y),) = split_batch(backend, images, labels, devices_of(backend, params))
+        step = backend.launch(whole_step(backend.ops), params[0], x, y, rate, guarded[0])
+        return [step[0]], [step[1]], [step[2]]
+    backward_passes = launch_gradients(backend, params, images, labels)
+    losses = [backward_pass[0] for backward_pass in backward_passes]
+    gradients = [backward_pass[1] for backward_pass in backward_passes]
+    summed = exchange(backend, gradients, buckets)
     update = backend.ops.sgd_while_finite
-    updated = [
+    updates = [
         backend.launch(update, p, g, rate, guard)
-        for p, g, guard in zip(params, gradients, guarded, strict=True)
+        for p, g, guard in zip(params, summed, guarded, strict=True)
     ]
-    return [new[0] for new in updated], [new[1] for new in updated], [step[0] for step in steps]
+    return [updated[0] for updated in updates], [updated[1] for updated in updates], losses
+
+
+@cache
+def whole_step(ops: Ops) -> Callable[..., tuple[Array, Array, Array]]:
+    """Make the function (parameters, images, labels, rate, guard) -> (new parameters, guard, sum of
+    the rows' losses), for a device that exchanges nothing.
+    """
+    gradients_of = loss_and_gradients(ops)
+
+    def step(
+        parameters: Array, images: Array, labels: Array, rate: float, guard: Array
+    ) -> tuple[Array, Array, Array]:
+        loss, gradients = gradients_of(parameters, images, labels)
+        return *ops.sgd_while_finite(parameters, gradients, rate, guard), loss
+
+    return step
 
 
 def guards(backend: Backend, params: Sequence[Array]) -> list[Array]:
-    """Load a guard for each device that holds parameters, for `ops.sgd_while_finite`: no step was
-    refused yet.
+    """Load a guard for each device that holds parameters: no step was refused yet.
+
+    `ops.sgd_while_finite` takes and returns it.
     """
     return [
         backend.asarray(np.ones(1, np.float32), device) for device in devices_of(backend, params)
@@ -83,9 +109,7 @@ def guards(backend: Backend, params: Sequence[Array]) -> list[Array]:
 
 
 def devices_of(backend: Backend, params: Sequence[Array]) -> tuple[Device, ...]:
-    """Return the devices that hold the parameters: as many of the first ones as there are
-    values.
-    """
+    """Return the devices that hold the parameters: the first ones, one for each value."""
     return backend.devices[: len(params)]
 
 
@@ -112,28 +136,32 @@ def buckets_of(exchange: Exchange) -> tuple[Bucket, ...]:
 def exchange(
     backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]
 ) -> list[Array]:
-    """Launch the exchange of every device's gradients, which are consumed; return the sums for
-    every device.
+    """Launch the exchange of every device's gradients; return the sums for every device.
 
-    `buckets` hold every position once, the last ones first, as `buckets_of` returns them.
+    The gradients are consumed. `buckets` hold every position once; they are exchanged in their
+    order.
     """
-    sums = _sum_buckets(backend, gradients, buckets)
-    places = [
-        (own, item)
-        for own, bucket in zip(reversed(sums), reversed(buckets), strict=True)
-        for item in range(len(bucket))
-    ]
-    return [tuple(own[device][item] for own, item in places) for device in range(len(gradients))]
+    bucket_sums = _sum_buckets(backend, gradients, buckets)
+    exchanged = []
+    for device in range(len(gradients)):
+        # Buckets come in the order of their exchange, gradients in that of the parameters.
+        by_position: dict[int, Array] = {}
+        for bucket, sums in zip(buckets, bucket_sums, strict=True):
+            for item, position in enumerate(bucket):
+                by_position[position] = sums[device][item]
+        exchanged.append(tuple(by_position[position] for position in sorted(by_position)))
+    return exchanged
 
 
 def _sum_buckets(
     backend: Backend, gradients: Sequence[Array], buckets: Sequence[Bucket]
 ) -> list[tuple[Array, ...]]:
     """Launch an allreduce for each bucket, in their order; return its sum for every device."""
-    return [
-        backend.allreduce([tuple(own[place] for place in bucket) for own in gradients])
-        for bucket in buckets
-    ]
+    sums = []
+    for bucket in buckets:
+        on_devices = [tuple(of_device[position] for position in bucket) for of_device in gradients]
+        sums.append(backend.allreduce(on_devices))
+    return sums
 
 
 def count_reduced_early(
@@ -143,35 +171,36 @@ def count_reduced_early(
     labels: np.ndarray,
     buckets: Sequence[Bucket],
 ) -> int:
-    """Launch a batch's gradients and their exchange; count the sums done before any device had its
-    last gradient.
+    """Launch a batch's gradients and their exchange; count the sums that were done early.
 
-    Blocks until all are done.
+    These are done before any device had its last gradient. Blocks until all are done.
     """
-    gradients = [step[1] for step in launch_gradients(backend, params, images, labels)]
+    backward_passes = launch_gradients(backend, params, images, labels)
+    gradients = [backward_pass[1] for backward_pass in backward_passes]
     if backend.engine == "sync":
         # A launch returns when the backward pass has ended.
         return 0
     # Queued behind the backward pass; their results are new arrays, since the exchange overwrites
     # the gradients.
-    ends = [backend.launch(backend.ops.total, own[0]) for own in gradients]
+    ends = [backend.launch(backend.ops.total, of_device[0]) for of_device in gradients]
     sums = _sum_buckets(backend, gradients, buckets)
     done = completion_times(backend, (*ends, *sums))
-    first_end = min(done[: len(ends)])
-    # The first parameter's gradient is the last one: its bucket cannot be early, whichever thread
-    # wakes up first.
-    return sum(
-        time < first_end
-        for time, bucket in zip(done[len(ends) :], buckets, strict=True)
-        if 0 not in bucket
-    )
+    ends_done, sums_done = done[: len(ends)], done[len(ends) :]
+    early = 0
+    for time, bucket in zip(sums_done, buckets, strict=True):
+        # The first parameter's gradient is the last one: its bucket cannot be early, whichever
+        # thread wakes up first.
+        if 0 not in bucket and time < min(ends_done):
+            early += 1
+    return early
 
 
 def sum_over_devices(
     backend: Backend, devices: Sequence[Device], rows: Sequence[Sequence[float]]
 ) -> np.ndarray:
-    """Sum one vector of numbers per device, in float32, over all devices that the backend's
-    allreduce reaches.
+    """Sum one vector of numbers per device, in float32, over all devices of the allreduce.
+
+    With several processes these are more than `devices`.
     """
     loaded = [
         backend.asarray(np.array(row, np.float32), device)
@@ -183,23 +212,25 @@ def sum_over_devices(
 def largest_replica_difference(backend: Backend, params: Sequence[Array]) -> float:
     """Return the largest relative difference of any device's parameters from the first one's.
 
-    0 if all are equal to the last bit; infinite if those of another process differ, however little.
-    Processes exchange nothing but sums, so each device's parameters are reduced to a digest of 32
-    whole numbers below 256.
+    It is 0 if all are equal to the last bit, and infinite if only those of another process differ,
+    however little. Processes exchange nothing but sums, so each device's parameters are reduced to
+    a digest of 32 whole numbers below 256.
     """
     replicas = [backend.to_numpy(p) for p in params]
-    difference = largest_of(
-        relative_error(mine, first)
-        for replica in replicas
-        for mine, first in zip(replica, replicas[0], strict=True)
-    )
-    digests = [
-        [*hashlib.sha256(b"".join(array.tobytes() for array in replica)).digest()]
-        for replica in replicas
-    ]
-    *sums, devices = sum_over_devices(
-        backend, devices_of(backend, params), [(*digest, 1) for digest in digests]
-    )
+    differences = []
+    for replica in replicas:
+        for array, first_array in zip(replica, replicas[0], strict=True):
+            differences.append(relative_error(array, first_array))
+    difference = largest_of(differences)
+    digests = [_digest(replica) for replica in replicas]
+    counted_digests = [(*digest, 1) for digest in digests]
+    # Every process takes part, one that has seen a difference too.
+    *sums, devices = sum_over_devices(backend, devices_of(backend, params), counted_digests)
     # Sums of bytes are exact: if all digests are equal, the sum is a multiple of each.
-    alike = np.array_equal(sums, np.multiply(digests[0], devices))
-    return difference if alike or difference else float("inf")
+    are_equal = np.array_equal(sums, np.multiply([*digests[0]], devices))
+    return difference if difference or are_equal else math.inf
+
+
+def _digest(arrays: Sequence[np.ndarray]) -> bytes:
+    """Return the 32 bytes of a digest of arrays."""
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).digest()

@@ -5,25 +5,27 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from tests.tree import tracked
+from docs._extensions.metrics import described
+from tests.tree import ROOT
 
-__all__ = ["OF_ALL", "OF_COUNTS", "explained", "unexplained"]
+__all__ = ["OF_ALL", "explained", "unexplained"]
 
 OF_ALL = "Checks"
 """The heading above what any experiment may have."""
-OF_COUNTS = "Counts"
-"""The heading above what experiments count."""
 
 
 @cache
 def explained() -> dict[str, tuple[str, ...]]:
-    """Return the names that are explained under each heading; `{…}` in a name stands for a word."""
-    names: dict[str, tuple[str, ...]] = {}
-    for page in tracked("docs/reference/metrics", suffix=".md"):
-        for section in re.split("^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-            terms = re.findall(r"^(`.+`)\n: ", section, re.MULTILINE)
-            names[section.splitlines()[0]] = tuple(re.findall("`([^`]+)`", " ".join(terms)))
-    return names
+    """Return the names that are explained of each experiment, and under OF_ALL those of the page's
+    section; `{…}` in a name stands for a word.
+    """
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {OF_ALL}\n")[2]
+    terms = re.findall(r"^(`.+`)\n: ", section, re.MULTILINE)
+    own = {
+        name: tuple(one for names in texts for one in names) for name, texts in described().items()
+    }
+    return {**own, OF_ALL: tuple(re.findall("`([^`]+)`", " ".join(terms)))}
 
 
 def unexplained(result: Mapping[str, Any]) -> set[str]:

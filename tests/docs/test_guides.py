@@ -53,13 +53,24 @@ IN_GUIDES = sorted(
 OURS = [
     command for command in IN_GUIDES if "parallel-core " in command or "parallel_core " in command
 ]
+START = ROOT / "docs" / "start" / "index.md"
+IN_TABLES = [
+    command
+    for path in (README, START)
+    for command in re.findall("`(parallel-core [^`]+)`", path.read_text())
+    # What stands for a reader's own is in capitals.
+    if not re.search("[A-Z]{3}", command)
+]
 TRAINING = ("--limit", "2", "--batch-size", "24")
 LITTLE_WORK: Mapping[str, tuple[str, ...]] = {
     "list": (),
     "run async": ("--size", "64", "--steps", "100", "--budget", "1"),
+    "run barriers": ("--size", "64", "--deepest", "2", "--budget", "1"),
     "run overlap": ("--size", "64", "--products", "4", "--copies", "2", "--budget", "1"),
     "run parallel": ("--size", "64", "--budget", "1"),
     "run independent-ops": ("--size", "64", "--budget", "1"),
+    "run small-ops": ("--sizes", "8", "--budget", "1"),
+    "run allreduce": ("--sizes", "4KiB", "--budget", "1"),
     "run data-parallel": TRAINING,
     "launch allreduce": ("--budget", "1"),
     "launch data-parallel": TRAINING,
@@ -122,7 +133,8 @@ def words_of(command: str) -> list[str]:
 
 
 def test_the_program_has_every_command_and_its_options_and_every_benchmark_exists() -> None:
-    assert [command for command in OURS if unknown_options(words_of(command))] == []
+    assert len(IN_TABLES) > 10
+    assert [command for command in (*OURS, *IN_TABLES) if unknown_options(words_of(command))] == []
     benchmarks = [
         command.split()[2] for command in IN_GUIDES if command.startswith("python -m benchmarks")
     ]
@@ -164,10 +176,10 @@ def commands_of_pages() -> dict[str, list[list[str]]]:
     """Return what is run of each page, but for what a page before it has, too."""
     seen: set[str] = set()
     commands = {}
-    for path in (README, *(path for path in GUIDES if path.parent.name == "how-to")):
+    for path in (README, START, *(path for path in GUIDES if path.parent.name == "how-to")):
         new = [
             line
-            for line in shell_lines(path.read_text())
+            for line in (*shell_lines(path.read_text()), *(IN_TABLES if path == START else ()))
             if line.startswith("parallel-core ") and line not in seen
         ]
         seen.update(new)
@@ -225,13 +237,21 @@ def test_the_readme_takes_three_minutes_and_its_first_part_is_marked_for_transla
     assert "<!-- table:" not in first_part
 
 
+@pytest.mark.parametrize("command", ["run", "profile", "trace", "conformance", "doctor"])
+def test_the_readme_names_what_each_of_its_readers_begins_with(command: str) -> None:
+    (words, *_) = re.findall(rf"parallel-core {command}\b[^`\n]*", FIRST_PAGE)
+    assert unknown_options(words_of(words)) == []
+
+
 def test_what_the_readme_sets_up_exists() -> None:
     """To run it would install gigabytes, or take all tests' time: targets, extras and the folder
     must be there.
     """
-    kinds = ("make ", "pip install ", ". .venv/", "parallel-core ")
-    makes, installs, activations, _ = (
-        [one for one in IN_README if one.startswith(kind)] for kind in kinds
+    kinds = ("make ", ". .venv/", "pip install ")
+    installation = (ROOT / "docs/how-to/install-and-troubleshoot.md").read_text()
+    makes, activations, installs = (
+        [one for one in (*IN_README, *shell_lines(installation)) if one.startswith(kind)]
+        for kind in kinds
     )
     assert [command for command in IN_README if not command.startswith(kinds)] == []
     assert installs
@@ -253,7 +273,6 @@ def test_the_examination_of_the_installation_finds_nothing_broken(
     require: Callable[[str], None],
 ) -> None:
     require("torch")  # Without a framework but NumPy, its status is 1.
-    assert "parallel-core doctor" in IN_README
     done = subprocess.run(
         [sys.executable, "-m", "parallel_core", "doctor"], cwd=ROOT, capture_output=True, text=True
     )

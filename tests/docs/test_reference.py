@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parallel_core.experiments import EXPERIMENTS
-from tests.docs.metrics import OF_ALL, OF_COUNTS, explained, unexplained
+from tests.docs.metrics import explained, unexplained
 from tests.parallel_core.command_line.test_bounds import commands
 from tests.tree import tracked
 
@@ -48,23 +48,18 @@ def test_only_metrics_of_experiments_are_explained(stored: list[dict[str, Any]])
     sources = "".join(
         path.read_text() for path in tracked("parallel_core/experiments", suffix=".py")
     )
-    measured = {name for one in stored for name in (*one["metrics"], *one["checks"])}
-    # What is counted has a test of its own.
-    explained_metrics = [own for heading, own in explained().items() if heading != OF_COUNTS]
-    names = {name for own in explained_metrics for name in own if "{" not in name}
+    counted = {count.name for experiment in EXPERIMENTS.values() for count in experiment.counts}
+    measured = {name for one in stored for name in (*one["metrics"], *one["checks"], *counted)}
+    names = {name for own in explained().values() for name in own if "{" not in name}
     # Those of a range begin with its end.
     declared = {name.removeprefix("lowest_").removeprefix("highest_") for name in names - measured}
     assert {name for name in declared if f'"{name}"' not in sources} == set()
-    assert {heading for heading, own in explained().items() if own} == {
-        *EXPERIMENTS,
-        OF_ALL,
-        OF_COUNTS,
-    }
 
 
-def test_what_experiments_count_is_explained_and_nothing_else() -> None:
-    declared = {count.name for experiment in EXPERIMENTS.values() for count in experiment.counts}
-    assert set(explained()[OF_COUNTS]) == declared
+def test_what_experiments_count_is_explained_of_each() -> None:
+    for name, experiment in EXPERIMENTS.items():
+        assert {count.name for count in experiment.counts} - {*explained()[name]} == set()
+        assert len(explained()[name]) == len({*explained()[name]})
 
 
 def test_every_command_has_a_section(root: Path) -> None:

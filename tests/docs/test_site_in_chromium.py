@@ -46,12 +46,11 @@ def test_no_page_scrolls_sideways(browser: "Browser", site: Path, width: int, sc
         assert visit.troubles == [], path.name
 
 
-def test_a_lesson_takes_a_guess_and_shows_its_answer_on_each_framework_without_scripts(
+def test_a_lesson_shows_its_answer_on_each_framework_when_asked_without_scripts(
     browser: "Browser", site: Path
 ) -> None:
     page = Visit(browser, site / "lessons" / "automatic-parallelism.html", 400, scripts=False).page
     answer = page.locator("details.answer").first
-    page.locator(".guess input").first.fill("1.5")
     on_torch, on_mxnet = answer.get_by_text("on torch"), answer.get_by_text("on mxnet")
     assert not on_torch.is_visible()
     answer.locator("summary").click()
@@ -64,7 +63,7 @@ FOUND = {
     "": ["overlap_efficiency"],
     "ko": ["장치", "비동기 엔진", "waitall"],
     "vi": ["hàng đợi"],
-    "zh_CN": ["设备", "异步引擎", "waitall"],
+    "zh_CN": ["设备", "逻辑设备", "waitall"],
 }
 # The last one has the characters of a word, in another order.
 ABSENT = {"ko": ["고양이"], "vi": ["mèo"], "zh_CN": ["猫", "步异"]}

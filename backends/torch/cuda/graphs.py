@@ -16,14 +16,14 @@ makes the loss NaN.
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, final
 from weakref import WeakKeyDictionary
 
 from backends.arrays import tree_leaves, tree_map
 from backends.protocol import Ops
-from backends.torch.labels import is_recorded_here, recording_here
+from backends.torch.cuda.labels import is_recorded_here, recording_here
 
 ISSUED_AS_USUAL = 2
 MAX_CALLS = 64
@@ -34,6 +34,7 @@ function.
 # A recording begins by waiting for the whole GPU, which CUDA refuses while anything is recorded
 # there.
 _recording = threading.Lock()
+_here = threading.local()
 
 
 @final
@@ -50,22 +51,39 @@ class CudaGraphs:
         self._calls: WeakKeyDictionary[Callable[..., Any], dict[Hashable, int | _Graph]] = (
             WeakKeyDictionary()
         )
+        self._is_step: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
         self._streams: dict[int, Any] = {}
 
     def changing(self, ops: Ops, steps: bool) -> Ops:
         """Return the functions with units that are launched as a graph and, with `steps`, gradients
-        and updates too.
+        and updates that `issue_step` notices.
         """
         # A module and no namespace, because it must be hashable.
         changed: Any = ModuleType(f"{__name__}.ops")
         vars(changed).update(vars(ops))
         changed.as_unit = lambda fn: partial(self.issue, fn)
         if steps:
-            changed.value_and_grad = lambda fn: partial(self.issue, ops.value_and_grad(fn))
-            changed.sgd = partial(self.issue, ops.sgd)
-            changed.sgd_while_finite = partial(self.issue, ops.sgd_while_finite)
+            changed.value_and_grad = lambda fn: _noticed(ops.value_and_grad(fn))
+            changed.sgd = _noticed(ops.sgd)
+            changed.sgd_while_finite = _noticed(ops.sgd_while_finite)
         replayed: Ops = changed
         return replayed
+
+    def issue_step(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Return `fn(*args)`, issued by a graph if the function differentiates or updates; all that
+        it does besides is in the same graph.
+        """
+        try:
+            is_step = self._is_step.get(fn)
+        except TypeError:
+            # Built-in methods cannot be referred to weakly.
+            return fn(*args)
+        if is_step is None:
+            _here.notices = False
+            result = self.issue(fn, *args)
+            self._is_step[fn] = _here.notices
+            return result
+        return self.issue(fn, *args) if is_step else fn(*args)
 
     def issue(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Return `fn(*args)`, issued to the current stream of the GPU that all arrays are on; on
@@ -112,9 +130,8 @@ class CudaGraphs:
             # A recording that fails would leave its own stream behind as the current one.
             with torch.cuda.stream(current), recording, recording_here():
                 result = fn(*own_args)
-        return _Graph(
-            torch, graph, [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)], result
-        )
+        arguments = [x for x in tree_leaves(own_args) if isinstance(x, torch.Tensor)]
+        return _Graph(torch, graph, arguments, result, threading.Lock())
 
     def _signature(self, args: Sequence[Any]) -> Hashable:
         return tuple(
@@ -136,16 +153,30 @@ class _Graph:
     graph: Any
     arguments: list[Any]
     result: Any
+    replaying: threading.Lock
 
     def replay(self, arguments: list[Any]) -> Any:
         """Return the function's result for arguments of the shapes recorded."""
-        self._overwrite(self.arguments, arguments)
-        self.graph.replay()
         result = tree_map(self.torch.empty_like, self.result)
-        self._overwrite([*tree_leaves(result)], [*tree_leaves(self.result)])
+        # Another thread's replay must not come in between.
+        with self.replaying:
+            self._overwrite(self.arguments, arguments)
+            self.graph.replay()
+            self._overwrite([*tree_leaves(result)], [*tree_leaves(self.result)])
         return result
 
     def _overwrite(self, outs: list[Any], xs: list[Any]) -> None:
         for dtype in {out.dtype for out in outs}:
             same = [(out, x) for out, x in zip(outs, xs, strict=True) if out.dtype == dtype]
             self.torch._foreach_copy_(*map(list, zip(*same, strict=True)))
+
+
+def _noticed(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function tell `issue_step` that the calling thread has called it."""
+
+    @wraps(fn)
+    def notice(*args: Any) -> Any:
+        _here.notices = True
+        return fn(*args)
+
+    return notice

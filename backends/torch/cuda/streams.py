@@ -1,263 +1,271 @@
-"""Worker threads that feed CUDA streams: a separate stream for each thing that a GPU's logical
-device does at a time.
+"""CUDA streams that whoever calls issues to, and the arrays that they compute.
 
-A worker of a GPU issues its tasks to a dedicated CUDA stream, so a task that has ended has been
-queued and not computed. Its future holds the event that says when it is computed. What takes the
-value waits in its own way:
+A CUDA stream is a queue on the GPU: a call returns when its kernels are queued there. Its results
+hold an event, which comes when they are computed. What takes a result waits in its own way:
 
-- a worker of another stream lets its stream wait for the event, and goes on issuing;
-- the host (a caller of `wait`, a worker of a CPU device) blocks until the event has come;
+- another stream waits for the event on the GPU, and the caller goes on issuing;
+- the host blocks until the event has come;
 - the stream itself comes later anyway.
 
 PyTorch gives freed memory to the next allocation on the stream that allocated it, even while other
-streams read it. So a stream records itself as a user of what it reads (`record_stream`): when the
-last tensor in that memory is let go, be it a view, PyTorch waits for what the users have been
-issued. (It is not enough to keep the value until the task that read it is computed: the task may
-return a view of it, which later tasks of its stream read.)
+streams use it. So a stream records itself as a user of what another one computed (`record_stream`):
+when the last tensor in that memory is let go, be it a view, PyTorch waits for what the users have
+been issued.
 
-What is to be overwritten may still be read on other streams, by tasks that ended when they were
-issued and whose values are long dropped. So each piece of memory keeps, for each stream, the event
-of the last task there that read it, and what overwrites it waits for these.
+What is to be overwritten may still be read on other streams, by a name that is long gone. So arrays
+that share memory also share the table of its readers: for each stream, the end of the last call
+there that used it. What overwrites the memory waits for these.
 
-This module imports no framework: it is given `torch.cuda`, or whatever has its streams and events.
+This module imports no framework: it is given `torch`, or whatever has its streams and events.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial, wraps
-from typing import Any, final
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, TypeAlias, final
 
-from backends.arrays import tree_leaves
-from backends.devices import Device
-from backends.torch.streams.future import Failure, Future
-from backends.torch.streams.sharing import gives_new_memory, storages_of
-from backends.torch.streams.worker import WorkerStream
+from backends.arrays import rebuilt, tree_leaves
+from backends.devices import HOST, Device, same_memory
+from backends.errors import BackendError
+from backends.torch.streams.future import NO_ARRAY, Failure, Future
 
-FORGET_FROM = 1000
-"""From so many pieces of memory on, those are forgotten whose readers are done."""
-
-_here = threading.local()
+Readers: TypeAlias = "dict[CudaStream, End]"
 
 
 @final
-class MemoryReaders:
-    """For each storage, the ends of the last tasks that read it: one for each CUDA stream."""
+class End:
+    """The end of a call on a stream: an event, which serves another call when nothing refers to
+    this.
+    """
 
-    def __init__(self) -> None:
-        self._ends: dict[int, dict[CudaQueue, Any]] = {}
-        self._lock = threading.Lock()
-        self._crowded = FORGET_FROM
+    __slots__ = ("_event", "stream")
 
-    def add(self, values: Any, queue: "CudaQueue", event: Any) -> None:
-        """Count a task that read values, and that is computed when an event of its queue has
-        come.
-        """
-        storages = storages_of(values, set())
-        with self._lock:
-            for storage in storages:
-                self._ends.setdefault(storage, {})[queue] = event
-            if len(self._ends) > self._crowded:
-                self._forget()
+    def __init__(self, stream: "CudaStream", event: Any) -> None:
+        self.stream, self._event = stream, event
 
-    def before(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a function wait, as its thread does, for all that read the memory of its first
-        argument.
-        """
+    def __del__(self) -> None:
+        self.stream.unused_events.append(self._event)
 
-        @wraps(fn)
-        def after_readers(consumed: Any, *args: Any) -> Any:
-            with self._lock:
-                ends = [
-                    end
-                    for storage in storages_of(consumed, set())
-                    for end in self._ends.get(storage, {}).items()
-                ]
-            for queue, event in ends:
-                _wait_for(event, queue)
-            return fn(consumed, *args)
-
-        return after_readers
-
-    def _forget(self) -> None:
-        for storage, ends in list(self._ends.items()):
-            if all(_has_come(event) for event in ends.values()):
-                del self._ends[storage]
-        self._crowded = max(FORGET_FROM, 2 * len(self._ends))
-
-
-@final
-class CudaQueue:
-    """A CUDA stream for a logical device on a GPU. One thread at a time issues to it."""
-
-    def __init__(
-        self, cuda: Any, device: Device, readers: MemoryReaders, others: Sequence[int] = ()
-    ) -> None:
-        self.device = device
-        self.stream = cuda.Stream(device.index)
-        self._cuda, self._readers = cuda, readers
-        self._on_others = [cuda.Stream(other) for other in others]
-        self._reading: Any = ()
-
-    def enter(self) -> None:
-        """Let the calling thread issue to this stream from now on, and to separate streams on the
-        other GPUs.
-
-        A copy from another GPU runs on that one's current stream; PyTorch makes it wait for this
-        one before and after.
-        """
-        for stream in (*self._on_others, self.stream):
-            self._cuda.set_stream(stream)
-        _here.queue = self
-
-    def noting(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a function's task a reader of its arguments' memory."""
-
-        def read(*args: Any) -> Any:
-            self._reading = args
-            return fn(*args)
-
-        return gives_new_memory(read) if getattr(fn, "new_memory", False) else read
-
-    def use(self, value: Any) -> None:
-        """Be a user of memory that another stream may have allocated."""
-        for leaf in tree_leaves(value):
-            if getattr(leaf, "is_cuda", False):
-                leaf.record_stream(self.stream)
-
-    def end_task(self) -> Any:
-        """Return the event of all that was issued until now."""
-        event = self.stream.record_event()
-        self._readers.add(self._reading, self, event)
-        self._reading = ()
-        return event
+    def hold_back(self, cuda_stream: Any) -> None:
+        """Let a CUDA stream wait, on the GPU; raises Failure if that reports an error."""
+        # CUDA reports what goes wrong while a GPU computes to the next caller.
+        try:
+            cuda_stream.wait_event(self._event)
+        except Exception as error:
+            raise Failure(error, self.stream.device) from error
 
     def wait(self) -> None:
-        """Block until all that was issued is done; raises Failure if the GPU reports an error."""
+        """Block until the call is computed; raises Failure if the GPU reports an error."""
         try:
-            self.stream.synchronize()
+            self._event.synchronize()
+        except Exception as error:
+            raise Failure(error, self.stream.device) from error
+
+
+@final
+class CudaArray:
+    """A tensor on a GPU or on HOST, and the end of the call that computes it; None if it is
+    computed.
+    """
+
+    __slots__ = ("device", "end", "readers", "tensor")
+    __iter__ = None
+
+    def __init__(self, device: Device, end: End | None, tensor: Any, readers: Readers) -> None:
+        self.device, self.end, self.tensor, self.readers = device, end, tensor, readers
+
+    def on(self, device: Device) -> "CudaArray":
+        """Return this array as one of another device, in whose memory it lies."""
+        self.device = device
+        return self
+
+    def __repr__(self) -> str:
+        return f"<array on {self.device}>"
+
+
+class Calls:
+    """Calls that whoever calls issues, in their order. Abstract."""
+
+    device: Device
+
+    def __init__(self, torch: Any) -> None:
+        self._tensor = torch.Tensor
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Issue `fn(*args)` with tensors in the place of arrays; raises Failure for what it
+        raises.
+        """
+        return self.issue(fn, args, [])
+
+    def submit_consuming(self, fn: Callable[..., Any], consumed: Any, *args: Any) -> Any:
+        """Issue `fn(consumed, *args)`, which writes to the first argument's memory."""
+        arrays: list[CudaArray] = []
+        target = self._tensors(consumed, arrays)
+        for array in arrays:
+            for end in list(array.readers.values()):
+                self._wait_for(end)
+        return self.issue(fn, (target, *args), arrays)
+
+    def issue(self, fn: Callable[..., Any], args: tuple[Any, ...], arrays: list[CudaArray]) -> Any:
+        """Do what `submit` does; `arrays` are those that the call uses besides."""
+        tensors = [self._tensors(arg, arrays) for arg in args]
+        try:
+            self.enter()
+            result = fn(*tensors)
+            end = self._end(arrays)
+            shared = {} if getattr(fn, "new_memory", False) else _readers_by_storage(arrays)
+            return self._arrays(result, end, shared)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise Failure(error, self.device) from error
+
+    def _tensors(self, value: Any, arrays: list[CudaArray]) -> Any:
+        """Replace the arrays in a value by their tensors, which may be used then, and list them.
+
+        Blocks for what a CPU device's thread brings, until that is issued.
+        """
+        if isinstance(value, CudaArray):
+            arrays.append(value)
+            end = value.end
+            if end is not None and end.stream is not self:
+                self._wait_for(end)
+                self._use(value.tensor)
+            return value.tensor
+        if isinstance(value, Future):
+            return self._tensors(value.result(), arrays)
+        if isinstance(value, tuple | list):
+            items = [self._tensors(item, arrays) for item in value]
+            return value if all(map(is_, items, value)) else rebuilt(type(value), items)
+        return value
+
+    def _arrays(self, result: Any, end: End | None, shared: dict[int, Readers]) -> Any:
+        """Replace the tensors in a result by arrays, with the readers of their storages."""
+        if isinstance(result, self._tensor):
+            readers = shared.setdefault(_storage(result), {})
+            return CudaArray(self.device if result.is_cuda else HOST, end, result, readers)
+        if isinstance(result, tuple | list):
+            return rebuilt(type(result), [self._arrays(item, end, shared) for item in result])
+        raise TypeError(f"what is launched returns arrays, not {type(result).__name__}")
+
+    def enter(self) -> None:
+        """Let what the calling thread issues from now on go here."""
+
+    def synchronize(self) -> None:
+        """Block until all that was issued is done; raises Failure if the GPU reports an error."""
+
+    def _wait_for(self, end: End) -> None:
+        """Let what is issued from now on come after an end."""
+        raise NotImplementedError
+
+    def _use(self, tensor: Any) -> None:
+        """Be a user of memory that another stream may have allocated."""
+
+    def _end(self, used: Sequence[CudaArray]) -> End | None:
+        """Return the end of all that was issued until now, which used some arrays."""
+
+
+@final
+class HostCalls(Calls):
+    """Calls on arrays on HOST: the calling thread waits for the arrays, and computes."""
+
+    device = HOST
+
+    def _wait_for(self, end: End) -> None:
+        end.wait()
+
+
+@final
+class CudaStream(Calls):
+    """A CUDA stream of a logical device on a GPU; any thread may issue to it.
+
+    It stays the calling thread's current stream: to restore the one before would cost as much as
+    all else that is done for a call.
+    """
+
+    def __init__(self, torch: Any, device: Device) -> None:
+        super().__init__(torch)
+        self.device = device
+        self.unused_events: deque[Any] = deque()
+        self._cuda = torch.cuda
+        self._stream = torch.cuda.Stream(device.index)
+
+    def enter(self) -> None:
+        self._cuda.set_stream(self._stream)
+
+    def synchronize(self) -> None:
+        try:
+            self._stream.synchronize()
         except Exception as error:
             raise Failure(error, self.device) from error
 
+    def _wait_for(self, end: End) -> None:
+        if end.stream is not self:
+            end.hold_back(self._stream)
 
-def _wait_for(event: Any, owner: CudaQueue) -> None:
-    """Let the calling thread's stream wait for an event, or block if it has none; nothing comes
-    before its own.
+    def _use(self, tensor: Any) -> None:
+        if tensor.is_cuda:
+            tensor.record_stream(self._stream)
+
+    def _end(self, used: Sequence[CudaArray]) -> End:
+        try:
+            event = self.unused_events.pop()
+        except IndexError:
+            event = self._cuda.Event()
+        event.record(self._stream)
+        end = End(self, event)
+        for array in used:
+            array.readers[self] = end
+        return end
+
+
+def computed(value: Any) -> Any:
+    """Replace the arrays in a value by their tensors; blocks until all are computed."""
+    if isinstance(value, CudaArray):
+        if value.end is not None:
+            value.end.wait()
+        return value.tensor
+    if isinstance(value, Future):
+        return computed(value.result())
+    if isinstance(value, tuple | list):
+        return tuple(map(computed, value))
+    return value
+
+
+def devices_in(*values: Any) -> list[Device]:
+    """List the devices of the arrays in values, from left to right; raises BackendError if there
+    are none.
     """
-    queue = getattr(_here, "queue", None)
-    if queue is owner:
-        return
-    try:
-        if queue is None:
-            event.synchronize()
-        else:
-            queue.stream.wait_event(event)
-    except Exception as error:
-        # CUDA reports what goes wrong while a GPU computes to the next caller.
-        raise Failure(error, owner.device) from error
+    devices = [x.device for x in tree_leaves(values) if isinstance(x, CudaArray | Future)]
+    if not devices:
+        raise BackendError(NO_ARRAY)
+    return devices
 
 
-def _has_come(event: Any) -> bool:
-    # A GPU that answers with an error computes no more.
-    with suppress(Exception):
-        return bool(event.query())
-    return True
-
-
-@final
-class _TaskEnd:
-    """The end of a task. A CUDA stream that enters it waits behind its event, the host until the
-    event has come.
+def common_device(*values: Any) -> Device:
+    """Return the device of the first array in values; raises BackendError if another one cannot be
+    read there.
     """
-
-    __slots__ = ("_issued", "_queue", "event")
-
-    def __init__(self, issued: Any, queue: CudaQueue) -> None:
-        self._issued, self._queue = issued, queue
-        self.event: Any = None
-
-    def __enter__(self) -> None:
-        with self._issued:
-            pass
-        if self.event is not None:
-            _wait_for(self.event, self._queue)
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def locked(self) -> bool:
-        """Return whether the task is still to be issued: from then on, the memory that it reads
-        knows of it.
-        """
-        return bool(self._issued.locked())
+    first, *others = devices_in(*values)
+    for other in others:
+        if other is not first and not is_readable(other, first):
+            raise BackendError(
+                f"torch computes on one device, not on {first} and {other}: copy to one first"
+            )
+    return first
 
 
-@final
-class CudaFuture(Future):
-    """A value that a CUDA stream will compute; set as soon as it is issued, for those that can wait
-    for its event.
+def is_readable(source: Device, device: Device) -> bool:
+    """Return whether calls on a device can use arrays of another: on CPU devices those of HOST are
+    not, for nothing there waits for a GPU.
     """
-
-    __slots__ = ("_ended", "_queue")
-
-    def __init__(self, device: Device, queue: CudaQueue) -> None:
-        super().__init__(device)
-        self._queue = queue
-        self.end = self._ended = _TaskEnd(self._pending, queue)
-
-    def set_result(self, value: Any) -> None:
-        """Set the value, which has been issued, and wake all that wait for it."""
-        self._ended.event = self._queue.end_task()
-        super().set_result(value)
-
-    def set_exception(self, error: BaseException) -> None:
-        # What was issued before the error may still be running. After some errors CUDA refuses
-        # everything.
-        with suppress(Exception):
-            self._ended.event = self._queue.end_task()
-        super().set_exception(error)
-
-    def result(self) -> Any:
-        """Return the value when the caller may use it, or raise the error that prevented it."""
-        value = super().result()
-        queue = getattr(_here, "queue", None)
-        if queue is not self._queue:
-            with self.end:
-                pass
-            if queue is not None:
-                queue.use(value)
-        return value
+    return same_memory(source, device) and (source == HOST) == (device == HOST)
 
 
-@final
-class CudaStream(WorkerStream):
-    """One worker thread that issues tasks to a CUDA stream in the order of their submission.
+def _readers_by_storage(arrays: Sequence[CudaArray]) -> dict[int, Readers]:
+    return {_storage(array.tensor): array.readers for array in arrays}
 
-    No item of a result is announced: it has no separate event, and is ready when all of the result
-    is.
-    """
 
-    def __init__(
-        self,
-        cuda: Any,
-        device: Device,
-        name: str,
-        readers: MemoryReaders,
-        others: Sequence[int] = (),
-    ) -> None:
-        # The thread refers to the queue, and not to this object, which would otherwise outlive its
-        # last user.
-        queue = CudaQueue(cuda, device, readers, others)
-        super().__init__(device, name, set(), queue.enter)
-        self._new_future = partial(CudaFuture, queue=queue)
-        self._change = self._note = queue.noting
-
-    @contextmanager
-    def submitting(
-        self, changed: Callable[[Callable[..., Any]], Callable[..., Any]]
-    ) -> Iterator[None]:
-        """Meanwhile, let `changed(fn)` run in the place of every `fn` that is submitted; it still
-        is a reader.
-        """
-        with super().submitting(lambda fn: self._note(changed(fn))):
-            yield
+def _storage(tensor: Any) -> int:
+    storage: int = tensor.untyped_storage()._cdata
+    return storage

@@ -333,6 +333,8 @@ class Announcing:
     `function` itself, the announcements go nowhere.
     """
 
+    new_memory = True
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.__name__ = function.__name__

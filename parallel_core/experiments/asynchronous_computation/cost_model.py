@@ -61,7 +61,6 @@ from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
-from parallel_core.measurement.verdicts import over_rounds
 from parallel_core.system.formatting import figure
 
 HALF_AS_MUCH_AGAIN = log(1.5)
@@ -126,9 +125,7 @@ def enough_steps(trial: Trial, x: Array) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured and fitted at one size. The case's seconds are of one increment of
-    `steps`.
-    """
+    """The times and the fit at one size; the case's seconds are of one increment of `steps`."""
 
     elements: int
     steps: int
@@ -155,23 +152,7 @@ class Point:
         return could_be_right and could_be_off
 
     def _log_error(self, disturbance: float, among: int) -> Interval:
-        """Return the logarithm of measured over predicted seconds, with the noise of the case, of
-        t1 and of t2.
-
-        The prediction is the longer of t1 and t2, and so many seconds more.
-        """
-
-        def log_ratio(measured: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
-            longer = np.maximum(t1, t2)
-            predicted = longer + (t1 + t2 + self.model.t3 - longer) / self.steps + disturbance
-            # A disturbance below zero may leave nothing.
-            return np.log(measured / np.maximum(predicted, 1e-12))
-
-        model = (self.model.issued, self.model.computed)
-        times = (self.case.seconds, *(case.seconds for case in model))
-        error = over_rounds(log_ratio, *times, paired=False, among=among)
-        low, high = log(self.case.least_share), log(self.model.issued.least_share)
-        return replace(error, low=error.low + low, high=error.high - high)
+        return self.model.log_error(self.case, self.steps, disturbance, among)
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
@@ -265,15 +246,15 @@ EXPERIMENT = Experiment(
         with_queue("t1 and t2 should be separate, and the longer one should set the pace"),
         LESS_NOISE,
         Change(
-            lambda found: "crossing_elements" in found.result.metrics,
-            lambda found: (
-                f"Operations of more than {figure(found.result.metrics['crossing_elements'])} "
+            lambda answered: "crossing_elements" in answered.result.metrics,
+            lambda answered: (
+                f"Operations of more than {figure(answered.result.metrics['crossing_elements'])} "
                 "elements: "
                 "computing them takes longer than issuing them."
             ),
         ),
         Change(
-            lambda found: found.is_in(SMALLEST.name, "device"),
+            lambda answered: answered.is_in(SMALLEST.name, "device"),
             "A faster device for tiny operations: issuing them would be the slower side then.",
         ),
         larger("largest", "Larger vectors", "computing takes longer then, and issuing does not"),

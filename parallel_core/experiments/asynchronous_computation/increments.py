@@ -9,6 +9,7 @@ if the backend is the slower side.
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from math import log
 from time import perf_counter
 
 import numpy as np
@@ -31,10 +32,10 @@ from parallel_core.experiments.works import (
     ones,
     size_up_to,
 )
-from parallel_core.measurement.confidence_intervals import Interval
+from parallel_core.measurement.confidence_intervals import Interval, exponential
 from parallel_core.measurement.result import Case
 from parallel_core.measurement.timing import Timing, measure
-from parallel_core.measurement.verdicts import times_as_long
+from parallel_core.measurement.verdicts import over_rounds, times_as_long
 from parallel_core.system.machine import peak_memory_growth
 
 EACH, ONCE, SINGLE = (
@@ -79,7 +80,7 @@ class CostModel:
 
     @property
     def t2_over_t1(self) -> Interval:
-        """How many times as long computing takes as issuing."""
+        """The time of computing over that of issuing."""
         return times_as_long(self.computed, self.issued)
 
     def waiting_once(self, steps: int) -> float:
@@ -89,6 +90,26 @@ class CostModel:
     def waiting_once_by_the_book(self, steps: int) -> float:
         """Predict the same under the book's assumption that the backend is the slower side."""
         return self.t1 + steps * self.t2 + self.t3
+
+    def log_error(
+        self, measured: Case, steps: int, disturbance: float = 0.0, among: int = 1
+    ) -> Interval:
+        """Return the logarithm of measured over predicted seconds of one of `steps` operations that
+        are waited for at the end, with the noise of all three.
+
+        The prediction is the longer of t1 and t2, and so many seconds more.
+        """
+
+        def log_ratio(seconds: np.ndarray, t1: np.ndarray, t2: np.ndarray) -> np.ndarray:
+            longer = np.maximum(t1, t2)
+            predicted = longer + (t1 + t2 + self.t3 - longer) / steps + disturbance
+            # A disturbance below zero may leave nothing.
+            return np.log(seconds / np.maximum(predicted, 1e-12))
+
+        times = (measured.seconds, self.issued.seconds, self.computed.seconds)
+        error = over_rounds(log_ratio, *times, paired=False, among=among)
+        low, high = log(measured.least_share), log(self.issued.least_share)
+        return replace(error, low=error.low + low, high=error.high - high)
 
     def waiting_each(self, steps: int) -> float:
         """Predict the seconds of `steps` operations that are each waited for."""
@@ -181,6 +202,8 @@ def time_increments(trial: Trial, steps: int | None) -> None:
     )
     trial.found_by("increment_seconds", lambda times: times[ONCE] / steps)
     trial.found(T2_OVER_T1.name, model.t2_over_t1)
+    of_one = replace(cases[ONCE], seconds=tuple(s / steps for s in cases[ONCE].seconds))
+    trial.found(OVER_PREDICTED.name, exponential(model.log_error(of_one, steps)))
     seconds = {"t1": model.t1, "t2": model.t2, "t3": model.t3}
     seconds |= {"measured_once": cases[ONCE].median, "predicted_once": model.waiting_once(steps)}
     seconds |= {"book_predicted_once": model.waiting_once_by_the_book(steps)}
@@ -300,4 +323,21 @@ T2_OVER_T1 = Metric(
             "Computing an increment takes longer than issuing it, as the book assumes",
         ),
     ),
+)
+
+OVER_PREDICTED = Metric(
+    "measured_over_predicted",
+    means="the time of increments that are waited for once over what the cost model predicts",
+    about="measured over predicted",
+    bands=(
+        Band(LOWEST, "less", "Increments took less time than issuing and computing one predict"),
+        Band(1 / 1.5, "predicted", "The longer of issuing and computing predicts increments' time"),
+        Band(
+            1.5,
+            "more",
+            "Increments took longer than issuing and computing one predict, so neither sets the "
+            "pace by itself",
+        ),
+    ),
+    said=lambda result: result.bands.get("measured_over_predicted") in ("less", "more"),
 )

@@ -47,13 +47,25 @@ from parallel_core.experiments.automatic_parallelism.task_order import (
     BROKEN,
     broken_dependencies,
 )
-from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    Answered,
+    Change,
+    larger,
+    with_queue,
+)
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, median_of, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import Program, record, size_for, works_of_step
+from parallel_core.experiments.works import (
+    Program,
+    larger_size_to_count,
+    record,
+    size_for,
+    works_of_step,
+)
 from parallel_core.measurement.task_graph import (
     Bounds,
     Task,
@@ -86,6 +98,10 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
         DIAMOND: diamond(count),
         **{f"random {seed}, ": random_graph(seed, count) for seed in (1, 2, 3)},
     }
+    if larger_size := larger_size_to_count(trial, DIAMOND + FREE, size):
+        larger_program = program_of(graphs[DIAMOND], larger_size)
+        inputs = larger_program.inputs(trial.backend)
+        trial.count_as(DIAMOND + FREE, partial(larger_program.run, trial.backend, inputs))
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
     _, *others = time_programs(trial, programs)
     trial.found_by(RANDOM.name, median_of(one.bound_fraction for one in others))
@@ -340,21 +356,21 @@ LOWER_BOUND = {
 """The bounds, and what would lower the largest one."""
 
 
-def waits_in_order(found: Found) -> bool:
+def waits_in_order(answered: Answered) -> bool:
     """Return whether a second worker could start an operation behind one that waits."""
-    in_order = found.result.backend["workers_per_device"] == 1 and not found.on_gpus
+    in_order = answered.result.backend["workers_per_device"] == 1 and not answered.on_gpus
     return (
         in_order
-        and found.is_in(BOUND_FRACTION.name, "slower")
-        and found.is_in(SPEEDUP.name, "paid")
+        and answered.is_in(BOUND_FRACTION.name, "slower")
+        and answered.is_in(SPEEDUP.name, "paid")
     )
 
 
 CHANGES = (
     with_queue("operations that do not depend on each other should run at the same time"),
     Change(
-        lambda found: found.is_in(BOUND_FRACTION.name, "near"),
-        lambda found: LOWER_BOUND[max(LOWER_BOUND, key=found.result.metrics.__getitem__)],
+        lambda answered: answered.is_in(BOUND_FRACTION.name, "near"),
+        lambda answered: LOWER_BOUND[max(LOWER_BOUND, key=answered.result.metrics.__getitem__)],
     ),
     LESS_NOISE,
     Change(

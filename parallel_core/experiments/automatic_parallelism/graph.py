@@ -37,6 +37,7 @@ import numpy as np
 
 import backends
 from backends import Array, Backend, Ops
+from backends.arrays import tree_leaves
 from parallel_core.experiments.automatic_parallelism import dependencies
 from parallel_core.experiments.automatic_parallelism.task_order import BESIDE
 from parallel_core.experiments.runner.changes import Change, larger
@@ -49,7 +50,7 @@ from parallel_core.measurement.task_graph import crossings, work_seconds
 from parallel_core.system.errors import RequestError
 
 MLP, XY = "A training step of a two-layer MLP", "z = x · y + 2"
-"""What a picture is of."""
+"""The titles of the pictures."""
 XY_SIZE = 1000
 
 
@@ -65,35 +66,43 @@ def program(
     Raises RequestError for fewer than three devices, which the MLP needs, and for fewer images than
     devices compute.
     """
-    if of == "mlp" and len(trial.devices) < 3:
-        raise RequestError(
-            "the graph of the MLP is of one device that keeps and two that compute (--devices 3)"
-        )
-    if of == "mlp" and batch < len(trial.devices) - 1:
-        least = len(trial.devices) - 1
-        raise RequestError(
-            f"a batch of {batch} leaves some of {least} devices without an image (--batch {least})"
-        )
-    trial.parameters["of"] = XY if of == "xy" else MLP
-    drawn = xy(XY_SIZE) if of == "xy" else mlp(batch)
+    if of == "mlp":
+        _check_mlp(len(trial.devices), batch)
+        title, drawn = MLP, mlp(batch)
+    else:
+        title, drawn = XY, xy(XY_SIZE)
+    trial.parameters["of"] = title
     (scheduled,) = dependencies.time_programs(trial, {"": drawn})
     tasks = scheduled.tasks
-    # The picture of z = x · y + 2 shows the inputs, as the book's does.
-    trial.described["tasks"] = (
-        record(trial.backend, drawn, one_by_one=True) if of == "xy" else tasks
-    )
+    trial.described["tasks"] = tasks
+    if of == "xy":
+        # The picture of z = x · y + 2 shows the inputs, as the book's does.
+        trial.described["tasks"] = record(trial.backend, drawn, one_by_one=True)
     trial.found("parallelism", work_seconds(tasks) / scheduled.bounds.critical_path)
     trial.found("operations", len(tasks))
     trial.found("crossings", crossings(tasks))
     trial.found("moved_bytes", sum(task.bytes for task in tasks))
     trial.found("work_seconds", work_seconds(tasks))
-    made = trial.backend.to_numpy(drawn.launch(trial.backend))
+    results = trial.backend.to_numpy(drawn.launch(trial.backend))
     if of == "xy":
-        trial.check("results", [made], [np.full((XY_SIZE, XY_SIZE), 3.0)])
-        return
-    # Each array of each layer, on every device.
-    arrays = [array for layers in made for layer in layers for array in layer]
-    trial.check("results", arrays, expected_step(batch) * len(made))
+        trial.check("results", [results], [np.full((XY_SIZE, XY_SIZE), 3.0)])
+    else:
+        expected = expected_step(batch) * len(results)
+        trial.check("results", tree_leaves(results), expected)
+
+
+def _check_mlp(devices: int, batch: int) -> None:
+    """Raise RequestError for too few devices, and for a batch that leaves one without an image."""
+    if devices < 3:
+        raise RequestError(
+            "the graph of the MLP is of one device that keeps and two that compute (--devices 3)"
+        )
+    workers = devices - 1
+    if batch < workers:
+        raise RequestError(
+            f"a batch of {batch} leaves some of {workers} devices without an image "
+            f"(--batch {workers})"
+        )
 
 
 def xy(size: int) -> Program:
@@ -111,78 +120,86 @@ def xy(size: int) -> Program:
 
 
 def mlp(batch: int) -> Program:
-    """Make the program of one training step: `run` returns the new layers on every device, the
-    keeper's first.
+    """Make the program of one training step.
+
+    `run` returns the new layers on every device, the keeper's first.
     """
 
     def inputs(backend: Backend) -> Any:
         keeper, *workers = backend.devices
-        initial, images_and_labels = drawn_by_numpy(batch)
+        initial, (images, labels) = drawn_by_numpy(batch)
         layers = [
             [backend.asarray(layer, device) for layer in initial] for device in backend.devices
         ]
         # The batch is where the parameters are, and is sent to the others as a part of the step.
-        shards = [
-            backend.split_and_load(rows, [keeper] * len(workers)) for rows in images_and_labels
-        ]
-        return layers, list(zip(*shards, strict=True)), batch
+        shards_at = [keeper] * len(workers)
+        shards = zip(
+            backend.split_and_load(images, shards_at),
+            backend.split_and_load(labels, shards_at),
+            strict=True,
+        )
+        return layers, list(shards), batch
 
     return Program(inputs, train_step)
 
 
 def train_step(backend: Backend, inputs: Any) -> Array:
-    """Sum each layer's gradients and send its new parameters out while the layer before it still
-    goes back.
+    """Launch a training step, and return the new layers of every device.
+
+    Each layer's gradients are summed, and its new parameters sent out, while the layer before it
+    still goes back.
     """
     (kept, *replicas), shards, batch = inputs
     keeper, *workers = backend.devices
-    running = [
-        passes(backend, layers, labelled("copy batch", backend.copy_to(shard, device)))
-        for layers, shard, device in zip(replicas, shards, workers, strict=True)
-    ]
-    for each in running:
-        next(each)
-    new: list[list[Array]] = [[None, None] for _ in backend.devices]
-    for place in (1, 0):
-        number = place + 1
-        gradients = [
-            labelled(f"copy ∇{number}", backend.copy_to(next(each), keeper)) for each in running
-        ]
-        summed = labelled(
-            f"sum ∇{number}", backend.launch(partial(add_up, backend.ops), *gradients)
-        )
-        updated = backend.launch(backend.ops.sgd, kept[place], summed, 1 / batch)
-        new[0][place] = labelled(f"update W{number}", updated)
-        for k, (replica, device) in enumerate(zip(replicas, workers, strict=True), start=1):
+    running = []
+    for layers, shard, device in zip(replicas, shards, workers, strict=True):
+        arrived = labelled("copy batch", backend.copy_to(shard, device))
+        running.append(passes(backend, layers, arrived))
+    for of_device in running:
+        next(of_device)
+    kept_layers: list[Array] = [None, None]
+    new_replicas: list[list[Array]] = [[None, None] for _ in workers]
+    # The second layer goes back first.
+    for layer, name in ((1, "2"), (0, "1")):
+        gradients = []
+        for of_device in running:
+            copied = backend.copy_to(next(of_device), keeper)
+            gradients.append(labelled(f"copy ∇{name}", copied))
+        summed = backend.launch(partial(add_up, backend.ops), *gradients)
+        labelled(f"sum ∇{name}", summed)
+        updated = backend.launch(backend.ops.sgd, kept[layer], summed, 1 / batch)
+        kept_layers[layer] = labelled(f"update W{name}", updated)
+        for worker, device in enumerate(workers):
             # Over the old parameters, which this device's passes have read by then.
-            new[k][place] = labelled(
-                f"copy W{number}", backend.copy_to(updated, device, out=replica[place])
-            )
-    return new
+            old = replicas[worker][layer]
+            copied = backend.copy_to(updated, device, out=old)
+            new_replicas[worker][layer] = labelled(f"copy W{name}", copied)
+    return [kept_layers, *new_replicas]
 
 
 def passes(backend: Backend, layers: Sequence[Array], shard: Array) -> Iterator[Array]:
-    """Launch a device's forward pass and its loss, which comes first; then, when they are asked
-    for, go back.
+    """Launch a device's forward pass and yield its loss; go back when more is asked for.
 
     The gradients by the second layer's parameters come next, and then those by the first's.
     """
     ops, images, labels = backend.ops, shard[0], shard[1]
-    units = labelled("layer 1", backend.launch(partial(hidden, ops), layers[0], images))
-    scores = labelled("layer 2", backend.launch(partial(dense, ops), layers[1], units))
+    first_layer, second_layer = layers
+    units = labelled("layer 1", backend.launch(partial(hidden, ops), first_layer, images))
+    scores = labelled("layer 2", backend.launch(partial(dense, ops), second_layer, units))
     differentiate = ops.value_and_grad(
         lambda parameters, labels: ops.cross_entropy(parameters[0], labels)
     )
     loss = labelled("loss", backend.launch(differentiate, (scores,), labels))
     yield loss
+    by_scores = loss[1][0]
     back = pull_back(ops, lambda leaves: dense(ops, leaves[:2], leaves[2]))
-    by = labelled(
-        "layer 2 back", backend.launch(back, (layers[1][0], layers[1][1], units), loss[1][0])
-    )
-    yield by[0], by[1]
+    leaves = (second_layer[0], second_layer[1], units)
+    gradients = labelled("layer 2 back", backend.launch(back, leaves, by_scores))
+    yield gradients[0], gradients[1]
+    by_units = gradients[2]
     back = pull_back(ops, partial(hidden, ops))
-    by = labelled("layer 1 back", backend.launch(back, layers[0], by[2], images))
-    yield by[0], by[1]
+    gradients = labelled("layer 1 back", backend.launch(back, first_layer, by_units, images))
+    yield gradients[0], gradients[1]
 
 
 def add_up(ops: Ops, *gradients: Array) -> Array:
@@ -191,8 +208,9 @@ def add_up(ops: Ops, *gradients: Array) -> Array:
 
 
 def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Draw the float32 parameters of both layers, and float32 images and int32 labels; the same for
-    every framework.
+    """Draw the float32 parameters of both layers, and images and labels.
+
+    Images are float32, labels int32; all are the same for every framework.
     """
     generator = np.random.default_rng(0)
     layers = []
@@ -200,7 +218,8 @@ def drawn_by_numpy(batch: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], lis
         weight = generator.standard_normal((rows, columns)) / rows**0.5
         layers.append((weight.astype(np.float32), np.zeros(columns, dtype=np.float32)))
     images = generator.standard_normal((batch, 784), dtype=np.float32)
-    return layers, [images, generator.integers(0, 10, batch, dtype=np.int32)]
+    labels = generator.integers(0, 10, batch, dtype=np.int32)
+    return layers, [images, labels]
 
 
 def expected_step(batch: int) -> list[np.ndarray]:
@@ -229,7 +248,7 @@ EXPERIMENT = Experiment(
     changes=(
         *dependencies.CHANGES,
         Change(
-            lambda found: found.result.parameters["of"] == XY,
+            lambda answered: answered.result.parameters["of"] == XY,
             "A step of several devices (--of mlp).",
         ),
         larger("batch", "Larger batches", "handing operations over matters less"),

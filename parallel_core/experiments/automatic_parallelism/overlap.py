@@ -65,6 +65,8 @@ def program(
     together.
     """
     time_parts(trial, products, size, copies)
+    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+        count_larger(trial, products, larger_size)
     at_size = partial(time_parts, trial, products)
     sides = overlap_by_size.register_smaller(trial, at_size, sizes, size, copies) if sizes else {}
     trial.run()
@@ -101,18 +103,35 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     )
     if at:
         return
-
-    def to_host(made: Sequence[Array]) -> Sequence[Array]:
-        # The book's way, on the queue that computes. Its copies are dropped at once, which those of
-        # one unit would not be: they have no bare time.
-        for result in made:
-            for _ in range(copies):
-                trial.backend.launch(trial.backend.ops.to_host, result)
-        return made
-
     works.time_beside(trial, both)
-    trial.time(BOOK_COPY, Work(partial(to_host, results)), before=read.launch)
-    trial.time(BOOK_TOGETHER, Work(lambda: to_host(run.launch())), parts=(RUN, BOOK_COPY))
+    # Its copies are dropped at once, which those of one unit would not be: they have no bare time.
+    copy_to_host = Work(lambda: copy_the_book_s_way(trial, results, copies))
+    trial.time(BOOK_COPY, copy_to_host, before=read.launch)
+    run_and_copy_to_host = Work(lambda: copy_the_book_s_way(trial, run.launch(), copies))
+    trial.time(BOOK_TOGETHER, run_and_copy_to_host, parts=(RUN, BOOK_COPY))
+
+
+def count_larger(trial: Trial, products: int, size: int) -> None:
+    """Let larger matrices than those that are timed be multiplied and copied for the counts."""
+    there = copying.destination(trial)
+    x = trial.normal(size, trial.devices[0])
+    buffers = copying.buffers_in_turn(trial, size, there)
+    copies = copying.copies_to_hide(trial, there, size).value
+    trial.count_as(TOGETHER, lambda: run_and_copy(trial, x, products, there, buffers, copies))
+    trial.count_as(
+        BOOK_TOGETHER,
+        lambda: copy_the_book_s_way(trial, works.multiplied(trial, x, products), copies),
+    )
+
+
+def copy_the_book_s_way(trial: Trial, results: Sequence[Array], copies: int) -> Sequence[Array]:
+    """Launch copies of each result to the host on the queue that computes, and return the
+    results.
+    """
+    for result in results:
+        for _ in range(copies):
+            trial.backend.launch(trial.backend.ops.to_host, result)
+    return results
 
 
 def run_and_copy(
@@ -208,6 +227,7 @@ EXPERIMENT = Experiment(
     settings=OF_COPIES,
     queued_case=RUN,
     curves=overlap_by_size.CURVES,
+    key_timeline=1,
     options={
         "full": {"rounds": 5, "products": 25},
         "quick": {"rounds": 3, "size": 720, "products": 15},

@@ -13,17 +13,24 @@ has separate cores and threads.
 Look at: `parallel_speedup`, the sum of the devices' separate times over their time together;
 `price_of_overlap`, how much longer the first device takes while the others work.
 
+On two streams of one GPU: `filling_size`, from which on a single multiplication fills it.
+
 Read: At 1 the devices take turns; the number of devices is the most that can be reached. Less than
 that, on an asynchronous engine, means that the devices share something: cores, memory, or a
-resource of which the framework has only one.
+resource of which the framework has only one. Two streams of a GPU
+share all of it: they gain only while a multiplication leaves a part idle.
 """
 
+from collections.abc import Sequence
+from math import inf
 from typing import Annotated
 
 from parallel_core.experiments import works
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES,
+    Answered,
+    Change,
     larger,
     with_queue,
     without_queue,
@@ -34,8 +41,11 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import begun_beside_another_device
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.system.formatting import figure
 
 TOGETHER = "on all together"
+FULL_RATE = 0.8
+"""The share of the highest rate from which on a multiplication fills a GPU."""
 SIZE = Chosen(
     "Side of the matrices. Default: chosen for runs of about 0.2 s.",
     # Each device is timed alone, as one unit, and in turn with the others if nothing overlaps.
@@ -58,8 +68,36 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
         trial.time(name, work)
     trial.time(TOGETHER, *alone.values(), parts=alone)
     works.time_beside(trial, *alone.values())
+    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+        larger_matrices = [trial.normal(larger_size, device) for device in trial.devices]
+        trial.count_as(
+            TOGETHER,
+            lambda: [works.multiplied(trial, x, works.MULTIPLICATIONS) for x in larger_matrices],
+        )
+    if share_a_gpu([str(device) for device in trial.devices]):
+        trial.found("filling_size", filling_size(trial))
     a = trial.backend.to_numpy(matrices[trial.devices[0]])
     trial.check("products", [work.launch()[-1] for work in alone.values()], [a @ a] * len(alone))
+
+
+def share_a_gpu(devices: Sequence[str]) -> bool:
+    """Return whether devices are streams of one GPU: `gpu:0/0`, `gpu:0/1`."""
+    gpus = [name.partition("/")[0] for name in devices if "/" in name]
+    return len(set(gpus)) < len(gpus)
+
+
+def fills_the_gpu(answered: Answered) -> bool:
+    """Return whether one multiplication of a run on streams of one GPU left nothing of it idle."""
+    result = answered.result
+    return result.parameters["size"] >= result.metrics.get("filling_size", inf)
+
+
+def filling_size(trial: Trial) -> int:
+    """Return the size from which on a multiplication is about as fast, for its work, as any."""
+    rates = {
+        size: size**3 / works.seconds_of_one(trial, size) for size in works.geometric(256, 4096)
+    }
+    return min(size for size, rate in rates.items() if rate >= FULL_RATE * max(rates.values()))
 
 
 SPEEDUP = Metric(
@@ -106,8 +144,21 @@ EXPERIMENT = Experiment(
         ),
         LESS_NOISE,
         MORE_CORES,
-        larger("size", "Larger matrices", "launching, or a lock, may be what the devices share"),
+        larger(
+            "size",
+            "Larger matrices",
+            "launching, or a lock, may be what the devices share",
+            when=lambda answered: not share_a_gpu(answered.devices),
+        ),
+        Change(
+            fills_the_gpu,
+            lambda found: (
+                f"Matrices below {figure(found.result.metrics['filling_size'])} (--size): from "
+                "there on one multiplication fills the GPU, with nothing left for a second stream."
+            ),
+        ),
     ),
     settings=OF_PRODUCTS,
+    key_timeline=2,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 504}},
 )

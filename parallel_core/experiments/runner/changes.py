@@ -1,6 +1,4 @@
-"""What would change an experiment's answer: ordered rules, of which the first that applies is
-said.
-"""
+"""Rules on what would change an experiment's answer: the first that applies is said."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +14,8 @@ UNEQUAL = 2
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a rule sees: a result, and the answers of its metrics, none where the noise leaves it
-    open.
-    """
+class Answered:
+    """A result with its metrics' answers, as rules read it; noise may leave a metric none."""
 
     result: Result
     answers: Mapping[str, Sequence[Band]]
@@ -41,7 +37,7 @@ class Found:
 
     def median(self, case: str) -> float:
         """Return the median seconds of a case."""
-        return next(one.median for one in self.result.cases if one.name == case)
+        return next(timed.median for timed in self.result.cases if timed.name == case)
 
     @property
     def is_open(self) -> bool:
@@ -51,70 +47,62 @@ class Found:
 
 @dataclass(frozen=True)
 class Change:
-    """A rule: when it applies, and what is then said, a sentence that names an option if one would
-    do.
-    """
+    """A rule: when it applies, and a sentence, which names an option if one would help."""
 
-    when: Callable[[Found], bool]
-    then: str | Callable[[Found], str]
+    when: Callable[[Answered], bool]
+    then: str | Callable[[Answered], str]
 
 
 def with_queue(then: str) -> Change:
     """Say what should happen on an engine that queues, for a result of one that does not."""
 
-    def sentence(found: Found) -> str:
+    def sentence(answered: Answered) -> str:
         # NumPy is the reference, and has no engine that queues.
-        without = found.result.backend["name"] == "numpy"
-        engine = (
-            "A backend with a queue (--backend torch)"
-            if without
-            else "An engine with a queue (--engine async)"
-        )
-        return f"{engine}: {then}."
+        if answered.result.backend["name"] == "numpy":
+            return f"A backend with a queue (--backend torch): {then}."
+        return f"An engine with a queue (--engine async): {then}."
 
-    return Change(lambda found: found.result.backend["engine"] == "sync", sentence)
+    return Change(lambda answered: answered.result.backend["engine"] == "sync", sentence)
 
 
 def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
-    """Say what should happen on an engine without a queue, if a metric lies in one of some
-    bands.
-    """
+    """Say what should happen on an engine without a queue, if a metric means one of `codes`."""
     return Change(
-        lambda found: found.is_in(metric, *codes),
+        lambda answered: answered.is_in(metric, *codes),
         f"An engine without a queue (--engine sync): {then}.",
     )
 
 
 def larger(
-    option: str, what: str, why: str, when: Callable[[Found], bool] = lambda _: True
+    option: str, what: str, why: str, when: Callable[[Answered], bool] = lambda _: True
 ) -> Change:
-    """Say that twice the size would change it: `larger("size", "Larger matrices", "launching them
-    matters less")`.
+    """Say that twice the size would change it.
+
+    For example `larger("size", "Larger matrices", "launching them matters less")`.
     """
 
-    def sentence(found: Found) -> str:
-        return (
-            f"{what} (--{option.replace('_', '-')} {2 * found.result.parameters[option]}): {why}."
-        )
+    def sentence(answered: Answered) -> str:
+        size = answered.result.parameters[option]
+        return f"{what} (--{option.replace('_', '-')} {2 * size}): {why}."
 
     return Change(when, sentence)
 
 
-def equal_parts(one: str, other: str, option: str) -> Change:
-    """Say with which value of an option, as which the other case grows, two cases would take
-    equally long.
+def equal_parts(case: str, grown: str, option: str) -> Change:
+    """Say with which value of an option two cases would take equally long.
+
+    The time of the case `grown` grows as the option does.
     """
 
-    def unequal(found: Found) -> bool:
-        shorter, longer = sorted((found.median(one), found.median(other)))
+    def unequal(answered: Answered) -> bool:
+        shorter, longer = sorted((answered.median(case), answered.median(grown)))
         return longer >= UNEQUAL * shorter
 
-    def sentence(found: Found) -> str:
-        alike = max(
-            1, round(found.result.parameters[option] * found.median(one) / found.median(other))
-        )
+    def sentence(answered: Answered) -> str:
+        factor = answered.median(case) / answered.median(grown)
+        value = max(1, round(answered.result.parameters[option] * factor))
         return (
-            f"Parts that take equally long (--{option} {alike}): little can be saved while they "
+            f"Parts that take equally long (--{option} {value}): little can be saved while they "
             "are so unequal."
         )
 
@@ -124,13 +112,13 @@ def equal_parts(one: str, other: str, option: str) -> Change:
 def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Change:
     """Name a variant that would undo what a metric shows, where the backend has it."""
 
-    def is_there(found: Found) -> bool:
-        return ("gpu" if found.on_gpus else "cpu") in found_on(variant.name).get(
-            found.result.backend["name"], ()
-        )
+    def is_there(answered: Answered) -> bool:
+        kind = "gpu" if answered.on_gpus else "cpu"
+        kinds = found_on(variant.name).get(answered.result.backend["name"], ())
+        return kind in kinds
 
     return Change(
-        lambda found: found.is_in(metric, *codes) and is_there(found),
+        lambda answered: answered.is_in(metric, *codes) and is_there(answered),
         f"{what} (--variant {variant.name}).",
     )
 
@@ -138,46 +126,45 @@ def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Chang
 def without_variant(variant: Variant, what: str) -> Change:
     """Say what is there without a variant, for a result with it."""
     says = f"{what} (without --variant {variant.name})."
-    return Change(lambda found: variant.name in found.result.backend.get("variants", ()), says)
+    return Change(
+        lambda answered: variant.name in answered.result.backend.get("variants", ()), says
+    )
 
 
 def in_a_quiet_moment(result: Result) -> str:
-    """Say what helps against other work: not more rounds, but fewer seconds, if the experiment has
-    a budget of them.
-    """
+    """Say what helps against other work: fewer seconds if there is a budget, not more rounds."""
+    fewer_seconds = " (--budget 5)" if "budget" in result.parameters else ""
+    return f"A short run in a quiet moment{fewer_seconds}."
+
+
+def _less_noise(answered: Answered) -> str:
+    if not answered.result.is_undisturbed:
+        return in_a_quiet_moment(answered.result)
     return (
-        f"A short run in a quiet moment{' (--budget 5)' if 'budget' in result.parameters else ''}."
-    )
-
-
-LESS_NOISE = Change(
-    lambda found: found.is_open,
-    lambda found: (
         "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question "
         "open."
-        if found.result.is_undisturbed
-        else in_a_quiet_moment(found.result)
-    ),
-)
-
-
-def more_cores(threads: Callable[[Found], int]) -> Change:
-    """Say that more cores would change it, if so many threads of devices share fewer."""
-    return Change(
-        lambda found: threads(found) > usable_cores(),
-        lambda found: (
-            f"More cores than {figure(usable_cores())}: {threads(found)} threads of devices share "
-            "them."
-        ),
     )
 
 
-def _threads(found: Found) -> int:
-    backend, on_cpus = (
-        found.result.backend,
-        sum(device.startswith("cpu") for device in found.devices),
-    )
-    return on_cpus * int(backend.get("workers_per_device", 1)) * int(backend["threads_per_device"])
+LESS_NOISE = Change(lambda answered: answered.is_open, _less_noise)
+
+
+def more_cores(threads: Callable[[Answered], int]) -> Change:
+    """Say that more cores would change it, if more threads of devices share them."""
+
+    def sentence(answered: Answered) -> str:
+        cores = figure(usable_cores())
+        return f"More cores than {cores}: {threads(answered)} threads of devices share them."
+
+    return Change(lambda answered: threads(answered) > usable_cores(), sentence)
+
+
+def _threads(answered: Answered) -> int:
+    """Return how many threads the CPU devices have."""
+    backend = answered.result.backend
+    cpus = [device for device in answered.devices if device.startswith("cpu")]
+    workers = int(backend.get("workers_per_device", 1))
+    return len(cpus) * workers * int(backend["threads_per_device"])
 
 
 MORE_CORES = more_cores(_threads)

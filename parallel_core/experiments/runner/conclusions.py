@@ -1,13 +1,11 @@
-"""From a trial to a result: metrics with intervals, what is invalid or disturbed, bands, and an
-answer's sentences.
-"""
+"""Conclusions: from a trial to a result, with what is invalid or disturbed, bands and sentences."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
+from parallel_core.experiments.runner.changes import Answered, Change, in_a_quiet_moment
 from parallel_core.experiments.runner.counts import Count, sentences_of
 from parallel_core.experiments.runner.metrics import Metric, answers_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
@@ -42,88 +40,121 @@ def conclude(
     Values that are not NumPy's invalidate it. So do a case that is faster than its parts and a
     metric beyond what is possible, but these are disturbances, not errors of the program.
     """
+    intervals = _intervals(metrics, trial)
+    result = _measured(experiment, trial, intervals, curves, counts)
+    excesses, impossible_figures = _excesses(metrics, intervals, result)
+    disturbances = (*_impossible_times(trial), *impossible_figures)
+    problems = (*_wrong_values(trial), *trial.problems, *disturbances)
+    result = replace(result, problems=problems, disturbances=disturbances)
+    result = replace(result, bands=_codes(metrics, counts, result))
+    if not problems and _is_busy(result) and _is_open(metrics, result):
+        assert result.machine_watch is not None
+        busy = BUSY.format(percent(result.machine_watch.taken_share))
+        result = replace(result, disturbances=(busy,))
+    answer = answer_of(metrics, changes, result, counts)
+    notes = _rounds_missing(trial)
+    if result.has_verdict:
+        notes = (*trial.notes, *excesses, *notes)
+    explanation = answer.sentences[0] if answer.sentences else ""
+    return replace(result, explanation=explanation, answer=answer, notes=notes)
+
+
+def _intervals(metrics: Sequence[Metric], trial: Trial) -> dict[str, Interval]:
+    """Return the metrics that were measured, in their order, then what else the program found."""
+    intervals = {}
+    for metric in metrics:
+        interval = trial.figures.get(metric.name) or metric.measured(trial.cases)
+        if interval is not None:
+            intervals[metric.name] = interval
+    return intervals | trial.figures
+
+
+def _measured(
+    experiment: str,
+    trial: Trial,
+    intervals: Mapping[str, Interval],
+    curves: Curves | None,
+    counts: Sequence[Count],
+) -> Result:
+    """Return the result with all that was measured, before anything is said of it."""
     cases = tuple(trial.cases.values())
-    measured = {
-        metric.name: trial.figures.get(metric.name) or metric.measured(trial.cases)
-        for metric in metrics
-    }
-    # In the metrics' order, then what else the program found.
-    intervals = {
-        name: interval
-        for name, interval in (measured | trial.figures).items()
-        if interval is not None
-    }
-    unlike = tuple(
-        f"{what} differ from NumPy's by {error:.1e} of the largest element"
-        for what, error in trial.errors.items()
-        if not error < LARGEST_ERROR
-    )
     described = dict(trial.described)
-    found = Result(
+    series = {**_series(curves, trial), **described.pop("series", {})}
+    # In the order in which they are declared: the first answers the question.
+    counted = {
+        count.name: trial.counts[count.name] for count in counts if count.name in trial.counts
+    }
+    bounds = {
+        name: (interval.low, interval.high)
+        for name, interval in intervals.items()
+        if math.isfinite(interval.low) and math.isfinite(interval.high)
+    }
+    largest_error = largest_of(trial.errors.values()) if trial.errors else 0.0
+    # Cases of one interleaving share a watch.
+    watches = {id(case.watch): case.watch for case in cases if case.watch}
+    return Result(
         experiment=experiment,
         backend=describe_backend(trial.backend, trial.parameters.get("size")),
         parameters=trial.parameters,
         cases=cases,
         metrics={name: interval.estimate for name, interval in intervals.items()},
-        metric_intervals={
-            name: (interval.low, interval.high)
-            for name, interval in intervals.items()
-            if math.isfinite(interval.low + interval.high)
-        },
-        checks={
-            "max_relative_error": largest_of(trial.errors.values()) if trial.errors else 0.0,
-            **trial.checks,
-        },
+        metric_intervals=bounds,
+        checks={"max_relative_error": largest_error, **trial.checks},
         explanation="",
-        # In the order in which they are declared: the first answers the question.
-        counts={
-            count.name: trial.counts[count.name] for count in counts if count.name in trial.counts
-        },
-        series={**_series(curves, trial), **described.pop("series", {})},
-        # Cases of one interleaving share a watch.
-        machine_watch=joined_watches(
-            tuple({id(case.watch): case.watch for case in cases if case.watch}.values())
-        ),
+        counts=counted,
+        series=series,
+        machine_watch=joined_watches(tuple(watches.values())),
         **described,
     )
-    excesses, beyond = _excesses(metrics, intervals, found)
-    impossible = (
-        why_impossible(case, [trial.cases[part] for part in case.parts])
-        for case in cases
-        if case.parts
-    )
-    disturbances = (*filter(None, impossible), *beyond)
-    found = replace(
-        found, problems=(*unlike, *trial.problems, *disturbances), disturbances=disturbances
-    )
-    answers = answers_of(metrics, found)
-    codes = {name: bands[0].code if len(bands) == 1 else None for name, bands in answers.items()}
-    counted = {
-        count.name: count.band_of(found).code for count in counts if count.name in found.counts
-    }
-    found = replace(found, bands={**counted, **codes})
-    # A main figure without bands is an answer by itself.
-    is_open = (
-        bool(answers)
-        and not any(answers.values())
-        and bool(metrics[0].bands or not metrics[0].said(found))
-    )
-    if (
-        is_open
-        and not found.problems
-        and found.machine_watch is not None
-        and found.machine_watch.is_disturbed
-    ):
-        found = replace(
-            found, disturbances=(BUSY.format(percent(found.machine_watch.taken_share)),)
-        )
-    answer = answer_of(metrics, changes, found, counts)
-    return replace(
-        found,
-        explanation=" ".join(answer.sentences[:1]),
-        answer=answer,
-        notes=(*((*trial.notes, *excesses) if found.has_verdict else ()), *_rounds_missing(trial)),
-    )
+
+
+def _wrong_values(trial: Trial) -> list[str]:
+    """Say which values are not NumPy's."""
+    return [
+        f"{what} differ from NumPy's by {error:.1e} of the largest element"
+        for what, error in trial.errors.items()
+        # True of NaN too.
+        if not error < LARGEST_ERROR
+    ]
+
+
+def _impossible_times(trial: Trial) -> list[str]:
+    """Say which cases were faster than their parts."""
+    sentences = []
+    for case in trial.cases.values():
+        if case.parts:
+            sentence = why_impossible(case, [trial.cases[part] for part in case.parts])
+            if sentence is not None:
+                sentences.append(sentence)
+    return sentences
+
+
+def _codes(
+    metrics: Sequence[Metric], counts: Sequence[Count], result: Result
+) -> dict[str, str | None]:
+    """Return the codes of what a result's counts and metrics mean; None where several are left."""
+    codes: dict[str, str | None] = {}
+    for count in counts:
+        if count.name in result.counts:
+            codes[count.name] = count.band_of(result).code
+    for name, bands in answers_of(metrics, result).items():
+        codes[name] = bands[0].code if len(bands) == 1 else None
+    return codes
+
+
+def _is_busy(result: Result) -> bool:
+    """Return whether other work took so much of the cores that times are of little use."""
+    return result.machine_watch is not None and result.machine_watch.is_disturbed
+
+
+def _is_open(metrics: Sequence[Metric], result: Result) -> bool:
+    """Return whether no metric with bands has an answer, and the main one is among these."""
+    answers = answers_of(metrics, result)
+    if not answers or any(answers.values()):
+        return False
+    main = metrics[0]
+    # A main figure without bands is an answer by itself, if it is said.
+    return bool(main.bands) or not main.said(result)
 
 
 def answer_of(
@@ -132,8 +163,7 @@ def answer_of(
     result: Result,
     counts: Sequence[Count] = (),
 ) -> Answer:
-    """Say what a result means, by its counts and the bands of its metrics, and what would change
-    it.
+    """Say what a result means, by its counts and metrics, and what would change it.
 
     Of an invalid one say why it is. If others took so much of the cores that every figure is
     inconclusive, the counts alone answer; without them there is no verdict.
@@ -144,28 +174,60 @@ def answer_of(
     order = sentences_of(counts, result)
     if result.disturbances:
         return Answer((*order, *_no_clock(result)), in_a_quiet_moment(result))
-    # A main figure without bands is said, too.
-    told = [one for one in metrics if one.said(result) and (one.bands or one is metrics[0])]
-    # Of the figures that counts answer for, the main one alone says what the clock adds.
-    by_count = {count.metric for count in counts if count.name in result.counts}
-    told = [one for one in told if one is metrics[0] or one.name not in by_count]
-    intervals = {one: result.interval(one.name) for one in told}
-    by_clock = [
-        one.sentence(interval, result, counted=one.name in by_count)
-        for one, interval in intervals.items()
-        if interval is not None
-    ]
+    by_clock = _sentences_by_clock(metrics, counts, result)
     sentences = [*order, *by_clock]
-    if told and not sentences:
-        sentences = [NOTHING.format(told[0].name)]
-    found = Found(result, answers_of(metrics, result))
-    then = next((rule.then for rule in changes if rule.when(found)), "")
-    return Answer(tuple(sentences), then if isinstance(then, str) else then(found))
+    said = _said(metrics, counts, result)
+    if said and not sentences:
+        sentences = [NOTHING.format(said[0].name)]
+    answered = Answered(result, answers_of(metrics, result))
+    return Answer(tuple(sentences), _what_would_change(changes, answered))
+
+
+def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:
+    """Return the metrics of which an answer says something: the main one, and those with bands.
+
+    Of the figures that counts answer for, the main one alone says what the clock adds.
+    """
+    counted = _metrics_of_counts(counts, result)
+    said = []
+    for metric in metrics:
+        is_main = metric is metrics[0]
+        adds_something = bool(metric.bands) and metric.name not in counted
+        if metric.said(result) and (is_main or adds_something):
+            said.append(metric)
+    return said
+
+
+def _sentences_by_clock(
+    metrics: Sequence[Metric], counts: Sequence[Count], result: Result
+) -> list[str]:
+    """Say what the metrics of an answer mean that were measured."""
+    counted = _metrics_of_counts(counts, result)
+    sentences = []
+    for metric in _said(metrics, counts, result):
+        interval = result.interval(metric.name)
+        if interval is not None:
+            sentences.append(metric.sentence(interval, result, counted=metric.name in counted))
+    return sentences
+
+
+def _metrics_of_counts(counts: Sequence[Count], result: Result) -> set[str]:
+    """Return the names of the metrics for which a result's counts answer."""
+    return {count.metric for count in counts if count.name in result.counts}
+
+
+def _what_would_change(changes: Sequence[Change], answered: Answered) -> str:
+    """Say what would change an answer, by the first rule that applies; empty if none does."""
+    for change in changes:
+        if change.when(answered):
+            return change.then if isinstance(change.then, str) else change.then(answered)
+    return ""
 
 
 def _no_clock(result: Result) -> tuple[str, ...]:
-    """Say why the times of a disturbed result mean nothing; that is no verdict unless order was
-    counted.
+    """Say why the times of a disturbed result mean nothing.
+
+    That is no verdict, unless order was counted.
     """
     if not result.counts:
         return (IMPOSSIBLE,) if result.problems else result.disturbances
@@ -179,34 +241,40 @@ def _series(curves: Curves | None, trial: Trial) -> Mapping[str, Any]:
     """Return the points of the curves, and the values at them; NaN where a curve has none."""
     if curves is None or not trial.points:
         return {}
-    points = sorted({at for curve in trial.points.values() for at in curve})
-    values = {
-        f"{curves.quantity} {label}".rstrip(): tuple(curve.get(at, math.nan) for at in points)
-        for label, curve in trial.points.items()
-    }
-    return {curves.over: tuple(points), **values}
+    points = sorted(set().union(*trial.points.values()))
+    series = {curves.over: tuple(points)}
+    for label, curve in trial.points.items():
+        name = f"{curves.quantity} {label}".rstrip()
+        series[name] = tuple(curve.get(point, math.nan) for point in points)
+    return series
 
 
 def _excesses(
-    metrics: Sequence[Metric], intervals: Mapping[str, Interval], found: Result
+    metrics: Sequence[Metric], intervals: Mapping[str, Interval], result: Result
 ) -> tuple[list[str], list[str]]:
     """Say of which metrics more was measured than is possible: within the noise, and beyond it."""
-    within: list[str] = []
-    beyond: list[str] = []
+    within_noise: list[str] = []
+    beyond_noise: list[str] = []
     for metric in metrics:
-        if metric.name in intervals and math.isfinite(most := metric.at_most(found)):
-            excess = about_excess(metric.name, intervals[metric.name], most, metric.in_percent)
-            if excess is not None:
-                sentence, can_be = excess
-                (within if can_be else beyond).append(sentence)
-    return within, beyond
+        most = metric.at_most(result)
+        if metric.name not in intervals or not math.isfinite(most):
+            continue
+        excess = about_excess(metric.name, intervals[metric.name], most, metric.in_percent)
+        if excess is None:
+            continue
+        if excess.is_possible:
+            within_noise.append(excess.sentence)
+        else:
+            beyond_noise.append(excess.sentence)
+    return within_noise, beyond_noise
 
 
 def _rounds_missing(trial: Trial) -> tuple[str, ...]:
     """Say that the budget was too short, if it allowed fewer rounds than a verdict takes."""
-    taken = min((len(case.seconds) for case in trial.cases.values()), default=0)
-    if not math.isfinite(trial.budget) or taken >= min(FEWEST_FOR_A_VERDICT, trial.rounds):
+    rounds = min((len(case.seconds) for case in trial.cases.values()), default=0)
+    wanted = min(FEWEST_FOR_A_VERDICT, trial.rounds)
+    if not math.isfinite(trial.budget) or rounds >= wanted:
         return ()
     budget = trial.parameters.get("budget", trial.budget)
-    allowed = f"The budget of {budget:g} s allowed {taken} of {trial.rounds} rounds"
+    allowed = f"The budget of {budget:g} s allowed {rounds} of {trial.rounds} rounds"
     return (f"{allowed}: too few to tell a difference from noise (--budget gives more).",)

@@ -1,15 +1,15 @@
-"""What a run counts: order, which other work on the machine hardly changes, though it stretches
-every time.
+"""Counts of a run: order, which other work on the machine hardly changes.
 
-A count says of how many things an order was seen that only a queue allows: of ten results, how many
-were not there when their calls had returned. It comes from repetitions of one case before a
-witness, mostly the framework's own profiler, whose spans have one clock: when each call began and
-returned, and when each operation began and ended. No time enters it, so it needs no quiet moment.
+It stretches every time. A count says of how many things an order was seen that only a queue allows:
+of ten results, how many were not there when their calls had returned. It comes from repetitions of
+one case before a witness, mostly the framework's own profiler, whose spans have one clock: when
+each call began and returned, and when each operation began and ended. No time enters it, so it
+needs no quiet moment.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import median, median_low
 
@@ -47,7 +47,7 @@ class Count:
     counted: str
     """What stands behind the numbers: `results were not there when their calls had returned`."""
     bands: tuple[Band, ...]
-    """What a share means, in ascending order; `Band.start` is a share of all."""
+    """The meanings of shares, in ascending order; `Band.start` is a share of all."""
     case: str = ""
     """The case that is repeated, or the last that differs from it in numbers only."""
     tally: Tallying | None = None
@@ -69,8 +69,8 @@ class Count:
 
     def band(self, count: int, of: int) -> Band:
         """Return the band in which a count lies."""
-        share = count / of
-        return next(band for band in reversed(self.bands) if share >= band.start)
+        reached = [band for band in self.bands if count / of >= band.start]
+        return reached[-1]
 
     def band_of(self, result: Result) -> Band:
         """Return the band in which a result's count lies; the result must have it."""
@@ -80,12 +80,12 @@ class Count:
     def problem(self, counted: Counted) -> str:
         """Say what the engine did wrong, by the repetition that counted most; empty if nothing."""
         most = max(counted.repetitions)
-        return f"{most} of {counted.of} {self.error}" if self.error and most else ""
+        if not self.error or most == 0:
+            return ""
+        return f"{most} of {counted.of} {self.error}"
 
     def written(self, counted: Counted) -> str:
-        """Write a count with what was counted, and the share of the copies' time that lay
-        alongside.
-        """
+        """Write a count with what was counted, and the copies' time alongside as a share."""
         written = f"{write(counted)} {self.counted}"
         if counted.alongside:
             written += f" (alongside: ~{percent(counted.alongside)} of the copies' time)"
@@ -93,9 +93,7 @@ class Count:
 
 
 def sentences_of(counts: Sequence[Count], result: Result) -> list[str]:
-    """Say what a result's counts mean, and the counts; those that mean the same share a
-    sentence.
-    """
+    """Say what a result's counts mean, and the counts: a sentence for each meaning."""
     counts_by_meaning: dict[str, list[str]] = {}
     for count in counts:
         if count.name in result.counts:
@@ -125,35 +123,52 @@ def record_counts(
     witness = witness_for(backend)
     if witness is None:
         return {}
-    case_of = {
-        count: name
-        for count in counts
-        if count.tally is not None and (name := _case_among(takes, count.case))
-    }
-    tallies: dict[str, list[Tally]] = {count.name: [] for count in case_of}
-    shares: dict[str, list[float]] = {count.name: [] for count in case_of}
-    undecided = list(case_of)
+    countings = []
+    for count in counts:
+        case = _case_among(takes, count.case)
+        if count.tally is not None and case:
+            countings.append(_Counting(count, count.tally, case))
+    undecided = countings
     while undecided:
         cases = {
-            case_of[count]: partial(_run_often, takes[case_of[count]], count.runs)
-            for count in undecided
+            counting.case: partial(_run_often, takes[counting.case], counting.count.runs)
+            for counting in undecided
         }
         repetitions = recorded(cases, witness, backend, min(fewest, AT_ONCE))
-        for count in undecided:
-            for repetition in repetitions[case_of[count]]:
-                assert count.tally is not None
-                tally = count.tally(repetition)
-                # A trace that lacks what is counted says nothing.
-                if tally.of:
-                    tallies[count.name].append(tally)
-                    if count.alongside is not None:
-                        shares[count.name].append(count.alongside(repetition))
-        undecided = [count for count in undecided if needs_more(count, tallies[count.name], fewest)]
+        for counting in undecided:
+            for repetition in repetitions[counting.case]:
+                counting.add(repetition)
+        undecided = [
+            counting
+            for counting in undecided
+            if needs_more(counting.count, counting.tallies, fewest)
+        ]
     return {
-        name: middle(of_count, witness.name, shares[name])
-        for name, of_count in tallies.items()
-        if of_count
+        counting.count.name: middle(counting.tallies, witness.name, counting.shares)
+        for counting in countings
+        if counting.tallies
     }
+
+
+@dataclass
+class _Counting:
+    """A count that is taken: its case, and what was counted in repetitions so far."""
+
+    count: Count
+    tally: Tallying
+    case: str
+    tallies: list[Tally] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    """The shares of the copies' time that lay beside the computation."""
+
+    def add(self, repetition: Repetition) -> None:
+        """Count in a repetition, unless its trace lacks what is counted: then it says nothing."""
+        tally = self.tally(repetition)
+        if not tally.of:
+            return
+        self.tallies.append(tally)
+        if self.count.alongside is not None:
+            self.shares.append(self.count.alongside(repetition))
 
 
 def _run_often(take: Callable[[], object], runs: int) -> None:
@@ -163,13 +178,15 @@ def _run_often(take: Callable[[], object], runs: int) -> None:
 
 
 def _case_among(names: Iterable[str], case: str) -> str:
-    """Return the name of a case, or of the last one that differs from it in numbers only; empty if
-    there is none.
+    """Return the name of a case, or of the last that differs from it in numbers only.
+
+    It is empty if there is none.
     """
-    alike = [name for name in names if without_numbers(name) == without_numbers(case)]
-    if case in alike:
+    names = list(names)
+    if case in names:
         return case
-    return alike[-1] if alike else ""
+    of_other_numbers = [name for name in names if without_numbers(name) == without_numbers(case)]
+    return of_other_numbers[-1] if of_other_numbers else ""
 
 
 def without_numbers(case: str) -> str:
@@ -178,8 +195,9 @@ def without_numbers(case: str) -> str:
 
 
 def needs_more(count: Count, tallies: Sequence[Tally], fewest: int = REPETITIONS) -> bool:
-    """Return whether too few tallies were taken: fewer than asked for, or few that mean different
-    things. What cannot be tallied needs no more.
+    """Return whether more tallies are needed: there are fewer than asked for, or they disagree.
+
+    What cannot be tallied needs no more.
     """
     codes = {count.band(tally.seen, tally.of).code for tally in tallies}
     most = MOST_REPETITIONS if len(codes) > 1 else 0
@@ -187,8 +205,9 @@ def needs_more(count: Count, tallies: Sequence[Tally], fewest: int = REPETITIONS
 
 
 def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ()) -> Counted:
-    """Return the tally with the middle share, with what each repetition gave, and the median of the
-    shares of the copies' time that lay beside the computation.
+    """Return the tally with the middle share, and what each repetition gave.
+
+    `shares` are those of the copies' time that lay beside the computation; their median counts.
     """
     chosen = median_low(sorted(tallies, key=lambda tally: tally.seen / tally.of))
     return Counted(
@@ -203,7 +222,7 @@ def middle(tallies: Sequence[Tally], witness: str, shares: Sequence[float] = ())
 def recorded(
     cases: Mapping[str, Callable[[], object]], witness: Witness, backend: Backend, repetitions: int
 ) -> dict[str, list[Repetition]]:
-    """Repeat cases before a witness, so many times each, and return what each repetition did."""
+    """Repeat cases before a witness, and return what each of their `repetitions` did."""
     # Bound before the verbs are marked: these waits are no part of a case.
     wait_unmarked = backend.waitall
 
@@ -225,7 +244,7 @@ def recorded(
 
 
 def repetitions_of(timeline: Timeline, case: str, devices: int) -> Iterator[Repetition]:
-    """Iterate over what each repetition of a case did on so many devices."""
+    """Iterate over the repetitions of a case in a timeline."""
     for name, start, end in timeline.cases:
         if name == case:
             spans = [span for span in timeline.columns if start <= span.start <= end]

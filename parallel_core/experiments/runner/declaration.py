@@ -1,4 +1,4 @@
-"""What an experiment declares in its module, `EXPERIMENT`, and how it is run."""
+"""The declaration of an experiment in its module, `EXPERIMENT`, and how it is run."""
 
 import inspect
 import math
@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from backends import Backend
 from backends.errors import BackendError
@@ -44,9 +44,7 @@ CHAPTERS: Mapping[str, str] = MappingProxyType(
 """The titles of the book's chapters, by the packages that hold their experiments."""
 
 OF_PRODUCTS = (KERNELS_OF_PRODUCTS, MATRIX_PRECISION)
-"""The settings of variants that make a difference where matrices are multiplied and nothing else is
-done.
-"""
+"""The settings of variants that make a difference where matrices are multiplied, and only there."""
 OF_COPIES = (*OF_PRODUCTS, COPY_ON_COMPUTE_QUEUE.setting)
 """The same where results are copied too."""
 
@@ -70,14 +68,28 @@ class Exercise:
 
     @property
     def title(self) -> str:
-        """Its place in the chapter."""
-        return f"exercise {self.number}{f' of the {self.edition} edition' if self.edition else ''}"
+        """The exercise's place in the chapter."""
+        edition = f" of the {self.edition} edition" if self.edition else ""
+        return f"exercise {self.number}{edition}"
+
+
+class Layer(NamedTuple):
+    """A layer of what an operation takes, on top of the layers before it."""
+
+    name: str
+    style: Literal["compute", "host", "exchange", "wait"]
+    """The kind of work, which its colour says."""
+    case: str
+    """The case that consists of this layer and those before it."""
+    is_bare: bool = False
+    """Whether it is the case's operations as units alone (`Case.bare_seconds`)."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment as the command line, a comparison and a report know it; its module's docstring
-    explains it.
+    """An experiment as the command line, a comparison and a report know it.
+
+    The docstring of its module explains it.
     """
 
     name: str
@@ -123,6 +135,14 @@ class Experiment:
     """Logical devices unless the user chooses; a comparison gives it at least as many."""
     curves: Curves | None = None
     """What is drawn of its series, if it sweeps over something."""
+    key_timeline: int = 0
+    """The rank of its timeline in a report, whose first screen shows the first that is there; 0: it
+    shows none.
+    """
+    layers: tuple[Layer, ...] = ()
+    """What each of its `steps` takes, if that is drawn in layers."""
+    predictions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By what is predicted, the metrics that are drawn beside each other: `measured` and others."""
     between_processes: Callable[..., None] | None = None
     """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
@@ -136,34 +156,37 @@ class Experiment:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What its command has options for: the program's parameters, and the runner's."""
-        own = (
-            replace(one, default=getattr(self, one.name))
-            for one in TIMING
-            if getattr(self, one.name) is not None
-        )
-        return (*parameters_of(self.program), *own)
+        """The parameters for which its command has options: the program's, and the runner's."""
+        parameters = list(parameters_of(self.program))
+        for parameter in TIMING:
+            default = getattr(self, parameter.name)
+            if default is not None:
+                parameters.append(replace(parameter, default=default))
+        return tuple(parameters)
 
     @cached_property
     def parameters_by_option(self) -> Mapping[str, Parameter]:
         """The parameters by the names of their options; a dataclass stands for its fields."""
-        each = (
-            one
-            for own in self.parameters
-            for one in (own.fields.values() if own.fields else (own,))
-        )
-        return {parameter.option: parameter for parameter in each}
+        by_option = {}
+        for declared in self.parameters:
+            for parameter in declared.fields.values() if declared.fields else (declared,):
+                by_option[parameter.option] = parameter
+        return by_option
 
     @cached_property
     def calibrated(self) -> tuple[str, ...]:
-        """The parameters that a run chooses to suit the machine; a comparison gives the same ones
-        to all its cells.
+        """The names of the parameters that a run chooses to suit the machine.
+
+        A comparison gives the same values to all its frameworks and engines.
         """
-        return tuple(one.name for one in self.parameters if isinstance(one, Chosen))
+        return tuple(
+            parameter.name for parameter in self.parameters if isinstance(parameter, Chosen)
+        )
 
     def sizes_chosen_in(self, result: Result, given: Container[str]) -> dict[str, Any]:
-        """Return what a run chose to suit the machine, by option, if it was given the options that
-        are named.
+        """Return the values that a run chose to suit the machine, by option.
+
+        `given` are the options that it was given, and so did not choose.
         """
         chosen = set(self.calibrated)
         for parameter in self.parameters:
@@ -177,11 +200,11 @@ class Experiment:
         return self.metrics[0]
 
     def metric_named(self, name: str) -> Metric:
-        """Return one of the metrics; of a figure that is none of them nothing is known but its
-        name.
-        """
-        unknown = Metric(name, limits=(-math.inf, math.inf))
-        return next((metric for metric in self.metrics if metric.name == name), unknown)
+        """Return the metric of a name; for a figure that is no metric, one that has only a name."""
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        return Metric(name, limits=(-math.inf, math.inf))
 
     @property
     def chapter(self) -> str:
@@ -190,30 +213,25 @@ class Experiment:
 
     @property
     def occasion(self) -> str:
-        """The exercises, or the remark, that it is about; empty for the chapters' own
-        demonstrations.
-        """
-        return (
-            listed([exercise.title for exercise in self.exercises])
-            if self.exercises
-            else self.remark
-        )
+        """The exercises, or the remark, that it is about; empty for a demonstration."""
+        if self.exercises:
+            return listed([exercise.title for exercise in self.exercises])
+        return self.remark
 
     @property
     def question(self) -> str:
-        """What it asks: the first paragraph of its module's docstring, after the subject."""
-        paragraph = (inspect.getdoc(sys.modules[self.program.__module__]) or "").partition("\n\n")[
-            0
-        ]
-        question = " ".join(paragraph.split()).partition(": ")[2]
+        """Its question: the first paragraph of its module's docstring, after the subject."""
+        docstring = inspect.getdoc(sys.modules[self.program.__module__]) or ""
+        paragraph, _, _ = docstring.partition("\n\n")
+        _, _, question = " ".join(paragraph.split()).partition(": ")
         return question[:1].upper() + question[1:]
 
     def program_on(self, backend: Backend) -> Callable[..., None]:
-        """Return the program of a backend: that of several processes if it is one of them."""
+        """Return the program for a backend: another one if it is one of several processes."""
         is_one_of_several = isinstance(backend, GroupedBackend) and backend.group.size > 1
-        return (
-            self.between_processes if is_one_of_several and self.between_processes else self.program
-        )
+        if is_one_of_several and self.between_processes is not None:
+            return self.between_processes
+        return self.program
 
     def run(self, backend: Backend, *, count: int = REPETITIONS, **options: Any) -> Result:
         """Run the program on a backend: choose sizes that are not given, time, check, count, and
@@ -224,31 +242,36 @@ class Experiment:
         recorded; with 0 nothing is counted.
         """
         values = self._values_of(options)
-        wanted = 0
+        wanted_rounds = 0
         if self._chooses_all_sizes(values):
-            wanted = min(FEWEST_FOR_A_VERDICT, values["rounds"])
-        trial = self._trial(backend, values, fewest=wanted, count=count)
+            wanted_rounds = min(FEWEST_FOR_A_VERDICT, values["rounds"])
+        trial = self._trial(backend, values, fewest=wanted_rounds, count=count)
         try:
             self._measure(trial, values)
         except TooSlowError as slow:
             budget = max(trial.left(), trial.budget / 2)
-            size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted)
+            size = _size_for_rounds(trial, slow.seconds_of_round, budget, wanted_rounds)
             values = {**values, "size": size}
             trial = self._trial(backend, values, budget=budget, count=count)
+            trial.described["chosen_by"] = {"size": "rounds"}
             self._measure(trial, values)
-            trial.described["chosen_by"]["size"] = "rounds"
         if count:
-            try:
-                trial.counts |= record_counts(self.counts, trial.takes, backend, count)
-            except (BackendError, OSError, ValueError) as error:
-                trial.notes.append(f"Nothing was counted: {error}.")
-        problems = (
-            declared.problem(trial.counts[declared.name])
-            for declared in self.counts
-            if declared.name in trial.counts
-        )
-        trial.problems += filter(None, problems)
+            self._record_counts(trial)
+        for declared in self.counts:
+            if declared.name in trial.counts:
+                problem = declared.problem(trial.counts[declared.name])
+                if problem:
+                    trial.problems.append(problem)
         return conclude(self.name, trial, self.metrics, self.changes, self.curves, self.counts)
+
+    def _record_counts(self, trial: Trial) -> None:
+        """Count what is declared, in recorded repetitions; a note says why if it is impossible."""
+        try:
+            trial.counts |= record_counts(
+                self.counts, trial.takes, trial.backend, trial.repetitions
+            )
+        except (BackendError, OSError, ValueError) as error:
+            trial.notes.append(f"Nothing was counted: {error}.")
 
     def _values_of(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options, and the defaults of parameters that are not among them."""
@@ -260,9 +283,7 @@ class Experiment:
         return values
 
     def _chooses_all_sizes(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a run with these values chooses its size, and all else that it may
-        choose.
-        """
+        """Return whether a run with these values chooses its size and all else that it may."""
         return "size" in self.calibrated and all(values[name] is None for name in self.calibrated)
 
     def _trial(
@@ -281,7 +302,9 @@ class Experiment:
         timing = {name: values[name] for name in self._timing_names}
         if budget is not None:
             timing["budget"] = budget
-        counted = {of.case for of in self.counts if of.case} if count else set()
+        counted: set[str] = set()
+        if count:
+            counted = {declared.case for declared in self.counts if declared.case}
         return Trial(backend, shown, **timing, counted=counted, fewest=fewest, repetitions=count)
 
     def _measure(self, trial: Trial, values: Mapping[str, Any]) -> None:
@@ -299,22 +322,28 @@ class Experiment:
 
 
 def shown_case(names: Sequence[str], usual: str) -> str:
-    """Return the usual one of some cases, or the last that differs in sizes only, or the last;
-    empty without any.
+    """Return the name of the case to show: the usual one, or the one that is most like it.
+
+    That is the last that differs from it in sizes only, or else the last of all; empty if there is
+    none.
     """
-    kind = SIZE_IN_NAME.sub("", usual)
-    alike = [name for name in names if SIZE_IN_NAME.sub("", name) == kind]
-    return usual if usual in names else (alike or names or [""])[-1]
+    if usual in names:
+        return usual
+    without_size = SIZE_IN_NAME.sub("", usual)
+    of_other_sizes = [name for name in names if SIZE_IN_NAME.sub("", name) == without_size]
+    candidates = of_other_sizes or names
+    return candidates[-1] if candidates else ""
 
 
 def _size_for_rounds(trial: Trial, seconds_of_round: float, seconds: float, rounds: int) -> int:
-    """Return the size with which a trial's warm-up and rounds fit so many seconds, at most its own.
+    """Return the size with which a trial's warm-up and rounds fit into `seconds`.
 
-    A round has taken `seconds_of_round` with the trial's size.
+    It is at most the trial's size, with which a round has taken `seconds_of_round`.
     """
     size: int = trial.parameters["size"]
     # The warm-up takes as long as a round.
     seconds_allowed = TIMED_SHARE * seconds / (1 + rounds)
+    share_allowed = min(1.0, seconds_allowed / seconds_of_round)
     # The time of a round grows with the cube of the size.
-    factor = min(1.0, seconds_allowed / seconds_of_round) ** (1 / 3)
-    return max(8, int(size * factor) // 8 * 8)
+    largest = int(size * share_allowed ** (1 / 3))
+    return max(8, largest // 8 * 8)

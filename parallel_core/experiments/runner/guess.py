@@ -23,7 +23,7 @@ from parallel_core.system.errors import RequestError
 
 Judgement: TypeAlias = Literal["within", "too low", "too high", "open"]
 Guessed: TypeAlias = float | Tally
-"""What is guessed: the value of a figure, or how many of how many."""
+"""A value of a figure, or a count."""
 
 REASONS: Mapping[Judgement, str] = {
     "within": "your guess is within what was measured",
@@ -43,7 +43,7 @@ class Guess:
     """A guess of a figure or a count of a result, what was found, and how the two compare."""
 
     name: str
-    """That of the metric or of the count."""
+    """The name of the metric or of the count."""
     value: Guessed
     judgement: Judgement
     reason: str
@@ -87,10 +87,10 @@ def read_guess(text: str) -> Guessed:
 
 
 def what_is_guessed(guess: object, experiment: Experiment, name: str = "") -> Metric | Count:
-    """Return the experiment's first count for a guess of one, and else its main metric, or those
-    that are named.
+    """Return what a guess is of: a count's guess is of a count, a number of a metric.
 
-    Raises RequestError for a count of which nothing is known; of such a metric the result decides.
+    It is the one that is named, or the experiment's first. Raises RequestError for a count of which
+    nothing is known; of such a metric the result decides.
     """
     if not isinstance(guess, Tally):
         return experiment.metric_named(name) if name else experiment.main
@@ -115,11 +115,12 @@ def check_guess(guess: object, asked: Metric | Count) -> Guessed:
     if isinstance(guess, bool) or not isinstance(guess, Real) or not math.isfinite(float(guess)):
         raise RequestError(f"a guess of {asked.name} is a number, and not {guess!r}")
     assert isinstance(asked, Metric)
-    number, (least, most) = float(guess), asked.limits
+    number = float(guess)
+    least, most = asked.limits
     if not least <= number <= most:
-        possible = (
-            f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-        )
+        possible = f"of at least {least:g}"
+        if math.isfinite(most):
+            possible = f"between {least:g} and {most:g}"
         raise RequestError(f"{asked.name} cannot be {number:g}: guess a number {possible}")
     return number
 
@@ -153,6 +154,7 @@ def _judge_count(guess: Tally, count: Count, result: Result) -> Guess:
 
 
 def _judge_figure(value: float, metric: Metric, result: Result) -> Guess:
+    """Compare a value with the metric's interval; it stays open where nothing is known."""
     interval = result.interval(metric.name)
     if interval is None and not metric.bands:
         raise RequestError(unknown(f"metric of {result.experiment}", metric.name, result.metrics))

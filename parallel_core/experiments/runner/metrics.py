@@ -1,5 +1,4 @@
-"""What a run finds: metrics over the times of its cases, and the bands that say what a metric
-means.
+"""Metrics over the times of a run's cases, and the bands that say what a metric means.
 
 Whoever says what a figure means asks `Metric.answers`: a run, a comparison, a difference, a guess,
 the report. It gives each band that the interval touches, so that nothing is said that the noise
@@ -10,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +26,8 @@ from parallel_core.system.formatting import figure, percent, quantity
 LOWEST = -math.inf
 INCONCLUSIVE = "Inconclusive, "
 """Begins the sentence of a metric that answers nothing."""
+MOST_LOSING = 16
+"""How many times of a formula lose to others or do not, independently: 65,536 combinations."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,7 @@ Values: TypeAlias = Any
 
 
 class Times:
-    """The medians of the cases' times, as a metric's formula takes them: `times["run"] /
-    times["copy"]`.
-    """
+    """The medians of the cases' times, as a formula takes them: `times["run"] / times["copy"]`."""
 
     def __init__(self, values: Callable[[str, str], Values], cases: Mapping[str, Case]) -> None:
         self._values = values
@@ -83,112 +82,138 @@ def ratio(slow: str, fast: str) -> Formula:
 
 def median_of(formulas: Iterable[Formula]) -> Formula:
     """Return the formula of the median of what several formulas give."""
-    each = tuple(formulas)
-    return lambda times: np.median([formula(times) for formula in each], axis=0)
+    all_formulas = tuple(formulas)
+    return lambda times: np.median([formula(times) for formula in all_formulas], axis=0)
 
 
 def hidden_share(together: str) -> Formula:
-    """Return the formula of the share of the shorter of a case's two parts that the longer one hid,
-    not clamped.
+    """Return the formula of the hidden share of a case's two parts.
+
+    It is the time that the two save together, as a share of the shorter one; it is not clamped.
     """
 
     def share(times: Times) -> Values:
-        one, other = times.parts(together)
-        return (one + other - times[together]) / np.minimum(one, other)
+        run, copy = times.parts(together)
+        saved = run + copy - times[together]
+        return saved / np.minimum(run, copy)
 
     return share
+
+
+class TouchedTime(NamedTuple):
+    """A time that a formula takes."""
+
+    case: str
+    which: str
+    """`seconds`: until all was done; `dispatch_seconds`: until control returned."""
 
 
 def interval_of(
     formula: Formula, cases: Mapping[str, Case], *, is_ratio: bool = False, noise: float = MIN_NOISE
 ) -> Interval | None:
-    """Return what a formula gives, with its interval from the cases that it touches; None if one of
-    them is missing.
+    """Return what a formula gives, with its interval; None if a case that it touches is missing.
 
-    It allows for what others took of the cores (see `_under_load`). The interval of a ratio
-    (`is_ratio`) is that of its logarithm. With more `noise` than usual the cases are of several
+    The interval allows for what others took of the cores (see `_under_load`). That of a ratio
+    (`is_ratio`) is found for its logarithm. With more `noise` than usual the cases are of several
     processes.
     """
-    touched: list[tuple[str, str]] = []
+    touched = _touched_by(formula, cases)
+    if touched is None:
+        return None
 
-    def first_median(case: str, which: str) -> Values:
-        if (case, which) not in touched:
-            touched.append((case, which))
+    def figures(*medians: np.ndarray) -> np.ndarray:
+        """Return what the formula gives, element by element, for medians of the touched times."""
+        by_time = dict(zip(touched, medians, strict=True))
+        times = Times(lambda case, which: by_time[TouchedTime(case, which)], cases)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.asarray(formula(times))
+            return np.log(values) if is_ratio else values
+
+    rounds = [getattr(cases[time.case], time.which) for time in touched]
+    interval = over_rounds(figures, *rounds, noise=noise, paired=noise <= MIN_NOISE)
+    interval = _under_load(figures, touched, cases, interval)
+    return exponential(interval) if is_ratio else interval
+
+
+def _touched_by(formula: Formula, cases: Mapping[str, Case]) -> list[TouchedTime] | None:
+    """List the times that a formula takes, each once; None if one is of a case that is missing."""
+    touched: list[TouchedTime] = []
+
+    def median_seconds(case: str, which: str) -> Values:
+        time = TouchedTime(case, which)
+        if time not in touched:
+            touched.append(time)
         return np.asarray(median(getattr(cases[case], which)))
 
     try:
-        formula(Times(first_median, cases))
+        formula(Times(median_seconds, cases))
     except KeyError:
         return None
-
-    def resampled(*medians: np.ndarray) -> np.ndarray:
-        drawn = dict(zip(touched, medians, strict=True))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = np.asarray(formula(Times(lambda case, which: drawn[case, which], cases)))
-            return np.log(values) if is_ratio else values
-
-    seconds = [getattr(cases[case], which) for case, which in touched]
-    found = over_rounds(resampled, *seconds, noise=noise, paired=noise <= MIN_NOISE)
-    found = _under_load(resampled, touched, cases, found)
-    return exponential(found) if is_ratio else found
+    return touched
 
 
 def _under_load(
-    quantity: Callable[..., np.ndarray],
-    touched: list[tuple[str, str]],
+    figures: Callable[..., np.ndarray],
+    touched: Sequence[TouchedTime],
     cases: Mapping[str, Case],
-    found: Interval,
+    interval: Interval,
 ) -> Interval:
-    """Widen a quantity's interval by what others may have taken of the times that it touches.
+    """Widen a figure's interval by what others may have taken of the times that it touches.
 
     By itself, a case of w seconds in which others held a share s of the cores takes between w(1 −
     s) and w. It is delayed only while others hold a core that it wants, and of those they hold no
     larger a share than of all, because a scheduler gives them idle cores first; others that are
     bound to its cores break this. What s does to a case differs from case to case: one that wants
     one core of two may lose nothing. So each case has a factor of its own in [1 − s, 1], and if the
-    time until control returned is touched too, so have that time and the rest. A case that contains
-    others wants their cores as well: it loses no less than they do, which keeps a speed-up from
-    falling.
+    time until control returned is touched too, so have that time and the rest.
 
-    A quantity rises or falls with each factor, so it is farthest where each is 1 − s or 1. From no
-    loss on, the factor that takes it farthest is changed, until none does. These distances from the
-    estimate are added to the bounds that rounds give: rounds show what differs from one to the
-    next, the factors what is common to all.
+    A figure rises or falls with each factor, so it is farthest where each is 1 − s or 1: all these
+    corners are tried. The distances from the estimate are added to the bounds that rounds give:
+    rounds show what differs from one to the next, the factors what is common to all.
     """
-    least = np.array([cases[case].least_share for case, _ in touched])
-    if least.min() == 1 or not math.isfinite(found.estimate):
-        return found
-    medians = np.array([median(getattr(cases[case], which)) for case, which in touched])
-    places = {key: place for place, key in enumerate(touched)}
-    done = {case: place for (case, which), place in places.items() if which == "seconds"}
-    sent = {case: place for (case, which), place in places.items() if which != "seconds"}
-    nested = [(done[case], sent[case]) for case in done.keys() & sent.keys()]
-    containing = [
-        (place, done[part])
-        for case, place in done.items()
-        for part in cases[case].parts
-        if part in done
-    ]
+    least_shares = np.array([cases[time.case].least_share for time in touched])
+    if least_shares.min() == 1 or not math.isfinite(interval.estimate):
+        return interval
+    factors = np.where(_corners(touched, cases), least_shares, 1.0)
+    values = figures(*_shortened(touched, cases, factors).T)
+    lower = float(np.nanmin(values)) - interval.estimate
+    higher = float(np.nanmax(values)) - interval.estimate
+    return Interval(interval.estimate, interval.low + lower, interval.high + higher)
 
-    def farthest(sign: int) -> float:
-        lost, best = np.zeros(len(touched), dtype=bool), sign * found.estimate
-        while True:
-            tried = lost ^ np.eye(len(touched), dtype=bool)
-            for whole, part in containing:
-                tried[:, whole] |= tried[:, part]
-            factors = np.where(tried, least, 1.0)
-            times = factors * medians
-            for whole, first in nested:
-                times[:, whole] += medians[first] * (factors[:, first] - factors[:, whole])
-            values = np.nan_to_num(
-                sign * quantity(*times.T), nan=-math.inf, posinf=math.inf, neginf=-math.inf
-            )
-            if not values.max() > best:
-                return sign * best
-            lost, best = tried[values.argmax()], float(values.max())
 
-    low, high = (farthest(sign) - found.estimate for sign in (-1, 1))
-    return Interval(found.estimate, found.low + low, found.high + high)
+def _corners(touched: Sequence[TouchedTime], cases: Mapping[str, Case]) -> np.ndarray:
+    """Return in which ways times can have lost to others: a row for each way, a bool for each time.
+
+    A case that contains others wants their cores as well: it loses no less than they do, which
+    keeps a speed-up from falling.
+    """
+    losing = min(len(touched), MOST_LOSING)
+    ways = np.arange(2**losing)[:, np.newaxis]
+    lost = (ways >> np.arange(losing) & 1).astype(bool)
+    # Of more times than that, neighbours lose together.
+    lost = lost[:, np.arange(len(touched)) * losing // len(touched)]
+    for whole, time in enumerate(touched):
+        if time.which == "seconds":
+            for part in cases[time.case].parts:
+                if (part, "seconds") in touched:
+                    loses_less = lost[:, touched.index((part, "seconds"))] & ~lost[:, whole]
+                    lost = lost[~loses_less]
+    return lost
+
+
+def _shortened(
+    touched: Sequence[TouchedTime], cases: Mapping[str, Case], factors: np.ndarray
+) -> np.ndarray:
+    """Return the medians of touched times without what they lost: a row for each row of factors."""
+    medians = np.array([median(getattr(cases[time.case], time.which)) for time in touched])
+    times = factors * medians
+    for returned, (case, which) in enumerate(touched):
+        if which == "dispatch_seconds" and (case, "seconds") in touched:
+            # The time until control returned is the first part of the time until all was done.
+            done = touched.index((case, "seconds"))
+            rest = medians[done] - medians[returned]
+            times[:, done] = times[:, returned] + factors[:, done] * rest
+    return times
 
 
 @dataclass(frozen=True)
@@ -228,7 +253,7 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """What stands beside it in a table of all experiments: its title, or its name in words."""
+        """Its heading in a table of all experiments: its title, or its name in words."""
         return self.title or self.name.replace("_", " ").capitalize()
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
@@ -241,7 +266,7 @@ class Metric:
 
     @property
     def no_effect(self) -> float:
-        """The share that means that there is no effect, for a metric with bands.
+        """The share of what is possible that means no effect, for a metric with bands.
 
         It is 0 for a gain, which may be a loss; and 1 for what is set beside a whole, or beside
         something else that may take as long.
@@ -252,26 +277,28 @@ class Metric:
         """Return what an interval means: the bands that it touches, in ascending order.
 
         There are none if the interval is inconclusive: it touches several, and no effect lies in
-        it, or these are two opposites. `result` tells what is possible: on how many devices and
-        with which parameters the metric was measured.
+        it, or these are all that there are. `result` tells what is possible: on how many devices
+        and with which parameters the metric was measured.
         """
         if not self.bands:
             return ()
-        low, high = sorted(self.share(bound, result) for bound in (interval.low, interval.high))
+        bounds = (self.share(interval.low, result), self.share(interval.high, result))
+        low, high = sorted(bounds)
         shares = Interval(self.share(interval.estimate, result), low, high)
         ends = ends_between(shares, *(band.start for band in self.bands[1:]))
         if ends is None:
             return ()
-        first, last = ends
-        are_opposites = len(self.bands) == 2
-        if first < last and (are_opposites or low <= self.no_effect <= high):
+        lowest, highest = ends
+        touches_all = lowest == 0 and highest == len(self.bands) - 1
+        if lowest < highest and (touches_all or low <= self.no_effect <= high):
             return ()
-        touched = self.bands[first : last + 1]
-        if result.backend["engine"] == "sync":
-            touched = tuple(
-                WITHOUT_QUEUE if band.start >= self.needs_queue_from else band for band in touched
-            )
-        return tuple(dict.fromkeys(touched))
+        answers: list[Band] = []
+        for band in self.bands[lowest : highest + 1]:
+            if result.backend["engine"] == "sync" and band.start >= self.needs_queue_from:
+                band = WITHOUT_QUEUE
+            if band not in answers:
+                answers.append(band)
+        return tuple(answers)
 
     def place(self, interval: Interval, result: Result) -> Band | None:
         """Return the band in which a whole interval lies; None if it touches several, or the metric
@@ -281,49 +308,49 @@ class Metric:
         return answers[0] if len(answers) == 1 else None
 
     def says(self, interval: Interval, result: Result) -> str:
-        """Say what an interval means, without the figure and a full stop: one answer, or the first
-        and the last that it leaves.
+        """Say what an interval means, without the figure and a full stop.
+
+        That is one answer, or the first and the last that the interval leaves.
         """
         if not self.bands:
             return _capitalised(self.means)
         answers = self.answers(interval, result)
         if not answers:
             return f"{INCONCLUSIVE}{self.name} leaves the question open"
-        first, last = answers[0].says, answers[-1].says
+        lowest, highest = answers[0].says, answers[-1].says
         if len(answers) == 1:
-            return first
+            return lowest
         if len(answers) == 2:
-            return f"{first}, or {_continued(last)}"
-        return f"Anything from “{_continued(first)}” to “{_continued(last)}”"
+            return f"{lowest}, or {_continued(highest)}"
+        return f"Anything from “{_continued(lowest)}” to “{_continued(highest)}”"
 
     def sentence(self, interval: Interval, result: Result, counted: bool = False) -> str:
-        """Say what an interval means, and the figure. After a count, that is what the clock
-        adds.
-        """
-        says = self.says(interval, result)
+        """Say what an interval means, and the figure; if the count has answered, as an addition."""
+        meaning = self.says(interval, result)
         if counted:
-            # The count has answered.
-            says = f"By the clock, {_continued(says.removeprefix(INCONCLUSIVE))}"
+            meaning = f"By the clock, {_continued(meaning.removeprefix(INCONCLUSIVE))}"
         about = self.about if isinstance(self.about, str) else self.about(result)
-        return f"{', '.join(filter(None, (says, about)))}: {self.write(interval, result)}."
+        if about:
+            meaning += f", {about}"
+        return f"{meaning}: {self.write(interval, result)}."
 
     def write(self, interval: Interval, result: Result) -> str:
-        """Write an interval in the metric's unit, with the most that is possible: `1.97 (1.95–1.99)
-        of 2`.
+        """Write an interval in the metric's unit, with the most that is possible.
+
+        For example `1.97 (1.95–1.99) of 2`.
         """
-        # A count is known exactly.
-        if interval.low == interval.high:
+        is_exact = interval.low == interval.high
+        if is_exact:
             return self.in_short(interval.estimate, result)
         if self.in_percent:
             return in_percent(interval)
-        if quantity(self.name, interval.estimate) == figure(interval.estimate):
+        estimate = self.brief(interval.estimate)
+        has_no_unit = estimate == figure(interval.estimate)
+        if has_no_unit:
             return with_bounds(interval) + self._possible(result)
-        bounds = (
-            f" ({self.brief(interval.low)} … {self.brief(interval.high)})"
-            if math.isfinite(interval.high)
-            else ""
-        )
-        return self.brief(interval.estimate) + bounds
+        if not math.isfinite(interval.high):
+            return estimate
+        return f"{estimate} ({self.brief(interval.low)} … {self.brief(interval.high)})"
 
     def in_short(self, value: float, result: Result) -> str:
         """Write a value with the most that is possible: `1.97 of 2`."""
@@ -339,24 +366,24 @@ class Metric:
 
 
 def gained(speedup: float, most: float) -> float:
-    """Return the share of the possible gain that a speed-up is: 0 is none, 1 is all; a loss is no
-    share of it.
+    """Return the share of the possible gain that a speed-up is: 0 is none, 1 is all.
+
+    A loss is no share of it: it is returned as it is, below 0.
     """
-    return (speedup - 1) / (most - 1) if min(speedup, most) > 1 else speedup - 1
+    if speedup > 1 and most > 1:
+        return (speedup - 1) / (most - 1)
+    return speedup - 1
 
 
 def gained_on_devices(speedup: float, result: Result) -> float:
-    """Return the share of what a result's devices can gain together that a speed-up over one of
-    them is.
-    """
+    """Return the share of the possible gain on a result's devices that a speed-up over one is."""
     return gained(speedup, len(result.backend["devices"]))
 
 
 def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> Metric:
-    """Declare how many times as fast as another something is, by what it means if it is slower,
-    about as fast, faster.
+    """Declare a figure of how many times as fast one thing is as another; the program gives it.
 
-    The program gives the figure.
+    `slower`, `equal` and `faster` say what it means: below 0.9, about 1, from 1.1 on.
     """
     bands = (Band(LOWEST, "slower", slower), Band(0.9, "equal", equal), Band(1.1, "faster", faster))
     return Metric(name, means=means, bands=bands)
@@ -364,11 +391,12 @@ def speed(name: str, slower: str, equal: str, faster: str, means: str = "") -> M
 
 def answers_of(metrics: Sequence[Metric], result: Result) -> dict[str, tuple[Band, ...]]:
     """Return what each of a result's metrics means that has bands and an interval."""
-    return {
-        metric.name: metric.answers(interval, result)
-        for metric in metrics
-        if metric.bands and (interval := result.interval(metric.name)) is not None
-    }
+    answers = {}
+    for metric in metrics:
+        interval = result.interval(metric.name)
+        if metric.bands and interval is not None:
+            answers[metric.name] = metric.answers(interval, result)
+    return answers
 
 
 def _capitalised(words: str) -> str:

@@ -54,12 +54,13 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Parameter):
-    """A parameter that a run chooses to suit the machine unless it is given; all cells of a
-    comparison get the same.
+    """A parameter that a run chooses to suit the machine unless it is given.
+
+    All frameworks and engines of a comparison get the same value.
     """
 
     how: Callable[[Trial], Choice] | None = None
-    """Chooses it, before the program runs and after the parameters that stand before it; None: the
+    """Chooses it before the program runs, after the parameters that stand before it; None: the
     program does.
     """
 
@@ -99,34 +100,34 @@ def choose(trial: Trial, parameters: Sequence[Parameter]) -> dict[str, Any]:
     _, quietest = min(tries, key=itemgetter(0))
     values = {name: choice.value for name, choice in quietest.items()}
     trial.parameters |= values
-    trial.described["chosen_by"] = {name: choice.rule for name, choice in quietest.items()}
+    trial.described.setdefault("chosen_by", {})
+    trial.described["chosen_by"] |= {name: choice.rule for name, choice in quietest.items()}
     return values
 
 
 def _choose_once(trial: Trial, wanted: Sequence[Chosen]) -> dict[str, Choice]:
-    """Choose each of some parameters, whose rules may depend on the values of those before it."""
+    """Choose parameters in turn: a rule may depend on the values of those before."""
     choices: dict[str, Choice] = {}
     for parameter in wanted:
         if parameter.how is not None:
-            choices[parameter.name] = parameter.how(trial)
-            trial.parameters[parameter.name] = choices[parameter.name].value
+            choice = parameter.how(trial)
+            choices[parameter.name] = choice
+            trial.parameters[parameter.name] = choice.value
     return choices
 
 
 def parameters_of(program: Callable[..., object]) -> tuple[Parameter, ...]:
     """Read the parameters of a program from its signature; a dataclass stands for its fields."""
-    annotations, none = annotations_of(program), inspect.Parameter.empty
-    return tuple(
+    annotations = annotations_of(program)
+    parameters = []
+    for name, declared in inspect.signature(program).parameters.items():
+        annotation = annotations.get(name)
         # What a run chooses needs no default.
-        _with_type(
-            parameter,
-            name,
-            annotations[name].__origin__,
-            None if declared.default is none else declared.default,
-        )
-        for name, declared in inspect.signature(program).parameters.items()
-        for parameter in getattr(annotations.get(name), "__metadata__", ())
-    )
+        default = None if declared.default is declared.empty else declared.default
+        if get_origin(annotation) is Annotated:
+            type_, parameter, *_ = get_args(annotation)
+            parameters.append(_with_type(parameter, name, type_, default))
+    return tuple(parameters)
 
 
 def written(parameter: Parameter, value: Any) -> dict[str, Any]:
@@ -142,12 +143,15 @@ def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
 
 
 def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -> Parameter:
-    """Return the parameter with its name, its type without None, and its default; and its fields
-    with theirs.
+    """Return a parameter with its name, its type without None, and its default.
+
+    Its fields, if it is of a dataclass, get theirs.
     """
-    types = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    (own,) = (type_ for type_ in types if type_ is not NoneType)
-    hints = get_type_hints(own) if parameter.fields else {}
+    types = [annotation]
+    if get_origin(annotation) in (Union, UnionType):
+        types = [type_ for type_ in get_args(annotation) if type_ is not NoneType]
+    (type_,) = types
+    hints = get_type_hints(type_) if parameter.fields else {}
     fields = {
         field_name: _with_type(part, field_name, hints[field_name], getattr(default, field_name))
         for field_name, part in parameter.fields.items()
@@ -155,7 +159,7 @@ def _with_type(parameter: Parameter, name: str, annotation: Any, default: Any) -
     return replace(
         parameter,
         name=name,
-        type=own,
+        type=type_,
         default=default,
         option=parameter.option or name,
         fields=fields,

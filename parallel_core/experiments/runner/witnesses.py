@@ -1,4 +1,4 @@
-"""What sees the order in which a repetition's calls and operations began and ended.
+"""Witnesses of the order in which a repetition's calls and operations began and ended.
 
 That is the framework's own profiler. A backend without one whose operations run on this process's
 threads can have clocks around them instead; it must be done with an operation when its function
@@ -36,13 +36,14 @@ class MarkingOperations(Protocol):
     """A backend that can put a mark around each operation, on the thread that runs it."""
 
     def marking_operations(self, mark: Mark) -> AbstractContextManager[None]:
-        """Meanwhile, run each operation that is launched under `mark`, with the text that
-        `task_text` returns in its launch.
+        """Run each operation under `mark` until this context ends.
+
+        The text of its mark is what `task_text` returns in its launch.
         """
 
 
 class Witness(NamedTuple):
-    """What sees the order, and a function that watches repetitions."""
+    """A witness: its name, and a function that watches repetitions."""
 
     name: str
     watch: Callable[[Repeat], Timeline]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from parallel_core.report.plots.scales import Axis, around, from_zero, write_seconds
+from parallel_core.report.plots.scales import Axis, from_zero, write_seconds
 from parallel_core.report.plots.svg import MAX_NAME_LETTERS, WIDTH, Picture, text_width
 
 ROW, GAP = 24.0, 12.0
@@ -36,7 +36,6 @@ class BarsChart:
     groups: Mapping[str, Sequence[Bar]]
     write: Callable[[float], str] = write_seconds
     title: str = ""
-    log: bool = False
     widest: float = WIDEST_WHISKER
     width: float = WIDTH
 
@@ -49,8 +48,7 @@ class BarsChart:
         ends = [end for bar in bars for end in (bar.start, bar.end)]
         longest = self.widest * max(map(abs, ends))
         bounds = [min(max(bound, -longest), longest) for bar in bars for bound in bar.bounds or ()]
-        scale = around(end for end in ends if end > 0) if self.log else from_zero([*ends, *bounds])
-        return Axis(self.title, scale, self.write)
+        return Axis(self.title, from_zero([*ends, *bounds]), self.write)
 
     def draw(self, picture: Picture) -> None:
         """Draw names at the left and values at the right of all bars."""

@@ -1,6 +1,4 @@
-"""Scales and axes of charts: where a value lies between two bounds, and which round values are
-marked.
-"""
+"""Scales and axes of charts: where a value lies between two bounds, and which values are marked."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,10 +9,10 @@ from parallel_core.system.formatting import seconds
 
 WANTED_TICKS = 6
 MARGIN = 0.06
-"""Of a logarithmic scale's length, on both sides."""
+"""The margin on both sides, as a share of a logarithmic scale's length."""
 LINEAR_MARGIN = 0.05
 FEW_DECADES = 2.5
-"""A logarithmic scale up to so long has marks within its decades."""
+"""The decades up to which a logarithmic scale has marks within its decades."""
 
 
 @dataclass(frozen=True)
@@ -26,40 +24,46 @@ class Scale:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value lies, as a share of the line; what lies outside is drawn at the
-        nearer end.
+        """Return where a value lies, as a share of the line.
+
+        What lies outside is drawn at the nearer end.
         """
-        low, high, inside = self.low, self.high, min(max(value, self.low), self.high)
+        inside = min(max(value, self.low), self.high)
         if self.log:
-            low, high, inside = math.log(low), math.log(high), math.log(inside)
-        return (inside - low) / (high - low)
+            return math.log(inside / self.low) / math.log(self.high / self.low)
+        return (inside - self.low) / (self.high - self.low)
 
     @property
     def marks(self) -> tuple[float, ...]:
         """Round values on the scale, three to seven where it is linear."""
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if decades > FEW_DECADES:
-            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            return tuple(
-                10.0**power for power in range(first, last + 1, math.ceil(decades / WANTED_TICKS))
-            )
+            return self._powers_of_ten(math.ceil(decades / WANTED_TICKS))
         if decades > 1:
-            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            few = (1, 2, 5) if decades < 2 else (1, 3)
-            return tuple(
-                at
-                for power in powers
-                for one in few
-                if self.low <= (at := one * 10.0**power) <= self.high
-            )
+            return self._within_decades((1, 2, 5) if decades < 2 else (1, 3))
         step = _round_step((self.high - self.low) / WANTED_TICKS)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return tuple(number * step for number in range(first, last + 1))
+        lowest = math.ceil(self.low / step - 1e-9)
+        highest = math.floor(self.high / step + 1e-9)
+        return tuple(number * step for number in range(lowest, highest + 1))
+
+    def _powers_of_ten(self, stride: int) -> tuple[float, ...]:
+        """Return every `stride`-th power of ten on the scale."""
+        lowest = math.ceil(math.log10(self.low))
+        highest = math.floor(math.log10(self.high))
+        return tuple(10.0**power for power in range(lowest, highest + 1, stride))
+
+    def _within_decades(self, digits: Sequence[int]) -> tuple[float, ...]:
+        """Return the values on the scale that are one of some digits times a power of ten."""
+        lowest = math.floor(math.log10(self.low))
+        highest = math.ceil(math.log10(self.high))
+        values = [digit * 10.0**power for power in range(lowest, highest + 1) for digit in digits]
+        return tuple(value for value in values if self.low <= value <= self.high)
 
 
 class Axis(NamedTuple):
-    """A scale under its title, and how its values are written; its marks are round unless `marked`
-    names some.
+    """A scale under its title, and how its values are written.
+
+    Its marks are round unless `marked` names some.
     """
 
     title: str
@@ -69,26 +73,29 @@ class Axis(NamedTuple):
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """The places of the marks, as shares of the line, with their labels."""
-        return tuple(
-            (self.scale.place(value), self.write(value))
-            for value in self.marked or self.scale.marks
-        )
+        """The positions of the marks, as shares of the line, with their labels."""
+        values = self.marked or self.scale.marks
+        return tuple((self.scale.place(value), self.write(value)) for value in values)
 
 
 def linear(values: Iterable[float]) -> Scale:
-    """Return a linear scale that holds the values, with a margin above, and below if one is
-    negative.
+    """Return a linear scale that holds the values, with a margin above them.
+
+    There is one below, too, if one of them is negative.
     """
-    known = list(values)
-    margin = LINEAR_MARGIN * (max(known) - min(known) or 1)
-    return Scale(min(known) - margin * (min(known) < 0), max(known) + margin)
+    values = list(values)
+    low, high = min(values), max(values)
+    margin = LINEAR_MARGIN * ((high - low) or 1)
+    if low < 0:
+        low -= margin
+    return Scale(low, high + margin)
 
 
 def from_zero(values: Iterable[float]) -> Scale:
     """Return a linear scale that holds the values and 0."""
-    known = [0.0, *values]
-    return Scale(min(known), max(known) if max(known) > min(known) else min(known) + 1.0)
+    values = [0.0, *values]
+    low, high = min(values), max(values)
+    return Scale(low, high if high > low else low + 1.0)
 
 
 def around(values: Iterable[float]) -> Scale:
@@ -99,12 +106,17 @@ def around(values: Iterable[float]) -> Scale:
 
 
 def write_seconds(value: float) -> str:
-    """Write a marked time: `20 ms`."""
+    """Write a marked time: `20 ms`; nothing has no unit."""
+    if not value:
+        return "0"
     number, _, unit = seconds(value).partition(" ")
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+    if "." in number:
+        number = number.rstrip("0").rstrip(".")
+    return f"{number} {unit}"
 
 
 def _round_step(least: float) -> float:
     """Return the smallest of 1, 2 and 5 times a power of ten that is not below `least`."""
     power = 10.0 ** math.floor(math.log10(least))
-    return next(digit * power for digit in (1, 2, 5, 10) if digit * power >= least * (1 - 1e-9))
+    round_values = [digit * power for digit in (1, 2, 5, 10)]
+    return min(value for value in round_values if value >= least * (1 - 1e-9))

@@ -6,6 +6,7 @@ Every block and every lane's name says more when it is pointed at.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from xml.etree.ElementTree import Element
 
 from backends.profiling import Timeline
 from parallel_core.experiments import EXPERIMENTS
@@ -32,18 +33,19 @@ LOOKS: Mapping[Look, str] = {
     "host": "Python",
     "wait": "waiting",
 }
-"""What is drawn, in words, by the classes of the style sheet."""
+"""The looks of blocks, in words, by the classes of the style sheet."""
 MAX_PANELS = 8
 MAX_BLOCKS = 12_000
-"""In all panels: each takes some 200 bytes."""
+"""The blocks of all panels at the most: each takes some 200 bytes."""
 LANES_WIDTH, LANE, BLOCK, GAP = 700.0, 24.0, 18.0, 10.0
 MIN_LETTERS = 6
-"""Of a block's label that are worth drawing."""
+"""The letters of a block's label that are worth drawing."""
 MIN_BLOCK = 0.7
-"""Pixels, if there is room."""
+"""The length of a block in pixels at the least, if there is room."""
 EDGED_BLOCK = 5.0
-"""Pixels: longer blocks of a single span are a little shorter, so that neighbours can be
-distinguished.
+"""The length in pixels from which on a block of a single span is drawn a little shorter.
+
+So neighbours can be distinguished.
 """
 PALE, MIN_OPACITY = 0.6, 0.2
 """Blocks that were busy for a smaller share than PALE look pale."""
@@ -65,7 +67,7 @@ class TimelinesChart:
 
     panels: Sequence[Panel]
     after: str = ""
-    """What is said below them."""
+    """The text below the panels."""
     lanes_width: float = LANES_WIDTH
 
     @property
@@ -80,90 +82,93 @@ class TimelinesChart:
 
     def draw(self, picture: Picture) -> None:
         """Draw the looks that occur, the panels and the axis."""
-        blocks = [
-            block for panel in self.panels for lane in panel.shown.lanes for block in lane.blocks
-        ]
-        used = {block.look for block in blocks}
-        legend = {
-            words: picture.swatch(f"full {look}") for look, words in LOOKS.items() if look in used
-        }
-        palest = min(blocks, key=lambda block: block.busy_share)
-        if palest.busy_share < PALE:
-            legend["pale: many short ones, with gaps"] = picture.swatch(
-                f"full {palest.look}", _opacity(palest)
-            )
-        picture.legend(legend)
+        self._draw_legend(picture)
         scale = from_zero(panel.shown.seconds for panel in self.panels)
         axis = Axis("since the first launch", scale, write_seconds)
         left = self._left
         for panel in self.panels:
-            picture.paragraph(": ".join(filter(None, (panel.name, panel.remarks))), "bold")
-            grid, top = picture.add("g"), picture.bottom
+            title = ": ".join(filter(None, (panel.name, panel.remarks)))
+            picture.paragraph(title, "bold")
+            grid = picture.add("g")
+            top = picture.bottom
             _draw_lanes(picture, panel.shown, scale, left, self.lanes_width)
             picture.grid(axis, left, self.lanes_width, top, grid)
         picture.x_axis(axis, left, self.lanes_width)
         if self.after:
             picture.paragraph(self.after, "faint", left)
 
+    def _draw_legend(self, picture: Picture) -> None:
+        shown = [lane for panel in self.panels for lane in panel.shown.lanes]
+        blocks = [block for lane in shown for block in lane.blocks]
+        looks = {block.look for block in blocks}
+        samples = {
+            words: picture.swatch(f"full {look}") for look, words in LOOKS.items() if look in looks
+        }
+        palest = min(blocks, key=lambda block: block.busy_share)
+        if palest.busy_share < PALE:
+            sample = picture.swatch(f"full {palest.look}", _opacity(palest))
+            samples["pale: many short ones, with gaps"] = sample
+        picture.legend(samples)
+
 
 def _draw_lanes(
     picture: Picture, shown: CaseLanes, scale: Scale, left: float, width: float
 ) -> None:
+    """Draw a case's lanes, its launches as arrows, and its blocks."""
+
     def x(time: float) -> float:
         return left + width * scale.place(time)
 
-    middles = {
-        lane.name: picture.bottom + LANE * (number + 0.5) for number, lane in enumerate(shown.lanes)
-    }
-    for lane, middle in zip(shown.lanes, middles.values(), strict=True):
+    middles = {}
+    for number, lane in enumerate(shown.lanes):
+        middle = picture.bottom + LANE * (number + 0.5)
+        middles[lane.name] = middle
         picture.name(middle, lane.name)
         picture.add("rect", x=left, y=middle - BLOCK / 2, width=width, height=BLOCK, style="shade")
     # Behind the blocks, so that no arrow crosses their labels.
     for launch in shown.launches:
-        picture.arrow(
-            (x(launch.launched), middles[shown.lanes[0].name] + BLOCK / 2),
-            (x(launch.start), middles[launch.lane] - BLOCK / 2),
-            "launch",
-        )
-    for lane, middle in zip(shown.lanes, middles.values(), strict=True):
-        group = picture.add(
-            "g", role="img", aria_label=f"{lane.name}: {_busy(lane.blocks, scale.high)}"
-        )
-        for block, end in zip(
-            lane.blocks, lanes.drawn_ends(lane.blocks, scale.high * MIN_BLOCK / width), strict=True
-        ):
-            length = x(end) - x(block.start)
-            edge = 0.7 if block.spans == 1 and length > EDGED_BLOCK else 0
-            pale = {"opacity": _opacity(block)} if block.busy_share < 1 else {}
-            at = {
-                "x": x(block.start),
-                "y": middle - BLOCK / 2,
-                "width": length - edge,
-                "height": BLOCK,
-            }
-            picture.add(
-                "rect", "", lanes.block_text(block), group, style=f"full {block.look}", **at, **pale
-            )
+        start = (x(launch.launched), middles[shown.lanes[0].name] + BLOCK / 2)
+        end = (x(launch.start), middles[launch.lane] - BLOCK / 2)
+        picture.arrow(start, end, "launch")
+    shortest = scale.high * MIN_BLOCK / width
+    for lane in shown.lanes:
+        middle = middles[lane.name]
+        label = f"{lane.name}: {_busy(lane.blocks, scale.high)}"
+        group = picture.add("g", role="img", aria_label=label)
+        ends = lanes.drawn_ends(lane.blocks, shortest)
+        for block, block_end in zip(lane.blocks, ends, strict=True):
+            _draw_block(picture, group, block, x(block.start), x(block_end), middle)
         for block in lane.blocks:
             _label(picture, block, x(block.start), x(block.end), middle)
     picture.bottom += LANE * len(shown.lanes)
 
 
+def _draw_block(
+    picture: Picture, group: Element, block: Block, start: float, end: float, middle: float
+) -> None:
+    length = end - start
+    if block.spans == 1 and length > EDGED_BLOCK:
+        length -= 0.7
+    look: dict[str, str | float] = {"style": f"full {block.look}"}
+    if block.busy_share < 1:
+        look["opacity"] = _opacity(block)
+    top = middle - BLOCK / 2
+    text = lanes.block_text(block)
+    picture.add("rect", "", text, group, x=start, y=top, width=length, height=BLOCK, **look)
+
+
 def _label(picture: Picture, block: Block, start: float, end: float, middle: float) -> None:
-    name = block.label.partition(" (")[0]
+    """Write a block's name on it, if enough letters fit."""
+    name, _, _ = block.label.partition(" (")
     letters = int((end - start) / (SMALL * LETTER)) - 1
     # Of several names less than all says too little.
-    if letters >= (min(len(name), MIN_LETTERS) if block.spans == 1 else len(name)):
-        strong = block.busy_share > PALE and block.look != "wait"
-        style = {"style": f"over over-{block.look}"} if strong else {}
-        picture.text(
-            (start + end) / 2,
-            middle,
-            lanes.shortened(name, letters),
-            text_anchor="middle",
-            font_size=SMALL,
-            **style,
-        )
+    wanted = min(len(name), MIN_LETTERS) if block.spans == 1 else len(name)
+    if letters < wanted:
+        return
+    look = {"text_anchor": "middle", "font_size": f"{SMALL:g}"}
+    if block.busy_share > PALE and block.look != "wait":
+        look["style"] = f"over over-{block.look}"
+    picture.text((start + end) / 2, middle, lanes.shortened(name, letters), **look)
 
 
 def _opacity(block: Block) -> float:
@@ -171,13 +176,15 @@ def _opacity(block: Block) -> float:
 
 
 def _busy(blocks: Iterable[Block], longest: float) -> str:
-    """Say for what fraction of the whole chart's time a lane showed each look."""
+    """Say during what share of the chart's time a lane showed each look."""
     busy: dict[Look, float] = {}
     for block in blocks:
         busy[block.look] = busy.get(block.look, 0.0) + block.busy
-    return ", ".join(
-        f"{LOOKS[look]} {percent(taken / longest)} of the width" for look, taken in busy.items()
-    )
+    shares = [
+        f"{LOOKS[look]} {percent(duration / longest)} of the width"
+        for look, duration in busy.items()
+    ]
+    return ", ".join(shares)
 
 
 def timeline_picture(timeline: Timeline) -> bytes:
@@ -185,44 +192,46 @@ def timeline_picture(timeline: Timeline) -> bytes:
 
     Raises RequestError if the timeline has no spans.
     """
-    filled = [case for case in cases_of(timeline) if case.spans]
-    if not filled:
+    cases = [case for case in cases_of(timeline) if case.spans]
+    if not cases:
         raise RequestError(f"the timeline of {timeline.source} has no spans to draw")
-    few = [(case, figures_of(case)) for case in filled[:MAX_PANELS]]
-    panels = [
-        Panel(
-            case.name,
-            ", ".join((seconds(case.seconds), *lanes.overlap_phrases(figures))),
-            lanes.few_lanes(case, MAX_BLOCKS // len(few)),
-        )
-        for case, figures in few
-    ]
-    more = len(filled) - len(few)
-    after = f"{more} more {'case is' if more == 1 else 'cases are'} not shown." if more else ""
-    key = _key_case([figures for _, figures in few], timeline.experiment)
-    message = _message_of(key, timeline.experiment) if key else ""
+    shown = cases[:MAX_PANELS]
+    figures = [figures_of(case) for case in shown]
+    panels = []
+    for case, case_figures in zip(shown, figures, strict=True):
+        remarks = ", ".join((seconds(case.seconds), *lanes.overlap_phrases(case_figures)))
+        case_lanes = lanes.few_lanes(case, MAX_BLOCKS // len(shown))
+        panels.append(Panel(case.name, remarks, case_lanes))
+    after = ""
+    if len(cases) > len(shown):
+        hidden = len(cases) - len(shown)
+        after = f"{hidden} more {'case is' if hidden == 1 else 'cases are'} not shown."
+    key_case = _key_case(figures, timeline.experiment)
+    message = _message_of(key_case, timeline.experiment) if key_case else ""
     return titled(TimelinesChart(panels, after), message, timeline.source)
 
 
 def _key_case(figures: Sequence[CaseFigures], experiment: str) -> CaseFigures | None:
-    """Return an experiment's main case, else that in which most queues worked at once, the first of
-    several.
+    """Return an experiment's main case, else that in which most queues worked at once.
+
+    Of several such it is the first.
     """
     shown = EXPERIMENTS[experiment].drawn_case if experiment in EXPERIMENTS else ""
-    return max(
-        figures, key=lambda case: (case.case == shown, case.queues_at_once or 0.0), default=None
-    )
+
+    def rank(case: CaseFigures) -> tuple[bool, float]:
+        return case.case == shown, case.queues_at_once or 0.0
+
+    return max(figures, key=rank, default=None)
 
 
 def _message_of(case: CaseFigures, experiment: str) -> str:
-    """Say what a case's timeline shows: how long it took, and how long its operations take one
-    after the other.
+    """Say how long a case took, and how long its operations take one after the other.
+
+    The latter is left out if they did not overlap.
     """
     took = ": ".join(filter(None, (experiment, case.case, seconds(case.seconds))))
     at_once = case.queues_at_once or 0.0
+    if at_once < MIN_AT_ONCE:
+        return took
     in_turn = case.seconds + (at_once - 1) * case.working_seconds
-    return (
-        took
-        if at_once < MIN_AT_ONCE
-        else f"{took}; one after the other its operations take {seconds(in_turn)}"
-    )
+    return f"{took}; one after the other its operations take {seconds(in_turn)}"

@@ -55,7 +55,8 @@ def form(value: object) -> object:
         return type(value).__name__, [form(item) for item in value]
     return (
         "an array"
-        if hasattr(value, "shape") or value.__class__.__name__.endswith(("Future", "Item"))
+        if hasattr(value, "shape")
+        or value.__class__.__name__.endswith(("Future", "Item", "CudaArray"))
         else value
     )
 

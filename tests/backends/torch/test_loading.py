@@ -19,9 +19,9 @@ MadeUp = Callable[[int], Any]
     ("names", "asynchronous"),
     [
         ("cpu:1,cpu:2", "WorkerThreadsTorch"),
-        ("gpu:0", "CudaThreadsTorch"),
-        ("gpu:0/0,gpu:0/1", "CudaThreadsTorch"),
-        ("cpu:1,gpu:0", "CudaThreadsTorch"),
+        ("gpu:0", "CudaStreamsTorch"),
+        ("gpu:0/0,gpu:0/1", "CudaStreamsTorch"),
+        ("cpu:1,gpu:0", "CudaStreamsTorch"),
     ],
 )
 def test_the_class_is_chosen_by_engine_and_devices(

@@ -1,5 +1,6 @@
-"""The textbook's allreduce algorithms, each written once over a backend's verbs, for n vectors of S
-bytes.
+"""The textbook's allreduce algorithms, each written once over a backend's verbs.
+
+They add up n vectors of S bytes:
 
 - star: everything to the first device and back. 2 steps; the first device takes in (n − 1)·S and
   sends as much.
@@ -40,37 +41,39 @@ def star(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
     total, *others = vectors
     home, *devices = backend.devices[: len(vectors)]
     for vector in others:
-        total = added(backend, total, backend.copy_to(vector, home))
-    returned = (
-        backend.copy_to(total, device, out=x) for x, device in zip(others, devices, strict=True)
-    )
-    return (total, *returned)
+        arrived = backend.copy_to(vector, home)
+        total = added(backend, total, arrived)
+    sums = [total]
+    for vector, device in zip(others, devices, strict=True):
+        sums.append(backend.copy_to(total, device, out=vector))
+    return tuple(sums)
 
 
 def _ring(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Pass parts on to the next device: adding to them (reduce-scatter), then as they are
-    (all-gather).
+    """Pass parts on to the next device: first added to what is there, then as they are.
+
+    These are a reduce-scatter and an all-gather.
     """
     count = len(vectors)
     parts = [parts_of(backend, vector, count) for vector in vectors]
     for step in range(2 * (count - 1)):
-        # Each device passes on the part that reached it in the step before. The one before device 0
-        # is number -1.
-        moved = [(device, (device - 1 - step) % count) for device in range(count)]
-        copies = [
-            backend.copy_to(parts[device - 1][part], backend.devices[device])
-            for device, part in moved
-        ]
-        for (device, part), arrived in zip(moved, copies, strict=True):
-            adds = step < count - 1
-            parts[device][part] = added(backend, parts[device][part], arrived) if adds else arrived
-    return tuple(joined(backend, mine) for mine in parts)
+        is_adding = step < count - 1
+        # Each device passes on the part that reached it in the step before.
+        moved = [(device - 1 - step) % count for device in range(count)]
+        copies = []
+        for device, part in enumerate(moved):
+            # The device before device 0 is the last one, which is number -1.
+            copies.append(backend.copy_to(parts[device - 1][part], backend.devices[device]))
+        for device, part in enumerate(moved):
+            if is_adding:
+                parts[device][part] = added(backend, parts[device][part], copies[device])
+            else:
+                parts[device][part] = copies[device]
+    return tuple(joined(backend, of_device) for of_device in parts)
 
 
 def _tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Add up in pairs, then in pairs of pairs, to the first device; copy the sum down the same
-    tree.
-    """
+    """Add up in pairs, then in pairs of pairs, to the first device; copy the sum down the tree."""
     sums = list(vectors)
     count = len(sums)
     distance = 1
@@ -90,34 +93,39 @@ def _tree(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
 def sharded(
     backend: Backend, vectors: Sequence[Array], roots: Sequence[int] | None = None
 ) -> tuple[Array, ...]:
-    """Let device k, or the device number `roots[k]`, gather part k of all vectors, add it up, and
-    send it back.
+    """Let device k gather part k of all vectors, add it up, and send it back.
+
+    With `roots` it is the device number `roots[k]`.
     """
     devices = backend.devices[: len(vectors)]
-    places = range(len(devices)) if roots is None else roots
+    if roots is None:
+        roots = range(len(devices))
     parts = [parts_of(backend, vector, len(vectors)) for vector in vectors]
     totals = []
-    for k, root in enumerate(places):
-        total, *others = [mine[k] for mine in (parts[root], *parts[:root], *parts[root + 1 :])]
-        for part in others:
-            total = added(backend, total, backend.copy_to(part, devices[root]))
-        totals.append((total, devices[root]))
-    return tuple(
-        joined(
-            backend,
-            [total if root == own else backend.copy_to(total, own) for total, root in totals],
-        )
-        for own in devices
-    )
+    for part, root in enumerate(roots):
+        total = parts[root][part]
+        for number, of_device in enumerate(parts):
+            if number != root:
+                arrived = backend.copy_to(of_device[part], devices[root])
+                total = added(backend, total, arrived)
+        totals.append(total)
+    sums = []
+    for number, device in enumerate(devices):
+        received = [
+            total if root == number else backend.copy_to(total, device)
+            for total, root in zip(totals, roots, strict=True)
+        ]
+        sums.append(joined(backend, received))
+    return tuple(sums)
 
 
 def on_one_root(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Do the same with the parts, but let the first device add up all of them."""
+    """Let the first device add up all parts, and do the rest as `sharded` does."""
     return sharded(backend, vectors, [0] * len(vectors))
 
 
 def native(backend: Backend, vectors: Sequence[Array]) -> tuple[Array, ...]:
-    """Leave it to the backend."""
+    """Call the backend's own allreduce."""
     return backend.allreduce(vectors)
 
 
@@ -128,7 +136,7 @@ ALGORITHMS: Mapping[str, Allreduce] = {
     "sharded": sharded,
     "native": native,
 }
-"""By name, from the book's own to the backend's."""
+"""The algorithms by name, from the book's to the backend's."""
 
 
 def parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
@@ -138,22 +146,25 @@ def parts_of(backend: Backend, vector: Array, count: int) -> list[Array]:
 
 
 def joined(backend: Backend, parts: Sequence[Array]) -> Array:
-    """Launch the joining of parts, which may lie in the vectors' memory, to a vector on memory of
-    its own.
+    """Launch the joining of parts to a vector on memory of its own.
+
+    The parts may lie in the vectors' memory.
     """
     return backend.launch(backend.ops.concatenate, tuple(parts))
 
 
 def added(backend: Backend, x: Array, y: Array) -> Array:
-    """Launch the sum of two vectors of one length and dtype; others, which it might convert, are a
-    ValueError there.
+    """Launch the sum of two vectors of one length and dtype.
+
+    Others, which it might convert, are a ValueError there.
     """
     return backend.launch(partial(_add_equal, backend.ops), x, y)
 
 
 def _divide(ops: Ops, count: int, vector: Array) -> Array:
     # Its length is known only here, for outside it may be a promise.
-    return ops.split(vector, [rows.stop - rows.start for rows in row_ranges(len(vector), count)])
+    lengths = [rows.stop - rows.start for rows in row_ranges(len(vector), count)]
+    return ops.split(vector, lengths)
 
 
 def _add_equal(ops: Ops, x: Array, y: Array) -> Array:

@@ -38,7 +38,11 @@ from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.metrics import ratio, speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import network
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.layer_wise import LAYER_WISE
+from parallel_core.experiments.training_on_multiple_gpus.partitioning.pipeline import (
+    network_partitioning,
+)
 from parallel_core.experiments.training_on_multiple_gpus.step_counts import AT_ONCE
 from parallel_core.experiments.training_steps import (
     Batch,
@@ -59,8 +63,7 @@ UNDIVIDED, WHOLE, CUT = (
 )
 DIVIDED_LAYERS, DIVIDED_BATCH = "layer-wise partitioning", "data parallelism"
 STEPS = 3
-"""Steps in one timing: several, so that an engine may begin the next one before the last one has
-ended.
+"""Steps in one timing: several, so that an engine may begin a step before the one before has ended.
 """
 CHECKED_STEPS = 2
 RATE = 0.01
@@ -70,11 +73,11 @@ RATE = 0.01
 def strategies(micro_batches: int) -> dict[str, Strategy]:
     """Return the ways to take a step, by name, in the order of the book's figure."""
     return {
-        UNDIVIDED: divisions.ONE_DEVICE,
-        WHOLE: divisions.network_partitioning(1),
-        CUT: divisions.network_partitioning(micro_batches),
-        DIVIDED_LAYERS: divisions.LAYER_WISE,
-        DIVIDED_BATCH: divisions.DATA_PARALLELISM,
+        UNDIVIDED: network.ONE_DEVICE,
+        WHOLE: network_partitioning(1),
+        CUT: network_partitioning(micro_batches),
+        DIVIDED_LAYERS: LAYER_WISE,
+        DIVIDED_BATCH: network.DATA_PARALLELISM,
     }
 
 
@@ -85,15 +88,15 @@ def program(
     batch: Annotated[int, Parameter("Images, over all devices.")] = 64,
     micro_batches: Annotated[int, Parameter("Pieces of a batch.")] = 4,
 ) -> None:
-    """Time a step of every strategy for networks of 8 channels and 32 units × width, from narrow to
-    wide in doublings.
+    """Time a step of every strategy, for networks from narrow to wide in doublings.
 
-    Raises RequestError for a single device, and for what leaves a device or a micro-batch without
-    anything to do.
+    A network of width 1 has 8 channels and 32 units. Raises RequestError for a single device, and
+    for what leaves a device or a micro-batch without anything to do.
     """
     trial.refuse_single_device("partitioning", "divides a network")
     backend, devices = trial.backend, len(trial.devices)
-    if devices > (channels := divisions.CHANNELS * narrow):
+    channels = network.CHANNELS * narrow
+    if devices > channels:
         raise RequestError(
             f"the narrowest network has {channels} channels for {devices} devices: choose a larger "
             "--narrow"
@@ -108,57 +111,51 @@ def program(
             "without rows: "
             f"choose a larger --batch"
         )
-    ways, rows = strategies(micro_batches), divisions.synthetic_batch(batch)
-    moved: dict[str, tuple[float, ...]] = {
-        f"bytes {name}": () for name in ways if name != UNDIVIDED
-    }
+    ways = strategies(micro_batches)
+    divided = [name for name in ways if name != UNDIVIDED]
+    rows = network.synthetic_batch(batch)
+    checked_rows = network.synthetic_batch(2 * max(devices, micro_batches) + 1)
+    moved_bytes: dict[str, list[float]] = {name: [] for name in divided}
     widths = geometric(narrow, wide)
     for width in swept(trial, widths, widths):
-        initial = divisions.initial_parameters(width)
-        check_steps(
-            trial, ways, initial, divisions.synthetic_batch(2 * max(devices, micro_batches) + 1)
-        )
+        initial = network.initial_parameters(width)
+        check_steps(trial, ways, initial, checked_rows)
         steps = {
             name: way.in_single_precision(initial, rows, RATE / batch) for name, way in ways.items()
         }
-        recorded = {
-            name: without_loads(record(backend, steps[name])) for name in ways if name != UNDIVIDED
-        }
-        for name, tasks in recorded.items():
-            moved[f"bytes {name}"] += (float(sum(task.bytes for task in tasks)),)
-        for name in ways:
-            time_steps_in_a_row(
-                trial, f"{name}, width {width}", steps[name], STEPS, curve=name, at=width
-            )
-    trial.described["series"] = moved
+        tasks = {name: without_loads(record(backend, steps[name])) for name in divided}
+        for name in divided:
+            moved_bytes[name].append(float(sum(task.bytes for task in tasks[name])))
+        for name, step in steps.items():
+            time_steps_in_a_row(trial, f"{name}, width {width}", step, STEPS, curve=name, at=width)
+    trial.described["series"] = {f"bytes {name}": tuple(moved_bytes[name]) for name in divided}
 
-    mine, one, whole, cut = (
-        f"{name}, width {width}" for name in (DIVIDED_BATCH, UNDIVIDED, WHOLE, CUT)
-    )
-    others = (whole, cut, f"{DIVIDED_LAYERS}, width {width}")
-    fastest = min(others, key=lambda name: trial.cases[name].median)
-    trial.found_by("data_parallel_advantage", ratio(fastest, mine))
-    trial.found_by("data_parallel_speedup", ratio(one, mine))
-    trial.found_by("micro_batch_speedup", ratio(whole, cut))
-    for name, tasks in recorded.items():
-        plain = name.replace(" ", "_").replace("-", "_")
-        trial.found(f"{plain}_bytes", moved[f"bytes {name}"][-1])
-        trial.found(f"{plain}_waits", float(crossings(tasks)))
+    # Figures are of the widest network.
+    case_of = {name: f"{name}, width {width}" for name in ways}
+    other_cases = [case_of[name] for name in (WHOLE, CUT, DIVIDED_LAYERS)]
+    fastest = min(other_cases, key=lambda case: trial.cases[case].median)
+    trial.found_by("data_parallel_advantage", ratio(fastest, case_of[DIVIDED_BATCH]))
+    trial.found_by("data_parallel_speedup", ratio(case_of[UNDIVIDED], case_of[DIVIDED_BATCH]))
+    trial.found_by("micro_batch_speedup", ratio(case_of[WHOLE], case_of[CUT]))
+    for name in divided:
+        metric = name.replace(" ", "_").replace("-", "_")
+        trial.found(f"{metric}_bytes", moved_bytes[name][-1])
+        trial.found(f"{metric}_waits", float(crossings(tasks[name])))
 
 
 def check_steps(
     trial: Trial, ways: Mapping[str, Strategy], parameters: Parameters, batch: Batch
 ) -> None:
-    """Take steps from these parameters by each strategy; compare the change of the parameters with
-    NumPy's.
+    """Take steps from these parameters by each strategy, and compare their changes with NumPy's.
 
     Errors are shares of the parameter's largest change. Parameters and batch keep their dtype.
     """
     numpy = backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device)
-    taken = (parameters, batch, RATE, CHECKED_STEPS)
-    expected = divisions.ONE_DEVICE.changes(numpy, *taken)
+    training = (parameters, batch, RATE, CHECKED_STEPS)
+    expected = network.ONE_DEVICE.changes(numpy, *training)
     for way in ways.values():
-        trial.check("changes of the parameters", way.changes(trial.backend, *taken), expected)
+        changes = way.changes(trial.backend, *training)
+        trial.check("changes of the parameters", changes, expected)
 
 
 EXPERIMENT = Experiment(

@@ -1,12 +1,12 @@
-"""A made-up `torch` for machines without a GPU: its GPUs are names, and its streams only write down
-who waits for whom.
+"""A made-up `torch` for machines without a GPU: its GPUs are names, and its streams write down who
+waits for whom.
 
-Everything is computed on the CPU at once, by whichever thread issues it, so nothing here shows that
-a GPU would obey. What it does show is whether two accesses to the same memory, one of them writing,
-are ordered by what a GPU would go by: the order within a stream, waits for events, and what the
-host has seen to be done. Each stream counts its operations, and knows of every other stream up to
-which count it has waited for it; an event is a copy of that knowledge. An access that does not know
-of an earlier one that it conflicts with is a race, whoever would win it.
+Everything is computed on the CPU, later than it is issued (`made_up_lag.py`), and nothing here
+shows that a GPU would obey. What it does show is whether two accesses to the same memory, one of
+them writing, are ordered by what a GPU would go by: the order within a stream, waits for events,
+and what the host has seen to be done. Each stream counts its operations, and knows of every other
+stream up to which count it has waited for it; an event is a copy of that knowledge. An access that
+does not know of an earlier one that it conflicts with is a race, whoever would win it.
 
 Memory that is let go goes back to the stream that allocated it, as PyTorch's does, and that is an
 access by writing. It comes after all that was issued by then to the streams that were recorded as
@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial, reduce
 from operator import or_
 from random import Random
@@ -35,20 +35,29 @@ from tests.backends.torch.cuda.made_up_graphs import (
     recording,
     tensors,
 )
+from tests.backends.torch.cuda.made_up_lag import Lag, Lagging
 
 Known = Counter[int]
 GRADIENT = torch.Tensor.grad.__get__  # type: ignore[attr-defined]
 
 
 class MadeUpEvent:
-    """What a stream knew when it was recorded."""
+    """What a stream knew when it was recorded last."""
 
-    def __init__(self, cuda: "Cuda", gpu: int, known: Known) -> None:
+    def __init__(self, cuda: "Cuda", gpu: int, known: Known, issued: Known | None = None) -> None:
         self.cuda, self.gpu, self.known = cuda, gpu, known
+        self.issued = issued or Known()
+
+    def record(self, stream: "MadeUpStream") -> None:
+        self.cuda.check(stream.gpu)
+        with self.cuda.lock:
+            self.gpu, self.known = stream.gpu, Known(stream.known)
+            self.issued = Known(stream.issued)
 
     def synchronize(self) -> None:
         self.cuda.check(self.gpu)
         with self.cuda.lock:
+            self.cuda.lag.compute(self.issued)
             self.cuda.seen_done |= self.known
 
     def query(self) -> bool:
@@ -60,17 +69,18 @@ class MadeUpEvent:
 
 
 class MadeUpStream(MadeUpEvent):
-    """A stream that computes nothing; what it knows grows."""
+    """A stream; what it knows and has been issued grows."""
 
     def wait_event(self, event: MadeUpEvent) -> None:
         self.cuda.check(self.gpu)
         with self.cuda.lock:
             self.known |= event.known
+            self.issued |= event.issued
 
     def record_event(self) -> MadeUpEvent:
         self.cuda.check(self.gpu)
         with self.cuda.lock:
-            return MadeUpEvent(self.cuda, self.gpu, Known(self.known))
+            return MadeUpEvent(self.cuda, self.gpu, Known(self.known), Known(self.issued))
 
 
 class Cuda:
@@ -80,6 +90,7 @@ class Cuda:
         self.lock = threading.RLock()
         self.dropped_by_others: deque[int] = deque()
         self.random = Random(seed)
+        self.lag = Lag(self)
         self.races: list[str] = []
         self.seen_done = Known()
         self.gpus = gpus
@@ -95,6 +106,7 @@ class Cuda:
         # An address that came back would be taken for the memory that was there before.
         self.kept: dict[int, Any] = {}
         self.started = False
+        self.events = 0
         self.broken: set[int] = set()
         self.counted_with: str | None = "not counted"
         self.is_recording = False
@@ -114,6 +126,10 @@ class Cuda:
 
     def Stream(self, device: int) -> MadeUpStream:  # noqa: N802
         return MadeUpStream(self, range(self.gpus)[device], Known())
+
+    def Event(self) -> MadeUpEvent:  # noqa: N802
+        self.events += 1
+        return MadeUpEvent(self, -1, Known())
 
     def set_stream(self, stream: MadeUpStream) -> None:
         self._current()[stream.gpu] = stream
@@ -262,8 +278,11 @@ class MadeUpTorch:
                 if func is torch.Tensor.to and args[0].is_cuda:
                     # From one memory to another, though both are the host's here.
                     kwargs = {**(kwargs or {}), "copy": True}
+                # What is recorded in a graph is not computed.
+                lagging = nullcontext() if recorded_here() else Lagging(cuda.lag)
                 with cuda.lock:
-                    result = super().__torch_function__(func, types, args, kwargs or {})
+                    with lagging:
+                        result = super().__torch_function__(func, types, args, kwargs or {})
                     if func == GRADIENT and result is not None:
                         result = result.as_subclass(cls)
                         cuda.used(result, cuda.on_gpu.get(address(args[0])))
@@ -284,7 +303,7 @@ class MadeUpTorch:
             torch.tensor(x), None if device == "cpu" else int(device.removeprefix("cuda:"))
         )
 
-    def empty(self, size: int, dtype: torch.dtype, **_: bool) -> Any:
+    def empty(self, size: Any, dtype: torch.dtype, **_: bool) -> Any:
         return self._new(torch.empty(size, dtype=dtype), None)
 
     def empty_like(self, x: Any, device: str | None = None, **kwargs: Any) -> Any:

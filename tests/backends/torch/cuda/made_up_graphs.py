@@ -61,9 +61,11 @@ class MadeUpGraph:
             stream = self.cuda.current_stream(self.gpu)
             for part, writes, name in self.accesses:
                 self.cuda.access(part, writes, f"{name}, replayed,", stream)
-            with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
-                for operator in self.operators:
-                    operator()
+            self.cuda.lag.issue(stream, self._compute)
+
+    def _compute(self) -> None:
+        for operator in self.operators:
+            operator()
 
 
 class Recording(TorchDispatchMode):

@@ -37,18 +37,25 @@ from parallel_core.experiments.asynchronous_computation.cost_model import (
     crossing,
     disturbance,
 )
+from parallel_core.experiments.asynchronous_computation.increments import OVER_PREDICTED
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.counts import record_counts
 from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.trial import Trial
+from parallel_core.measurement.confidence_intervals import exponential
 from parallel_core.measurement.timing import Timing, measure
-from tests.parallel_core.experiments.runner.pretended import case
+from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 from tests.parallel_core.experiments.small import small
 
 
 def test_it_answers_all_its_questions(backend: Backend) -> None:
     result = parallel_core.run_async(backend, **small("async"))
-    assert set(result.bands) == {"dispatch_fraction", "wait_fraction", "t2_over_t1"}
+    assert set(result.bands) == {
+        "dispatch_fraction",
+        "wait_fraction",
+        "t2_over_t1",
+        "measured_over_predicted",
+    }
     blockers = {f"product, to {what}" for what in ("NumPy", "a number", "text")}
     increments = {
         f"increments{how}" for how in (", waiting each time", ", waiting once", " in one launch")
@@ -108,6 +115,16 @@ def test_the_cost_model_repeats_the_slower_side() -> None:
     assert python_bound.waiting_once_by_the_book(10) == 3 + 10 + 2
     assert device_bound.waiting_each(10) == python_bound.waiting_each(10) == 60
     assert device_bound.t2_over_t1.estimate == pytest.approx(3)
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(31.0, "predicted"), (80.0, "more"), (10.0, "less")])
+def test_increments_are_held_against_what_the_model_predicts(seconds: float, code: str) -> None:
+    times = ([place - 0.01, place, place + 0.01] for place in (1.0, 3.0, seconds / 10))
+    issued, computed, measured = (case("any", *seconds) for seconds in times)
+    error = CostModel(issued, computed, 0.0).log_error(measured, 10**6)
+    band = OVER_PREDICTED.place(exponential(error), pretended(trial(measured)))
+    assert band is not None
+    assert band.code == code
 
 
 def test_what_is_compiled_makes_increments_as_units_that_keep_each(
@@ -256,9 +273,9 @@ def test_what_one_adds_is_the_slope_of_the_curve(
 def test_every_size_has_a_case_and_stands_on_every_curve(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, among = cost_model.over_rounds, list[int]()
+    right, among = increments.over_rounds, list[int]()
     monkeypatch.setattr(
-        cost_model, "over_rounds", lambda *a, **k: among.append(k.get("among", 1)) or right(*a, **k)
+        increments, "over_rounds", lambda *a, **k: among.append(k.get("among", 1)) or right(*a, **k)
     )
     result = parallel_core.run_cost_model(backend, largest=100, rounds=1, budget=600.0)
     assert result.series["elements"] == (2, 8, 32)

@@ -20,8 +20,10 @@ from backends.profiling import Span
 from parallel_core import Case, RequestError, Result
 from parallel_core.experiments import EXPERIMENTS, copying, works
 from parallel_core.experiments.automatic_parallelism import small_ops, three_way
+from parallel_core.experiments.automatic_parallelism.parallel import filling_size, share_a_gpu
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner import witnesses
+from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES
 from parallel_core.experiments.runner.conclusions import answer_of
 from parallel_core.experiments.runner.guess import judge
 from parallel_core.experiments.runner.metrics import interval_of
@@ -29,7 +31,7 @@ from parallel_core.experiments.runner.tallies import computed_beside_its_own_dev
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement import timing
 from parallel_core.measurement.result import describe_backend
-from tests.parallel_core.experiments.runner.pretended import case, trial
+from tests.parallel_core.experiments.runner.pretended import case, pretended, trial
 
 Elsewhere = list[dict[str, Any]]
 
@@ -379,3 +381,36 @@ def test_other_processes_count_if_this_one_does_and_not_with_other_threads(
 
 def refuse_profiler(_: Backend) -> None:
     raise BackendError("no profiler")
+
+
+@pytest.mark.parametrize(
+    ("devices", "size", "advice"),
+    [
+        (("gpu:0/0", "gpu:0/1"), 2048, "1,024"),
+        (("gpu:0/0", "gpu:0/1"), 512, ""),
+        (("gpu:0", "gpu:1"), 2048, "--size 4096"),
+        (("cpu:1", "gpu:0/0"), 2048, "--size 4096"),
+    ],
+)
+def test_a_second_stream_gains_below_the_size_that_fills_the_gpu(
+    devices: tuple[str, ...], size: int, advice: str
+) -> None:
+    experiment = EXPERIMENTS["parallel"]
+    rules = [rule for rule in experiment.changes if rule not in (LESS_NOISE, MORE_CORES)]
+    made = trial(case("on all together", 2.0, 2.0, parts=("one", "other")))
+    made.cases |= {name: case(name, 1.0, 1.0) for name in ("one", "other")}
+    result = pretended(made)
+    metrics = {"filling_size": 1024.0} if share_a_gpu(devices) else {}
+    backend = {**result.backend, "devices": devices, "name": "torch", "engine": "async"}
+    seen = replace(result, backend=backend, parameters={"size": size}, metrics=metrics)
+    then = answer_of(experiment.metrics, rules, seen).would_change
+    assert advice in then
+    assert bool(advice) == bool(then)
+
+
+def test_a_multiplication_fills_a_device_from_where_it_is_about_as_fast_as_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Launching takes as long as multiplying 700 x 700.
+    monkeypatch.setattr(works, "seconds_of_one", lambda _, size: size**3 + 700**3)
+    assert filling_size(trial()) == 2048

@@ -5,13 +5,15 @@ fit.
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 import backends
 from backends import Backend
 from parallel_core import Case, Result, run_parallel
 from parallel_core.comparison.cells import Cell
-from parallel_core.experiments import EXPERIMENTS
+from parallel_core.experiments import EXPERIMENTS, works
+from parallel_core.experiments.automatic_parallelism import parallel
 from parallel_core.experiments.runner import declaration, parameters
 from parallel_core.experiments.runner import trial as runner_trial
 from parallel_core.experiments.runner.trial import Trial
@@ -49,6 +51,27 @@ def test_what_was_chosen_in_the_quietest_moment_counts(
     monkeypatch.setattr("parallel_core.experiments.works.size_for", lambda *_: next(sizes))
     assert run_twice(numpy).parameters["size"] == 16
     assert next(taken, None) is None
+
+
+@pytest.mark.parametrize(("chosen_by", "counted"), [({"size": "rounds"}, 640), ({}, 64)])
+def test_a_chosen_size_is_counted_with_matrices_that_outlast_turns_on_a_core(
+    numpy: Backend, monkeypatch: pytest.MonkeyPatch, chosen_by: dict[str, str], counted: int
+) -> None:
+    sides: list[int] = []
+    multiply_some = works.multiplied
+
+    def multiplied(trial: Trial, x: np.ndarray, count: int = 1) -> tuple[np.ndarray, ...]:
+        sides.append(len(x))
+        return multiply_some(trial, x, count)
+
+    monkeypatch.setattr(works, "multiplied", multiplied)
+    trial = Trial(numpy, {}, counted=[parallel.TOGETHER])
+    trial.described["chosen_by"] = chosen_by
+    parallel.program(trial, 64)
+    trial.run(rounds=1)
+    sides.clear()
+    trial.takes[parallel.TOGETHER]()
+    assert sides == [counted, counted]
 
 
 @pytest.mark.parametrize(

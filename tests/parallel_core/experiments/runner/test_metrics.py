@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parallel_core.experiments import EXPERIMENTS
@@ -95,6 +95,7 @@ FALLING = replace(SHARE, share=lambda value, _: 1 - value)
     st.sampled_from([SHARE, FALLING]),
     st.lists(st.floats(-1, 6), min_size=3, max_size=3).map(sorted),
 )
+@example(SHARE, [0.1, 0.5, 0.9])
 def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list[float]) -> None:
     low, estimate, high = bounds
     answers = metric.answers(Interval(estimate, low, high), on())
@@ -102,7 +103,10 @@ def test_what_it_means_holds_for_the_whole_interval(metric: Metric, bounds: list
     least, most = sorted((metric.share(low, on()), metric.share(high, on())))
     if ends[0] == ends[2]:
         assert answers == (ends[0],)
-    elif least <= metric.no_effect <= most:
+    elif least <= metric.no_effect <= most or {ends[0], ends[2]} == {
+        metric.bands[0],
+        metric.bands[-1],
+    }:
         assert answers == ()
     else:
         assert {answers[0], answers[-1]} == {ends[0], ends[2]}

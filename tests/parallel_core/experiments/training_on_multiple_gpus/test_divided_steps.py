@@ -23,7 +23,7 @@ from parallel_core.experiments.training_on_multiple_gpus.batch_norm import (
     SYNCHRONISED,
     difference,
 )
-from parallel_core.experiments.training_on_multiple_gpus.partitioning import divisions, strategies
+from parallel_core.experiments.training_on_multiple_gpus.partitioning import network, strategies
 from parallel_core.experiments.training_steps import Batch, Strategy
 from parallel_core.experiments.works import record
 from parallel_core.measurement.checks import relative_error
@@ -135,7 +135,7 @@ def error_of_steps(
     backend: Backend, ways: Mapping[str, Strategy], batch: Batch, seed: int = 0
 ) -> float:
     trial = Trial(backend, {})
-    partitioning.check_steps(trial, ways, divisions.initial_parameters(1, seed), batch)
+    partitioning.check_steps(trial, ways, network.initial_parameters(1, seed), batch)
     (error,) = trial.errors.values()
     return error
 
@@ -143,18 +143,18 @@ def error_of_steps(
 # A framework may see to slices, promises and copies in another way than NumPy.
 @pytest.mark.parametrize("devices", [2, 3, 5])
 def test_a_step_is_that_of_one_device(load_any: Callable[[int], Backend], devices: int) -> None:
-    assert error_of_steps(load_any(devices), strategies(3), divisions.synthetic_batch(7)) < 1e-6
+    assert error_of_steps(load_any(devices), strategies(3), network.synthetic_batch(7)) < 1e-6
 
 
 @settings(max_examples=8)
 @given(rows=draw.integers(4, 9), micro_batches=draw.integers(1, 4), seed=draw.integers(0, 99))
 def test_it_is_for_any_batch(backend: Backend, rows: int, micro_batches: int, seed: int) -> None:
     ways = strategies(micro_batches)
-    assert error_of_steps(backend, ways, divisions.synthetic_batch(rows, seed), seed) < 1e-6
+    assert error_of_steps(backend, ways, network.synthetic_batch(rows, seed), seed) < 1e-6
 
 
 def test_each_device_holds_its_part(backend: Backend, load: Callable[[int], Backend]) -> None:
-    initial = divisions.initial_parameters(1)
+    initial = network.initial_parameters(1)
     sizes = [parameter.size for parameter in initial]
 
     def held(name: str) -> list[int]:
@@ -175,7 +175,7 @@ def test_each_device_holds_its_part(backend: Backend, load: Callable[[int], Back
 
 def recorded(backend: Backend, name: str, rows: int, micro_batches: int) -> tuple[Task, ...]:
     way = strategies(micro_batches)[name]
-    drawn = divisions.initial_parameters(1), divisions.synthetic_batch(rows)
+    drawn = network.initial_parameters(1), network.synthetic_batch(rows)
     return without_loads(record(backend, way.in_single_precision(*drawn, rate=0.1)))
 
 
@@ -183,7 +183,7 @@ def test_what_is_moved_and_waited_for_is_that_of_layers_pieces_or_gradients(
     backend: Backend,
 ) -> None:
     tasks = {name: recorded(backend, name, 7, 2) for name in NAMES}
-    parameters = sum(parameter.size for parameter in divisions.initial_parameters(1))
+    parameters = sum(parameter.size for parameter in network.initial_parameters(1))
     there_and_back, others = 2, 2
     activations = there_and_back * 7 * (FEATURES + UNITS) * ITEM
     of_layers = there_and_back * others * 7 * (FEATURES + CLASSES) * ITEM

@@ -30,6 +30,7 @@ from parallel_core.report.plots.curves import (
     learning_chart,
 )
 from parallel_core.report.plots.scales import Axis, Scale, around, from_zero, write_seconds
+from parallel_core.report.plots.stacked import Part, Row, StackedChart
 from parallel_core.report.plots.svg import inline, text_width, titled
 from parallel_core.report.plots.task_graph import TaskGraph, rows_of
 from parallel_core.report.plots.timeline import MAX_PANELS
@@ -76,6 +77,19 @@ def test_a_picture_shows_what_the_result_holds(
     assert (tmp_path / "x.svg").read_bytes() == svg
     assert b"prefers-color-scheme: dark" in svg
     assert (svg.count(b"http"), svg.count(b" id=")) == (1, 0)
+
+
+def test_parts_of_a_row_stand_side_by_side_and_are_named_once_by_colour() -> None:
+    parts = [Part("first", 0, 4, "compute"), Part("second", 4, 10, "copy")]
+    rows = [Row("<one>", parts, "10 of them"), Row("another", parts[:1], "4 of them")]
+    drawn = Drawn(titled(StackedChart({"": rows[:1], "under <this>": rows[1:]}, figure), "a title"))
+    *samples, first, second, alone = drawn.boxes
+    assert len(samples) == 2
+    shares = [(one.end - first.start) / (second.end - first.start) for one in (first, second)]
+    assert shares == pytest.approx([0.4, 1.0], abs=1e-3)
+    assert (second.start, alone.end) == pytest.approx((first.end, first.end), abs=0.01)
+    drawn.places("first", "second", "<one>", "another", "under <this>", "10 of them", "4 of them")
+    assert "<one>, second: 6" in drawn.titles
 
 
 def test_bars_begin_and_end_where_their_values_lie() -> None:
@@ -189,7 +203,7 @@ def test_a_product_is_a_sum_of_lengths_on_a_logarithmic_scale() -> None:
 
 def test_marked_times_have_no_needless_digits() -> None:
     written = map(write_seconds, (0, 2e-5, 0.05, -0.1, -0.0025, 20))
-    assert list(written) == ["0 ms", "20 μs", "50 ms", "−100 ms", "−2.5 ms", "20 s"]
+    assert list(written) == ["0", "20 μs", "50 ms", "−100 ms", "−2.5 ms", "20 s"]
 
 
 DIAMOND = (

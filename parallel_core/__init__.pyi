@@ -1,0 +1,241 @@
+import collections.abc
+from typing import Literal
+
+import backends
+import parallel_core.training.batches
+import parallel_core.training.checkpoints
+import parallel_core.training.dataset
+import parallel_core.training.plan
+from parallel_core.experiments.explanation import explain as explain
+from parallel_core.measurement.result import Case as Case
+from parallel_core.measurement.result import Result as Result
+from parallel_core.measurement.timing import Benchmark as Benchmark
+from parallel_core.own_program import profiled_step as profiled_step
+from parallel_core.system.errors import MeasurementError as MeasurementError
+from parallel_core.system.errors import RequestError as RequestError
+from parallel_core.trace_analysis.prediction import predict as predict
+from parallel_core.training.batches import Settings as Settings
+from parallel_core.training.dataset import Dataset as Dataset
+from parallel_core.training.dataset import load_fashion_mnist as load_fashion_mnist
+
+# Written by `python -m tests.parallel_core.test_stub`:
+def run_async(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    steps: int | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """When does control return, what does waiting wait for, and what does it cost?"""
+
+def run_barriers(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    deepest: int = 64,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Does waiting for one intermediate result wait for the work that is queued behind it?"""
+
+def run_cost_model(
+    backend: backends.Backend,
+    *,
+    largest: int = 524288,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """How large must an operation be for computing it, and not issuing it, to set the pace?"""
+
+def run_eager_cpu(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    against: str = "others",
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Can asynchrony be seen on a CPU, on a framework that is eager and on others?"""
+
+def run_parallel(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Do two devices work at the same time when nobody tells them to?"""
+
+def run_overlap(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    products: int | None = None,
+    copies: int | None = None,
+    sizes: collections.abc.Sequence[int] | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Can results travel to another device while the next ones are computed?"""
+
+def run_independent_ops(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    workers_compared: collections.abc.Sequence[int] = (1, 2),
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Does a framework run operations without dependencies in parallel on one device?"""
+
+def run_small_ops(
+    backend: backends.Backend,
+    *,
+    sizes: collections.abc.Sequence[int] | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """When single operations are small, does parallelism help even on one CPU or GPU?"""
+
+def run_three_way(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    products: int | None = None,
+    copies: int | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Can two devices compute while their results travel both ways between them?"""
+
+def run_dependencies(
+    backend: backends.Backend,
+    *,
+    size: int | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Are tasks that depend on each other across devices right, and as fast as they could be?"""
+
+def run_graph(
+    backend: backends.Backend,
+    *,
+    of: Literal["mlp", "xy"] = "mlp",
+    batch: int = 1024,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """What does the graph of a training step look like, and how fast could it be?"""
+
+def run_data_parallel(
+    backend: backends.Backend,
+    *,
+    data: parallel_core.training.dataset.Dataset,
+    settings: parallel_core.training.batches.Settings = ...,
+    compared: int | None = None,
+    on_plan: collections.abc.Callable[[parallel_core.training.plan.TrainingPlan], object] = ...,
+    on_batch: collections.abc.Callable[[int, int], object] = ...,
+    on_epoch: collections.abc.Callable[[parallel_core.training.batches.Epoch], object] = ...,
+    checkpoints: parallel_core.training.checkpoints.Checkpointing | None = None,
+    count: int = 2,
+) -> Result:
+    """How fast does LeNet train from scratch when each batch is divided over the devices?"""
+
+def run_allreduce(
+    backend: backends.Backend,
+    *,
+    algorithms: collections.abc.Sequence[str] | None = None,
+    sizes: collections.abc.Sequence[int] | None = None,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """How fast do all devices get the sum of their vectors, and which algorithm is best?"""
+
+def run_building_blocks(
+    backend: backends.Backend,
+    *,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """What do the chapter's small functions do to a few numbers, and what goes wrong in them?"""
+
+def run_batch_scaling(
+    backend: backends.Backend,
+    *,
+    data: parallel_core.training.dataset.Dataset,
+    batch_size: int = 256,
+    steps: int | None = None,
+    seed: int = 0,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Is a device worth more when the batch grows with the number of devices?"""
+
+def run_learning_rates(
+    backend: backends.Backend,
+    *,
+    data: parallel_core.training.dataset.Dataset,
+    rates: collections.abc.Sequence[float] = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8),
+    settings: parallel_core.training.batches.Settings = ...,
+    initial_scale: float = 8.0,
+    rounds: int = 3,
+    budget: float = 180,
+    on_batch: collections.abc.Callable[[int, int], object] = ...,
+    on_training: collections.abc.Callable[[str], object] = ...,
+    count: int = 2,
+) -> Result:
+    """Which learning rate is best, and does it change with the number of devices?"""
+
+def run_partitioning(
+    backend: backends.Backend,
+    *,
+    narrow: int = 1,
+    wide: int = 4,
+    batch: int = 64,
+    micro_batches: int = 4,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Which way of dividing a network over devices is best, and when?"""
+
+def run_batch_norm(
+    backend: backends.Backend,
+    *,
+    rows: int = 256,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """By which rows' statistics does batch normalisation go, when the batch is divided?"""
+
+def run_evaluate(
+    backend: backends.Backend,
+    *,
+    data: parallel_core.training.dataset.Dataset,
+    batch_size: int = 500,
+    train_steps: int = 100,
+    checkpoint: parallel_core.training.checkpoints.Checkpoint | None = None,
+    images: int | None = None,
+    seed: int = 0,
+    rounds: int = 5,
+    budget: float = 15.0,
+    count: int = 2,
+) -> Result:
+    """Is a network's accuracy the same on every number of devices, and how much faster are
+    more of them?"""
