@@ -161,6 +161,8 @@ def _hidden(
     )
     if early is not None:
         lay += f", {early or 'none'} of {exchanges} launched before the backward pass was over"
+        if forward := sum(process.forward_exchanges for process in exchanging):
+            lay += f" and {forward} of these before it began"
     return code, f"{OVERLAP[code]}: {lay}."
 
 

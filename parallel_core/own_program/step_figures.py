@@ -89,6 +89,10 @@ class StepFigures:
     """
     launching_share: float = 0.0
     """The share of the devices' idle time in which their queues waited for the host to launch."""
+    forward_exchanges: int = 0
+    """How many of the early exchanges were launched before their step's backward pass began: these
+    can hide under the forward pass. 0 if the program marks no steps.
+    """
     is_without_profiler: bool = False
     """Whether the parts are those of a step without the profiler."""
 
@@ -131,6 +135,7 @@ def step_figures(timeline: Timeline, steps: int) -> StepFigures:
         hidden_copy_share=whole.hidden_copy_share,
         exchanges=int(case.of_kind("exchange").sum()),
         early_exchanges=_early_exchanges(case.spans, marks),
+        forward_exchanges=_forward_exchanges(case.spans, marks),
         between_two_share=_between_two_share(case),
         loading_share=in_seconds(total_length(loading)) / seconds,
         operators=tuple(
@@ -203,6 +208,23 @@ def _queue_shares(case: CaseSpans, times: Sequence[tuple[int, int]]) -> dict[Que
     return found
 
 
+def _forward_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int:
+    """Count the exchanges that were launched before the first operator of their step's backward
+    pass began.
+    """
+    backward = [span.start for span in spans if span.kind != "exchange" and _is_backward(span)]
+    launches = [_launch_of(span) for span in spans if span.kind == "exchange"]
+    count = 0
+    for step in steps:
+        first = min((start for start in backward if step.start <= start < step.end), default=0)
+        count += sum(step.start <= time < first for time in launches)
+    return count
+
+
+def _launch_of(span: Span) -> int:
+    return span.start if span.launched is None else span.launched
+
+
 def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int | None:
     """Count the exchanges that were launched before the last operator of their step's backward pass
     began; None if no operator is known as one of that pass.
@@ -212,11 +234,7 @@ def _early_exchanges(spans: Sequence[Span], steps: Sequence[Window]) -> int | No
     # Of a GPU's program the operators are the host's, and the kernels run later.
     kind = "host" if any(span.kind == "host" for span in spans) else "compute"
     operators = [span for span in spans if span.kind == kind and span.operator != KEEPING]
-    launches = [
-        span.start if span.launched is None else span.launched
-        for span in spans
-        if span.kind == "exchange"
-    ]
+    launches = [_launch_of(span) for span in spans if span.kind == "exchange"]
     if not any(map(_is_backward, spans)):
         return None
     backward = [span.start for span in operators if _is_backward(span)]

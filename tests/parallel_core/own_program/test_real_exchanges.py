@@ -96,13 +96,17 @@ def test_an_exchange_is_early_if_some_of_the_backward_pass_begins_after_its_laun
         for event in events
         if event["name"].startswith("autograd::engine::evaluate_function")
     ]
-    early = 0
+    early = forward = 0
     for step in (event for event in events if event["name"].startswith("ProfilerStep#")):
         end = step["ts"] + step["dur"]
         last = max(start for start in backward if step["ts"] <= start < end)
         early += sum(step["ts"] <= launch < last for launch in launches)
+        # What these can hide under is the forward pass.
+        first = min(start for start in backward if step["ts"] <= start < end)
+        forward += sum(step["ts"] <= launch < first for launch in launches)
     figures = figures_of("fsdp2_rank0")
     assert (figures.exchanges, figures.early_exchanges) == (len(launches), early) == (60, 55)
+    assert figures.forward_exchanges == forward == 20
 
 
 def both_ranks(program: str) -> dict[Path, Recorded]:
