@@ -288,19 +288,24 @@ def _read_rank(
     # Of another format than PyTorch's the timeline is all that is known.
     is_own, cut = OWN_KEY in trace.properties, len(timeline.spans) < len(whole.spans)
     only_spans = is_own or not trace.slices
-    return RankTrace(
+    collectives = _own_collectives(spans) if only_spans else _collectives(trace, spans, begin, cut)
+    rank_trace = RankTrace(
         file,
         rank,
         world_size,
         timeline,
         len(timeline.spans),
-        tuple(figures_of(case, kernel_delay) for case in cases),
-        tuple(_own_collectives(spans) if only_spans else _collectives(trace, spans, begin, cut)),
+        (),
+        tuple(collectives),
         # Cases begin at zero, wherever they are in the trace.
         None if only_spans or timeline.cases else begin,
-        interference(cases),
+        (),
         _origin(trace, timeline),
     )
+    # The arguments of a million events would take room from the figures.
+    del trace
+    figures = tuple(figures_of(case, kernel_delay) for case in cases)
+    return replace(rank_trace, figures=figures, prices=interference(cases))
 
 
 def _other_unit(timeline: Timeline) -> Iterator[str]:

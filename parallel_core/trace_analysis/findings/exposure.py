@@ -7,6 +7,7 @@ such calls: there the host has waited if it goes on soon after the end.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -122,9 +123,12 @@ def communication(case: CaseSpans) -> list[Beside]:
     return groups
 
 
-def exposure(case: CaseSpans) -> Exposure | None:
-    """Return what is known of a case's exchanges and copies that were not hidden; None without."""
-    stretches = [_longest_exposures(case, beside) for beside in communication(case)]
+def exposure(case: CaseSpans, groups: Sequence[Beside]) -> Exposure | None:
+    """Return what is known of those of a case's exchanges and copies that were not hidden.
+
+    `groups` are what `communication` returns. None if all were hidden.
+    """
+    stretches = [_longest_exposures(case, beside) for beside in groups]
     if not stretches:
         return None
     columns = [np.concatenate(column) for column in zip(*stretches, strict=True)]
