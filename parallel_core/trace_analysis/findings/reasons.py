@@ -71,14 +71,20 @@ REASONS = (
         "every-micro-batch",
         lambda of: of.in_every_micro_batch,
         "several backward passes exchange for one step of the optimizer",
-        "Exchange in the last one only, with no_sync() around all others.",
+        "Exchange in the last one only, with no_sync() around all others (FSDP2: "
+        "set_requires_gradient_sync).",
+    ),
+    Reason(
+        "launched-after",
+        lambda of: of.most_after_pass & of.in_buckets,
+        "it is launched after the backward pass, which could have hidden it",
+        "Make the buckets smaller (bucket_cap_mb), so that the first are full earlier.",
     ),
     Reason(
         "launched-after",
         lambda of: of.most_after_pass,
         "it is launched after the backward pass, which could have hidden it",
-        "Launch each part as soon as its gradients are there: by DistributedDataParallel, or with "
-        "smaller buckets (bucket_cap_mb).",
+        "Launch each part as soon as its gradients are there, as DistributedDataParallel does.",
     ),
     Reason(
         "launched-after",
@@ -104,6 +110,12 @@ REASONS = (
         lambda of: (of.waited_for & of.had_something) | of.is_last,
         "it takes longer than the computation that was launched to hide it",
         "Launch it earlier, or move fewer bytes.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda of: of.waited_for & of.is_pageable,
+        "{operator} waits for it at once, since its memory is not pinned",
+        "Pin the memory (pin_memory=True), and copy with non_blocking=True.",
     ),
     Reason(
         "waited-at-once",
