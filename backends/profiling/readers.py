@@ -16,6 +16,9 @@ from backends.profiling.slices import Trace
 from backends.profiling.timeline import Timeline
 from backends.registry import trace_readers
 
+MOST_QUEUES = 10_000
+"""Of processes and threads, and of a timeline's queues: what has more is no program's recording."""
+
 
 @dataclass
 class TraceFile:
@@ -67,6 +70,7 @@ class ChromeReader:
     def timeline_of(self, file: TraceFile) -> Timeline:
         """Return the timeline of such a trace."""
         assert file.trace is not None
+        _check_queues(len(file.trace.columns.rows))
         return self.read(file.trace)
 
 
@@ -79,10 +83,19 @@ def timeline_in(file: TraceFile) -> Timeline:
     readers = sorted(_loaded(failures), key=lambda reader: isinstance(reader, ChromeReader))
     for reader in readers:
         if reader.recognises(file):
-            return reader.timeline_of(file)
+            timeline = reader.timeline_of(file)
+            _check_queues(len(timeline.columns.queues))
+            return timeline
     names = ", ".join(trace_readers())
     unknown = file.problem or f"none of the profilers known here wrote it (known for {names})"
     raise ValueError("; ".join((unknown, *failures)))
+
+
+def _check_queues(count: int) -> None:
+    if count > MOST_QUEUES:
+        raise ValueError(
+            f"it has {count:,} threads or queues, and at most {MOST_QUEUES:,} can be compared"
+        )
 
 
 def timeline_from(trace: Trace) -> Timeline:

@@ -6,7 +6,8 @@ from pathlib import Path
 from statistics import median
 
 from backends.profiling import Timeline
-from parallel_core.own_program.answer import Answer, Waiting, answer
+from parallel_core.own_program.answer import Answer, answer
+from parallel_core.own_program.bounds import Waiting
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import StepFigures, step_figures, without_profiler
 from parallel_core.trace_analysis.case_spans import ALL

@@ -9,6 +9,8 @@ import numpy as np
 from parallel_core.measurement.confidence_intervals import decide
 from parallel_core.trace_analysis.parts import Parts, over_steps, share_of
 
+INCONCLUSIVE = "inconclusive"
+"""The code of an answer whose interval touches two."""
 MANY_STEPS = 30
 """Of so many steps that are alike the interval is as short as more steps can make it."""
 ON_A_QUIET_MACHINE = "run it on a quiet machine"

@@ -152,7 +152,8 @@ def without_profiler(recorded: StepFigures, seconds: float) -> StepFigures:
     """
     devices = {queue.device for queue in recorded.queues}
     works = [step.seconds - step.idle_seconds for step in recorded.by_step]
-    if not devices or "cpu" in devices or not max(works) < seconds < recorded.step_seconds:
+    on_gpus = bool(devices) and not any(device.startswith("cpu") for device in devices)
+    if not on_gpus or not max(works) < seconds < recorded.step_seconds:
         return recorded
     stretch = recorded.step_seconds / seconds
     by_step = [

@@ -17,7 +17,7 @@ from parallel_core.terminal.layout import (
     show_table,
     table_of,
 )
-from parallel_core.trace_analysis.critical_path import PathCauses
+from parallel_core.trace_analysis.critical_path import PathCauses, PathPart
 from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.interference import Beside, Price
 from parallel_core.trace_analysis.profiling_run import DISPATCH, SECONDS, Agreement
@@ -29,9 +29,7 @@ BESIDE: Mapping[Beside, str] = {
     "exchange": "beside an exchange",
 }
 MAX_PATH_PARTS = 3
-"""So many parts of a critical path are named, and all long ones; the rest are added up."""
-WORTH_NAMING = 0.1
-"""The share of a critical path from which on a part is long."""
+"""So many parts of a critical path are named; the rest are added up."""
 MAX_FULL_CASES = 3
 """If there are no more cases, and none is the main one, all are printed in full."""
 MIN_SHARE = 0.005
@@ -219,24 +217,28 @@ def _causes(causes: PathCauses, seconds: float) -> str:
     )
 
 
+def _length(parts: Sequence[PathPart]) -> str:
+    """Say what share of a critical path some parts take, the longest of which stands first."""
+    longest, shortest = percent(parts[0].share), percent(parts[-1].share)
+    if parts[0].share < MIN_SHARE:
+        return f"less than {percent(MIN_SHARE)} each"
+    if len(parts) == 1:
+        return longest
+    return f"{longest} each" if longest == shortest else f"at most {longest} each"
+
+
 def _path(case: CaseFigures) -> str:
     path = case.critical_path
-    long = sum(part.share >= WORTH_NAMING for part in path.parts)
-    shown = path.parts[: max(MAX_PATH_PARTS, long)]
-    parts = [part for part in shown if part.share >= MIN_SHARE]
+    parts = [part for part in path.parts[:MAX_PATH_PARTS] if part.share >= MIN_SHARE]
     named = [f"{percent(part.share)} {part.name} on {part.device} {part.queue}" for part in parts]
     # Many that are too short to be named may be all that there is.
     rest = path.parts[len(parts) :]
     rest_share = sum(part.share for part in rest)
+    if sum(part.share for part in rest if part.share < MIN_SHARE) < MIN_SHARE:
+        rest = tuple(part for part in rest if part.share >= MIN_SHARE)
     if rest_share >= MIN_SHARE:
-        names = "other names" if named else f"{len(rest):,} names"
-        longest = rest[0].share
-        limit = (
-            f"at most {percent(longest)}"
-            if longest >= MIN_SHARE
-            else f"less than {percent(MIN_SHARE)}"
-        )
-        named.append(f"{percent(rest_share)} {names} of {limit} each")
+        names = f"{len(rest):,} {'other ' if named else ''}name{'s' if len(rest) > 1 else ''}"
+        named.append(f"{percent(rest_share)} in {names} of {_length(rest)}")
     if path.idle_share >= MIN_SHARE:
         named.append(f"{percent(path.idle_share)} idle")
     return listed(named)

@@ -250,7 +250,8 @@ def union(*intervals: np.ndarray) -> np.ndarray:
     joined = joined[joined[:, 1] > joined[:, 0]]
     if len(joined) == 0:
         return joined
-    joined = joined[np.argsort(joined[:, 0], kind="stable")]
+    if np.any(joined[1:, 0] < joined[:-1, 0]):
+        joined = joined[np.argsort(joined[:, 0], kind="stable")]
     covered_until = np.maximum.accumulate(joined[:, 1])
     begins = np.concatenate(([True], joined[1:, 0] > covered_until[:-1]))
     ends = np.concatenate((begins[1:], [True]))
@@ -259,6 +260,8 @@ def union(*intervals: np.ndarray) -> np.ndarray:
 
 def intersection(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the times that two interval sets both cover."""
+    if min(len(one), len(other)) == 0:
+        return NO_INTERVALS
     times = np.concatenate((one.ravel(), other.ravel()))
     steps = np.tile(np.array([1, -1], dtype=np.int8), len(times) // 2)
     # Of equal times, ends come first: what only touches is not covered by both.

@@ -10,7 +10,7 @@ be several operations. So is one with too few operations on either side.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,8 +31,17 @@ SEVERAL = -1
 
 Beside: TypeAlias = Literal["anything", "compute", "copy", "exchange"]
 NEIGHBOURS: tuple[Beside, ...] = ("anything", "compute", "copy", "exchange")
-Sides: TypeAlias = tuple[np.ndarray, np.ndarray]
-"""Durations in nanoseconds: in isolation, and beside other operations."""
+Operation: TypeAlias = tuple[str, str]
+"""A name, and a device."""
+
+
+class Sides(NamedTuple):
+    """Durations of one operation, in nanoseconds."""
+
+    alone: np.ndarray
+    """In isolation."""
+    beside: np.ndarray
+    """Beside other operations."""
 
 
 @dataclass(frozen=True)
@@ -65,35 +74,44 @@ def interference(cases: Sequence[CaseSpans]) -> tuple[Price, ...]:
     """Compare the computations of all cases of a timeline that the profiler did not slow down too
     much.
     """
-    sides: dict[Beside, dict[tuple[str, str], list[Sides]]] = {}
+    pieces: dict[Beside, dict[Operation, list[Sides]]] = {kind: {} for kind in NEIGHBOURS}
     for case in cases:
         if (case.slowdown or 0) > MAX_SLOWDOWN:
             continue
-        for beside, key, one in _sides(case):
-            sides.setdefault(beside, {}).setdefault(key, []).append(one)
-    joined = {beside: _joined(by_name) for beside, by_name in sides.items()}
-    return tuple(_price(beside, joined[beside]) for beside in NEIGHBOURS if joined.get(beside))
+        for neighbour, operation, sides in _sides(case):
+            pieces[neighbour].setdefault(operation, []).append(sides)
+
+    prices = []
+    for neighbour in NEIGHBOURS:
+        comparable = _comparable(pieces[neighbour])
+        if comparable:
+            prices.append(_price(neighbour, comparable))
+    return tuple(prices)
 
 
-def _sides(case: CaseSpans) -> Iterator[tuple[Beside, tuple[str, str], Sides]]:
+def _sides(case: CaseSpans) -> Iterator[tuple[Beside, Operation, Sides]]:
+    """Yield the durations of a case's computations on either side of each kind of neighbour."""
     computing = np.flatnonzero(case.of_kind("compute") & (case.lengths > 0))
-    names, queues, lengths = (
-        case.spans.name_of[computing],
-        case.spans.queue_of[computing],
-        case.lengths[computing],
-    )
-    apart, beside = {}, {}
+    spans = case.spans
+    names, queues = spans.name_of[computing], spans.queue_of[computing]
+    lengths = case.lengths[computing]
+    is_apart, is_beside = {}, {}
     for neighbour in NEIGHBOURS:
         mask = case.operations if neighbour == "anything" else case.of_kind(neighbour)
         share = time_beside(case, np.flatnonzero(mask), computing) / lengths
-        apart[neighbour], beside[neighbour] = share <= ALONE, share >= BESIDE
-    for kind, other in permutations(NEIGHBOURS[1:], 2):
-        beside[kind] &= apart[other]
-    for own in groups_of(names.astype(np.int64) * len(case.spans.queues) + queues):
-        name, (device, _) = case.spans.names[names[own[0]]], case.spans.queues[queues[own[0]]]
-        alone = lengths[own[apart["anything"][own]]]
+        is_apart[neighbour] = share <= ALONE
+        is_beside[neighbour] = share >= BESIDE
+    # Beside one kind means: beside no other kind.
+    for kind, other_kind in permutations(NEIGHBOURS[1:], 2):
+        is_beside[kind] &= is_apart[other_kind]
+
+    for alike in groups_of(names.astype(np.int64) * len(spans.queues) + queues):
+        device, _ = spans.queues[queues[alike[0]]]
+        operation = spans.names[names[alike[0]]], device
+        alone = lengths[alike[is_apart["anything"][alike]]]
         for neighbour in NEIGHBOURS:
-            yield neighbour, (name, device), (alone, lengths[own[beside[neighbour][own]]])
+            beside = lengths[alike[is_beside[neighbour][alike]]]
+            yield neighbour, operation, Sides(alone, beside)
 
 
 def time_beside(case: CaseSpans, operations: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -136,7 +154,7 @@ def _stretches(
     none does, or several do.
     """
     queue_of = case.spans.queue_of[operations]
-    covered = [case.covered(operations[own]) for own in groups_of(queue_of)]
+    covered = [case.covered(operations[on_queue]) for on_queue in groups_of(queue_of)]
     queues = np.repeat(np.unique(queue_of), [len(times) for times in covered])
     edges = np.concatenate(covered or [NO_INTERVALS]).T.ravel()
     del covered
@@ -154,13 +172,17 @@ def _before(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(lengths)))
 
 
-def _joined(by_name: Mapping[tuple[str, str], Sequence[Sides]]) -> dict[tuple[str, str], Sides]:
-    joined = {}
-    for key, some in by_name.items():
-        alone, beside = (np.concatenate(side) for side in zip(*some, strict=True))
-        if min(len(alone), len(beside)) >= FEWEST and all(map(_are_alike, (alone, beside))):
-            joined[key] = alone, beside
-    return joined
+def _comparable(pieces: Mapping[Operation, Sequence[Sides]]) -> dict[Operation, Sides]:
+    """Join the durations of all cases and queues, of the operations that can be compared."""
+    comparable = {}
+    for operation, some_sides in pieces.items():
+        alone = np.concatenate([sides.alone for sides in some_sides])
+        beside = np.concatenate([sides.beside for sides in some_sides])
+        if min(len(alone), len(beside)) < FEWEST:
+            continue
+        if _are_alike(alone) and _are_alike(beside):
+            comparable[operation] = Sides(alone, beside)
+    return comparable
 
 
 def _are_alike(lengths: np.ndarray) -> bool:
@@ -168,28 +190,39 @@ def _are_alike(lengths: np.ndarray) -> bool:
     return bool(slow <= ALIKE * fast)
 
 
-def _price(beside: Beside, sides: Mapping[tuple[str, str], Sides]) -> Price:
+def _price(neighbour: Beside, sides: Mapping[Operation, Sides]) -> Price:
+    """Return how much longer operations took beside others than if all had been in isolation."""
     generator = np.random.default_rng(0)
-    rows, drawn, expected = [], np.zeros(RESAMPLES), np.zeros(RESAMPLES)
-    for (name, device), (alone, others) in sides.items():
-        alone_mean, others_mean = float(alone.mean()), float(others.mean())
-        rows.append(
+    operations = []
+    took, expected = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for (name, device), (alone, beside) in sides.items():
+        operations.append(
             PricedOperation(
-                name, device, len(alone), alone_mean / 1e9, len(others), others_mean / 1e9
+                name=name,
+                device=device,
+                alone=len(alone),
+                alone_seconds=float(alone.mean()) / 1e9,
+                beside=len(beside),
+                beside_seconds=float(beside.mean()) / 1e9,
             )
         )
-        drawn += len(others) * _resampled_means(others, generator)
-        expected += len(others) * _resampled_means(alone, generator)
-    took = sum(row.beside * row.beside_seconds for row in rows)
-    ratio = took / sum(row.beside * row.alone_seconds for row in rows)
-    fewest = min(min(row.alone, row.beside) for row in rows)
-    found = exponential(stretched(float(np.log(ratio)), np.log(drawn / expected), fewest - 1))
-    ordered = sorted(rows, key=lambda row: -row.beside * (row.beside_seconds - row.alone_seconds))
-    return Price(beside, ratio, found.low, found.high, tuple(ordered))
+        took += len(beside) * _resampled_means(beside, generator)
+        expected += len(beside) * _resampled_means(alone, generator)
+
+    seconds = sum(one.beside * one.beside_seconds for one in operations)
+    expected_seconds = sum(one.beside * one.alone_seconds for one in operations)
+    ratio = seconds / expected_seconds
+    fewest = min(min(one.alone, one.beside) for one in operations)
+    interval = exponential(stretched(float(np.log(ratio)), np.log(took / expected), fewest - 1))
+    operations.sort(key=lambda one: one.beside * (one.alone_seconds - one.beside_seconds))
+    return Price(neighbour, ratio, interval.low, interval.high, tuple(operations))
 
 
 def _resampled_means(lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    some = lengths[np.linspace(0, len(lengths) - 1, min(len(lengths), MOST)).astype(int)]
-    means = some[generator.integers(len(some), size=(RESAMPLES, len(some)))].mean(axis=1)
+    """Return what the mean of some durations would be if others of their kind had been drawn."""
+    places = np.linspace(0, len(lengths) - 1, min(len(lengths), MOST)).astype(int)
+    drawn = lengths[places]
+    resampled = drawn[generator.integers(len(drawn), size=(RESAMPLES, len(drawn)))]
+    deviations = resampled.mean(axis=1) - drawn.mean()
     # Of many, the mean is known better than that of those drawn.
-    return lengths.mean() + (means - some.mean()) * np.sqrt(len(some) / len(lengths))
+    return lengths.mean() + deviations * np.sqrt(len(drawn) / len(lengths))

@@ -64,63 +64,85 @@ class Operations:
 
 
 def linked_operations(case: CaseSpans, calls: HostCalls) -> Operations:
-    """Find what each operation of a case waited for. O(n log n)."""
-    places = np.flatnonzero(case.operations & (case.lengths > 0))
-    spans, launched = case.spans.select(places), case.since[places]
-    starts, ends, queue_of = spans.starts, spans.ends, spans.queue_of
-    queues = tuple(
-        _queue(spans.queues[queue_of[own[0]]], own, spans.launched, ends)
-        for own in groups_of(queue_of)
-    )
-    launched_by = np.where(case.linked[places], _launched_by(calls, launched), NONE)
-    previous = _previous(queue_of)
-    previous[starts[previous] == starts] = NONE
-    earlier = np.where(previous >= 0, ends[previous], UNKNOWN)
-    # What has no call to go on with goes on with what came before it.
-    before = np.where((earlier > launched) | (launched_by == NONE), previous, NONE)
-    since = np.where(before >= 0, earlier, launched)
-    for operation, awaited in _recorded_waits(calls, queues):
-        if max(since[operation], starts[awaited]) < ends[awaited] <= starts[operation]:
-            before[operation], since[operation] = awaited, ends[awaited]
-    may_wait = _one_launch_for_several_queues(launched, queue_of)
-    if not calls.queue_waits:
-        may_wait |= _let_wait_between(calls, launched, previous)
-    # An operation that was launched in vain does not wait for a call either, so that counts from
-    # its end.
-    called = np.minimum(np.append(calls.ends, UNKNOWN)[launched_by], starts)
-    held = np.where(before >= 0, since, called)
-    may_wait |= (before == NONE) & (launched_by == NONE)
-    for own in groups_of(case.device_of[places]):
-        waiting = own[may_wait[own]]
-        last = last_ended(starts[own], ends[own], starts[waiting])
-        awaited = own[last]
-        waits = (
-            (last >= 0) & (ends[awaited] > held[waiting]) & (launched[awaited] <= launched[waiting])
-        )
-        waits &= awaited != waiting
-        before[waiting[waits]] = awaited[waits]
-    return Operations(places, starts, ends, launched_by, before, launched, queues)
+    """Return a case's operations with what each waited for, by links to the host's calls.
 
-
-def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
-    """Find what may have delayed each operation of a case whose host's spans are at some places.
     O(n log n).
     """
     places = np.flatnonzero(case.operations & (case.lengths > 0))
     spans = case.spans.select(places)
-    starts, ends = spans.starts, spans.ends
-    calls = _last_launch(case, places, host[~case.waits[host]])
-    before = last_ended(starts, ends, starts)
-    ended = np.where(before >= 0, ends[before], UNKNOWN)
-    called = np.where(calls >= 0, np.minimum(case.spans.ends[calls], starts), UNKNOWN)
-    before[called > ended] = NONE
-    ended = np.maximum(ended, called)
-    previous = _previous(spans.queue_of)
-    alike = (
-        (previous >= 0) & (ends[previous] <= starts) & (ends[previous] >= ended - case.resolution)
+    starts, ends, queue_of = spans.starts, spans.ends, spans.queue_of
+    launched = case.since[places]
+    launched_by = np.where(case.linked[places], _launched_by(calls, launched), NONE)
+    has_no_call = launched_by == NONE
+    queues = tuple(
+        _queue(spans.queues[queue_of[on_queue[0]]], on_queue, spans.launched, ends)
+        for on_queue in groups_of(queue_of)
     )
-    before[alike] = previous[alike]
-    launched_by = np.where(calls >= 0, np.searchsorted(host, calls), NONE)
+
+    # First the operation before it on its queue, if the queue was busy when it was launched.
+    previous = _previous(queue_of)
+    previous[starts[previous] == starts] = NONE
+    previous_end = np.where(previous != NONE, ends[previous], UNKNOWN)
+    was_busy = previous_end > launched
+    # What has no call to go on with goes on with what came before it.
+    before = np.where(was_busy | has_no_call, previous, NONE)
+    held_until = np.where(before != NONE, previous_end, launched)
+
+    # Then an operation of another queue, where the profiler recorded that its queue waits for it.
+    for operation, awaited in _recorded_waits(calls, queues):
+        awaited_end = ends[awaited]
+        took_time = awaited_end > starts[awaited]
+        ended_later = held_until[operation] < awaited_end <= starts[operation]
+        if took_time and ended_later:
+            before[operation] = awaited
+            held_until[operation] = awaited_end
+
+    # Last what ended last on its device, where it may have waited without a record.
+    may_wait = _one_launch_for_several_queues(launched, queue_of)
+    if not calls.queue_waits:
+        may_wait |= _let_wait_between(calls, launched, previous)
+    may_wait |= (before == NONE) & has_no_call
+    # A call holds an operation up until it ends: one that was launched in vain waits for none.
+    call_end = np.minimum(np.append(calls.ends, UNKNOWN)[launched_by], starts)
+    held_until = np.where(before != NONE, held_until, call_end)
+    for on_device in groups_of(case.device_of[places]):
+        waiting = on_device[may_wait[on_device]]
+        latest = last_ended(starts[on_device], ends[on_device], starts[waiting])
+        awaited = on_device[latest]
+        has_waited = (
+            (latest != NONE)
+            & (awaited != waiting)
+            & (ends[awaited] > held_until[waiting])
+            & (launched[awaited] <= launched[waiting])
+        )
+        before[waiting[has_waited]] = awaited[has_waited]
+    return Operations(places, starts, ends, launched_by, before, launched, queues)
+
+
+def operations_by_time(case: CaseSpans, host: np.ndarray) -> Operations:
+    """Return a case's operations with what may have delayed each, by times alone.
+
+    `host` are the places of the host's spans. O(n log n).
+    """
+    places = np.flatnonzero(case.operations & (case.lengths > 0))
+    spans = case.spans.select(places)
+    starts, ends = spans.starts, spans.ends
+
+    # What ended last before it began: an operation, or the call that launched it.
+    before = last_ended(starts, ends, starts)
+    operation_end = np.where(before != NONE, ends[before], UNKNOWN)
+    call = _last_launch(case, places, host[~case.waits[host]])
+    call_end = np.where(call != NONE, np.minimum(case.spans.ends[call], starts), UNKNOWN)
+    before[call_end > operation_end] = NONE
+    latest_end = np.maximum(operation_end, call_end)
+
+    # Of those that ended at the same time, as far as the profiler tells, the one on its queue.
+    previous = _previous(spans.queue_of)
+    previous_end = ends[previous]
+    ended_then = previous_end >= latest_end - case.resolution
+    is_alike = (previous != NONE) & (previous_end <= starts) & ended_then
+    before[is_alike] = previous[is_alike]
+    launched_by = np.where(call != NONE, np.searchsorted(host, call), NONE)
     return Operations(places, starts, ends, launched_by, before, starts)
 
 
@@ -131,44 +153,48 @@ def last_ended(starts: np.ndarray, ends: np.ndarray, times: np.ndarray) -> np.nd
     return np.append(by_end, NONE)[reached]
 
 
-def _queue(name: tuple[str, str], own: np.ndarray, launched: np.ndarray, ends: np.ndarray) -> Queue:
-    # A queue keeps the order: what has no known launch was launched after what came before it, at
-    # the earliest.
-    launched = np.where(
-        launched[own] == UNKNOWN, np.maximum.accumulate(launched[own]), launched[own]
-    )
-    order = np.argsort(launched, kind="stable")
-    own, launched = own[order], launched[order]
-    latest = np.maximum.accumulate(ends[own])
-    leads = np.flatnonzero(ends[own] == latest)
-    last = own[leads[np.searchsorted(leads, np.arange(len(own)), side="right") - 1]]
-    return Queue(name, launched, own, last)
+def _queue(
+    name: tuple[str, str], on_queue: np.ndarray, launched: np.ndarray, ends: np.ndarray
+) -> Queue:
+    """Return a queue with its operations in the order of their launches, of which some are not
+    known.
+    """
+    launches = launched[on_queue]
+    # A queue keeps the order: such a launch came after those before it, at the earliest.
+    launches = np.where(launches == UNKNOWN, np.maximum.accumulate(launches), launches)
+    order = np.argsort(launches, kind="stable")
+    operations = on_queue[order]
+
+    latest_end = np.maximum.accumulate(ends[operations])
+    ends_last = np.flatnonzero(ends[operations] == latest_end)
+    reached = np.searchsorted(ends_last, np.arange(len(operations)), side="right") - 1
+    return Queue(name, launches[order], operations, operations[ends_last[reached]])
 
 
 def _launched_by(calls: HostCalls, launched: np.ndarray) -> np.ndarray:
+    """Return the place of the runtime's call that began at each time of a launch, or NONE."""
     runtime = np.flatnonzero(calls.roles >= ROLES.index("call"))
     if len(runtime) == 0:
         return np.full(len(launched), NONE)
     # Of calls that begin together the shortest is the innermost.
     runtime = runtime[np.lexsort((-calls.ends[runtime], calls.starts[runtime]))]
-    found = runtime[np.searchsorted(calls.starts[runtime], launched, side="right") - 1]
-    return np.where(calls.starts[found] == launched, found, NONE)
+    latest = runtime[np.searchsorted(calls.starts[runtime], launched, side="right") - 1]
+    return np.where(calls.starts[latest] == launched, latest, NONE)
 
 
 def _last_launch(case: CaseSpans, places: np.ndarray, launches: np.ndarray) -> np.ndarray:
     """Return the place of the call that launched each operation, or of the last that was over, or
     NONE.
     """
-    starts, ends = case.spans.starts, case.spans.ends
-    begins = starts[places]
-    nearest = (
-        np.searchsorted(starts[launches], np.minimum(case.since[places], begins), side="right") - 1
-    )
+    spans = case.spans
+    begins = spans.starts[places]
+    since = np.minimum(case.since[places], begins)
+    nearest = np.searchsorted(spans.starts[launches], since, side="right") - 1
     if len(launches):
-        called = ends[launches[nearest]]
+        call_end = spans.ends[launches[nearest]]
         # A call that was under way and ended before the operation need not have launched it.
-        under_way = ~case.linked[places] & (called > begins) & (called < ends[places])
-        nearest = np.maximum(nearest - under_way, NONE)
+        was_under_way = (call_end > begins) & (call_end < spans.ends[places])
+        nearest = np.maximum(nearest - (was_under_way & ~case.linked[places]), NONE)
     return np.append(launches, NONE)[nearest]
 
 
@@ -184,21 +210,29 @@ def _previous(queue_of: np.ndarray) -> np.ndarray:
 def _recorded_waits(calls: HostCalls, queues: tuple[Queue, ...]) -> Iterator[tuple[int, int]]:
     """Give the first operation that each recorded wait holds up, and the last that it waits for."""
     named = {queue.name: queue for queue in queues}
-    for since, waiting, awaited, recorded in calls.queue_waits:
-        if waiting in named and awaited in named:
-            first = int(np.searchsorted(named[waiting].launched, since))
-            last = int(named[awaited].last_before(np.array([recorded]))[0])
-            if first < len(named[waiting].operations) and last != NONE:
-                yield int(named[waiting].operations[first]), last
+    for since, waiting_name, awaited_name, recorded in calls.queue_waits:
+        waiting, awaited = named.get(waiting_name), named.get(awaited_name)
+        if waiting is None or awaited is None:
+            continue
+        first = int(np.searchsorted(waiting.launched, since))
+        last = int(awaited.last_before(np.array([recorded]))[0])
+        if first < len(waiting.operations) and last != NONE:
+            yield int(waiting.operations[first]), last
 
 
 def _let_wait_between(calls: HostCalls, launched: np.ndarray, previous: np.ndarray) -> np.ndarray:
+    """Return whether the host let some queue wait between the launches of an operation and of the
+    previous one on its queue.
+    """
     let_wait = np.sort(calls.starts[calls.roles == ROLES.index("let a queue wait")])
-    before = np.where(previous >= 0, launched[previous], UNKNOWN)
-    return np.searchsorted(let_wait, launched) > np.searchsorted(let_wait, before)
+    previous_launch = np.where(previous != NONE, launched[previous], UNKNOWN)
+    return np.searchsorted(let_wait, launched) > np.searchsorted(let_wait, previous_launch)
 
 
 def _one_launch_for_several_queues(launched: np.ndarray, queue_of: np.ndarray) -> np.ndarray:
+    """Return whether an operation was launched at the same time as one of another queue."""
     order = np.lexsort((queue_of, launched))
-    several = np.flatnonzero((np.diff(launched[order]) == 0) & (np.diff(queue_of[order]) != 0))
-    return np.isin(launched, launched[order[several]])
+    same_launch = np.diff(launched[order]) == 0
+    other_queue = np.diff(queue_of[order]) != 0
+    shared = launched[order[:-1][same_launch & other_queue]]
+    return np.isin(launched, shared)

@@ -113,13 +113,10 @@ class Beside(NamedTuple):
 def communication(case: CaseSpans) -> list[Beside]:
     """Return a case's exchanges, device by device, and its copies."""
     masks = masks_of(case)
-    groups = []
-    for device in exchanges_by_device(case):
-        queues = [
-            place for place, (name, _) in enumerate(case.spans.queues) if name == device.device
-        ]
-        places = np.flatnonzero(masks.exchanging & np.isin(case.spans.queue_of, queues))
-        groups.append(Beside(places, gaps(device.computing, case.start, case.end)))
+    groups = [
+        Beside(device.places, gaps(device.computing, case.start, case.end))
+        for device in exchanges_by_device(case)
+    ]
     if masks.copying.any():
         computing = case.covered(masks.computing)
         copies = np.flatnonzero(masks.copying)
@@ -220,8 +217,9 @@ def _longest_exposures(case: CaseSpans, beside: Beside) -> tuple[np.ndarray, ...
 
     Operations that took no time are left out. A hidden one has an empty stretch.
     """
-    places = beside.places[case.lengths[beside.places] > 0]
-    starts, ends = case.spans.starts[places], case.spans.ends[places]
+    starts, ends = case.spans.starts[beside.places], case.spans.ends[beside.places]
+    lasted = ends > starts
+    places, starts, ends = beside.places[lasted], starts[lasted], ends[lasted]
     exposed = covered_before(beside.free, ends) - covered_before(beside.free, starts)
     alone_from, alone_until = starts.copy(), starts.copy()
     alone = np.flatnonzero(exposed > 0)
@@ -253,7 +251,8 @@ def _computation_beside(
     spans, since = case.spans, case.since
     transfers = case.of_kind("exchange", "copy")
     keeps = np.array([name.startswith(KEEPING) for name in spans.operators], bool)
-    computes = case.operations & ~transfers & ~keeps[spans.operator_of] & (case.lengths > 0)
+    lengths = case.lengths
+    computes = case.operations & ~transfers & ~keeps[spans.operator_of] & (lengths > 0)
     all_work = np.flatnonzero(computes)
     count = len(places)
     beside = _Beside(
@@ -274,7 +273,7 @@ def _computation_beside(
 
         work = work[np.argsort(since[work], kind="stable")]
         launches = since[work]
-        time_before = np.concatenate(([0], np.cumsum(case.lengths[work])))
+        time_before = np.concatenate(([0], np.cumsum(lengths[work])))
         latest_start = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.starts[work])))
         latest_end = np.concatenate(([EARLIEST], np.maximum.accumulate(spans.ends[work])))
         launched = since[places[own]]
@@ -300,8 +299,10 @@ def _computing_queues(case: CaseSpans) -> np.ndarray:
     count = len(spans.queues)
     by_queue = np.bincount(spans.queue_of, case.lengths * computing, count)
     by_device = np.bincount(case.device_of, case.lengths * computing, count)
-    devices = [device for device, _ in spans.queues]
-    of_device = by_device[[devices.index(device) for device in devices]]
+    first_queues: dict[str, int] = {}
+    for place, (device, _) in enumerate(spans.queues):
+        first_queues.setdefault(device, place)
+    of_device = by_device[[first_queues[device] for device, _ in spans.queues]]
     return (by_queue > 0) & (by_queue >= COMPUTES * of_device)
 
 

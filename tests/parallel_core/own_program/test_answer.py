@@ -13,8 +13,15 @@ import pytest
 
 from backends.profiling import Span, Timeline, Window
 from parallel_core.own_program.analysis import analyse
-from parallel_core.own_program.answer import INCONCLUSIVE, UNKNOWN, Answer, Waiting, answer
-from parallel_core.own_program.deciding import BOTH, MORE_STEPS, NEITHER, ON_A_QUIET_MACHINE
+from parallel_core.own_program.answer import UNKNOWN, Answer, answer
+from parallel_core.own_program.bounds import Waiting
+from parallel_core.own_program.deciding import (
+    BOTH,
+    INCONCLUSIVE,
+    MORE_STEPS,
+    NEITHER,
+    ON_A_QUIET_MACHINE,
+)
 from parallel_core.own_program.running import Recorded
 from parallel_core.own_program.step_figures import (
     KEEPING,
@@ -251,8 +258,9 @@ def test_a_gpu_s_kernels_are_set_against_a_step_without_the_profiler(
     assert decided(found) == ("waiting", "launching")
 
 
-def test_operators_of_a_cpu_are_stretched_themselves() -> None:
-    on_cpu = replace(made(0.2), queues=(QueueShare("cpu", "thread", 0.2),))
+@pytest.mark.parametrize("device", ["cpu", "cpu:1"])
+def test_operators_of_a_cpu_are_stretched_themselves(device: str) -> None:
+    on_cpu = replace(made(0.2), queues=(QueueShare(device, "thread", 0.2),))
     assert without_profiler(on_cpu, 0.01) == on_cpu
     assert without_profiler(made(0.2), 0.01).is_without_profiler
     # More work than time: the step was another one.

@@ -86,9 +86,13 @@ def test_of_what_a_trace_does_not_have_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     ("lengths", "rest"),
     [
-        ([2, 2, 2, 2, 2], "20 % k3 on cuda:0 stream 7 and 20 % k4 on"),
-        ([37, *[9] * 7], "45 % other names of at most 9 % each"),
-        ([500, 300, 190, *[1] * 10], "1 % other names of less than 0.5 % each"),
+        # Three are named, and what is too short to be seen is not counted.
+        ([2000] * 5 + [1], "40 % in 2 other names of 20 % each"),
+        ([2, 2, 2, 2, 2], "40 % in 2 other names of 20 % each"),
+        ([37, *[9] * 7], "45 % in 5 other names of 9 % each"),
+        ([40, 20, 20, 12, 8], "20 % in 2 other names of at most 12 % each"),
+        ([40, 20, 20, 20], "20 % in 1 other name of 20 %"),
+        ([500, 300, 190, *[1] * 10], "1 % in 10 other names of less than 0.5 % each"),
     ],
 )
 def test_names_that_are_not_shown_are_as_short_as_is_said(lengths: list[int], rest: str) -> None:
@@ -125,7 +129,9 @@ def test_the_shares_of_a_critical_path_add_up_however_many_names_share_it(
     for line in re.findall("critical path: (.*)", text):
         shares = [
             float(share)
-            for share in re.findall(r"([\d.]+) % (?:k\d+ on|(?:other|[\d,]+) names|idle)", line)
+            for share in re.findall(
+                r"([\d.]+) % (?:k\d+ on|in [\d,]+ (?:other )?names?|idle)", line
+            )
         ]
         # Each of at most eleven is rounded, and the rest or idle time below 0.5 % is left out.
         assert shares

@@ -105,6 +105,22 @@ def on_threads(queues: int) -> Timeline:
     return Timeline("made up", spans)
 
 
+def exchanging(queues: int) -> Timeline:
+    """Make operations on as many devices, every other one of which exchanges."""
+    spans = [
+        Span(
+            f"kernel {number % 3}",
+            "exchange" if number // queues % 2 else "compute",
+            f"gpu:{number % queues}",
+            "stream 7",
+            100 * number,
+            100 * number + 60,
+        )
+        for number in range(EACH * queues)
+    ]
+    return Timeline("made up", spans)
+
+
 def elements(timeline: Timeline) -> int:
     calls = timeline.host_calls and with_counted_columns(timeline.host_calls)
     (case,) = cases_of(
@@ -116,7 +132,7 @@ def elements(timeline: Timeline) -> int:
     return found[0]
 
 
-@pytest.mark.parametrize("make", [on_devices, on_threads])
+@pytest.mark.parametrize("make", [on_devices, on_threads, exchanging])
 def test_the_elements_that_are_gone_through_grow_with_the_spans_and_not_with_spans_times_queues(
     make: Callable[[int], Timeline],
 ) -> None:

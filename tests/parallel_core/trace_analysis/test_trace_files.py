@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from backends.profiling import HOST_DEVICE, Timeline
+from backends.profiling.readers import MOST_QUEUES
 from parallel_core.system.errors import RequestError
 from parallel_core.trace_analysis.case_spans import cases_of
 from parallel_core.trace_analysis.figures import timeline_figures
@@ -200,3 +201,20 @@ def test_a_file_that_is_no_timeline_is_refused(
     with pytest.raises(RequestError, match=re.escape(message)) as refused:
         read_timeline(path)
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_more_threads_than_any_program_has_are_refused_in_one_line(
+    more: int, tmp_path: Path
+) -> None:
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": stream, "ts": 9, "dur": 5}
+        for stream in range(MOST_QUEUES + more)
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    if more:
+        with pytest.raises(RequestError, match=r"trace\.json .*10,001 threads"):
+            read_timeline(path)
+    else:
+        assert len(read_timeline(path).spans) == MOST_QUEUES
