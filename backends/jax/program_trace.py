@@ -6,8 +6,8 @@ words. On a CPU operations lie on the threads of pools, which serve all devices.
 """
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,8 @@ CONTAINER = re.compile(r"%?(?:while|call|conditional)(?:\.\d+)*")
 """Operations that consist of other ones, which are recorded, too, perhaps on other threads."""
 CALL = re.compile(r"PjitFunction\(.*|PmapFunction\(.*|DevicePut\w*|.*Executable::Execute.*")
 """What launches, on a thread of the host."""
+ARGUMENTS = ("hlo_op", "device_ordinal", "correlation_id", "run_id")
+"""What is asked of operations."""
 STEP = re.compile(r"ProfilerStep#\d+")
 MOST_EVENTS = 1_000_000
 CUT_OFF = (
@@ -48,20 +50,27 @@ CUT_OFF = (
 NO_COPIES = "XLA's profile of CPUs names no copies between devices: how long they took is not known"
 
 
+Coded: TypeAlias = "tuple[tuple[Any, ...], np.ndarray]"
+"""Different values, and the place of each operation's among them."""
+
+
 class _Work(NamedTuple):
-    """Operations on devices, and the queue of each."""
+    """Operations on devices, the queue of each, and their arguments by name."""
 
     slices: Slices
     queues: tuple[Queue, ...]
     queue_of: np.ndarray
+    arguments: Mapping[str, Coded]
 
 
 def timeline_of_program(trace: Trace) -> Timeline:
     """Return the timeline of a program that JAX's profiler recorded."""
     slices = trace.columns
     on_accelerators = _work_on_accelerators(slices, trace)
-    on_cpus = _work_on_cpus(slices, trace)
-    host = _host_slices(slices, trace)
+    on_host = slices.on_threads(_host_rows(slices, trace))
+    is_operation = np.array([b'"hlo_op"' in raw for raw in slices.raw_args.tolist()], bool)
+    on_cpus = _work_on_cpus(slices, on_host & is_operation)
+    host = slices.select(on_host & ~is_operation & ~_of_python(slices))
     launches = _Launches(host)
     parts = [_spans(work, launches) for work in (on_accelerators, on_cpus)]
     devices = {device for work in (on_accelerators, on_cpus) for device, _ in work.queues}
@@ -102,35 +111,43 @@ def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
     kept[places] = _holds_no_other(slices.select(places))
     work = slices.select(kept)
     names, queue_of = recoded(work.rows, work.row_of, queues.__getitem__)
-    return _on_own_lanes(_Work(work, names, queue_of))
+    return _on_own_lanes(_Work(work, names, queue_of, _arguments(work)))
 
 
-def _work_on_cpus(slices: Slices, trace: Trace) -> _Work:
+def _work_on_cpus(slices: Slices, is_operation: np.ndarray) -> _Work:
     """Return the operations on the devices that a host's cores stand for."""
-    on_host = slices.select(slices.on_threads(_host_rows(slices, trace)))
-    is_operation = np.array([b'"hlo_op"' in raw for raw in on_host.raw_args.tolist()], bool)
-    is_operation &= ~on_host.has_name(set(filter(CONTAINER.fullmatch, on_host.names)))
-    operations = on_host.select(is_operation)
-    operations = operations.select(_holds_no_other(operations))
-    rows = [operations.rows[row] for row in operations.row_of.tolist()]
-    ordinals = [ordinal for (ordinal,) in operations.arguments("device_ordinal")]
-    pairs, pair_of = coded(zip(ordinals, rows, strict=True))
+    containers = slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
+    places = np.flatnonzero(is_operation & ~containers)
+    operations = slices.select(places[_holds_no_other(slices.select(places))])
+    arguments = _arguments(operations)
+    ordinals, ordinal_of = arguments["device_ordinal"]
+    # A queue for each device and thread, in the order of their first operations.
+    pair_of_all = operations.row_of.astype(np.int64) * len(ordinals) + ordinal_of
+    pairs, pair_of = coded(pair_of_all.tolist())
     # Before 2025 XLA did not say on which device.
-    devices = ["cpu" if ordinal is None else f"cpu:{ordinal}" for ordinal, _ in pairs]
+    devices = [_cpu(ordinals[pair % len(ordinals)]) for pair in pairs]
     numbered = numbered_queues(
         {("pair", place): (device, "compute") for place, device in enumerate(devices)}
     )
-    return _on_own_lanes(_Work(operations, tuple(numbered.values()), pair_of))
+    return _on_own_lanes(_Work(operations, tuple(numbered.values()), pair_of, arguments))
+
+
+def _arguments(operations: Slices) -> Mapping[str, Coded]:
+    # Decoding them is most of the work, so it is done once.
+    return dict(zip(ARGUMENTS, operations.coded_arguments(*ARGUMENTS), strict=True))
+
+
+def _cpu(ordinal: object) -> str:
+    return "cpu" if ordinal is None else f"cpu:{ordinal}"
 
 
 def _host_rows(slices: Slices, trace: Trace) -> set[TraceThread]:
     return {row for row in slices.rows if trace.processes.get(row[0], "").startswith(HOST)}
 
 
-def _host_slices(slices: Slices, trace: Trace) -> Slices:
-    """Return what the host's threads did, without calls of Python's functions."""
-    named = {name for name in slices.names if not name.startswith("$")}
-    return slices.select(slices.on_threads(_host_rows(slices, trace)) & slices.has_name(named))
+def _of_python(slices: Slices) -> np.ndarray:
+    """Return the mask of the calls of Python's functions."""
+    return slices.has_name({name for name in slices.names if name.startswith("$")})
 
 
 def _calls(host: Slices, trace: Trace) -> Slices:
@@ -170,7 +187,7 @@ def _on_own_lanes(work: _Work) -> _Work:
                 queues.append((device, f"{queue} ({lane + 1})"))
             free_from[lane] = end
             queue_of[place] = lanes[lane]
-    return _Work(work.slices, tuple(queues), queue_of)
+    return work._replace(queues=tuple(queues), queue_of=queue_of)
 
 
 class _Launches:
@@ -183,33 +200,42 @@ class _Launches:
             b'"run_id"' in raw or b'"correlation_id"' in raw for raw in host.raw_args.tolist()
         ]
         calls = host.select(np.array(numbered, bool))
-        arguments = calls.arguments("correlation_id", "run_id", "hlo_op")
-        for (call, run, operator), start in zip(arguments, calls.starts.tolist(), strict=True):
-            if operator is not None:
-                continue
+        arguments = calls.arguments("correlation_id", "run_id")
+        for (call, run), start in zip(arguments, calls.starts.tolist(), strict=True):
             if call is not None:
                 self._calls.setdefault(str(call), start)
             if run is not None:
                 self._runs.setdefault(str(run), start)
 
-    def times(self, work: Slices) -> np.ndarray:
+    def times(self, work: _Work) -> np.ndarray:
         """Return when each operation was launched, or UNKNOWN."""
-        arguments = work.arguments("correlation_id", "run_id")
-        launched = [
-            self._calls.get(str(call), self._runs.get(str(run), UNKNOWN)) for call, run in arguments
-        ]
-        times = np.array(launched, np.int64)
+        calls, call_of = work.arguments["correlation_id"]
+        runs, run_of = work.arguments["run_id"]
+        by_call = np.array([self._calls.get(str(call), UNKNOWN) for call in calls], np.int64)
+        by_run = np.array([self._runs.get(str(run), UNKNOWN) for run in runs], np.int64)
+        of_call, of_run = _each(by_call, call_of), _each(by_run, run_of)
+        times = np.where(of_call == UNKNOWN, of_run, of_call)
         # A run's number may come again, and nothing runs before its launch.
-        return np.where(times <= work.starts, times, UNKNOWN)
+        return np.where(times <= work.slices.starts, times, UNKNOWN)
+
+
+def _each(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the values at some places; without any, there are no values either."""
+    return values[places] if len(places) else np.zeros(0, np.int64)
 
 
 def _spans(work: _Work, launches: _Launches) -> Spans:
     slices = work.slices
-    operations = [str(operator or "") for (operator,) in slices.arguments("hlo_op")]
-    named = [slices.names[place] for place in slices.name_of.tolist()]
+    operations, operation_of = work.arguments["hlo_op"]
     # An operation has one kind, but a kernel of one name may serve several operations.
-    pairs, pair_of = coded(zip(named, operations, strict=True))
-    kinds = np.array([KINDS.index(_kind(*pair)) for pair in pairs], np.int8)[pair_of]
+    pair_of_all = slices.name_of.astype(np.int64) * max(len(operations), 1) + operation_of
+    pairs, pair_of = np.unique(pair_of_all, return_inverse=True)
+    kind_of_pairs = []
+    for pair in pairs.tolist():
+        name, operation = divmod(pair, len(operations))
+        kind = _kind(slices.names[name], str(operations[operation] or ""))
+        kind_of_pairs.append(KINDS.index(kind))
+    kinds = np.array(kind_of_pairs, np.int8)[pair_of]
     operators, operator_of = recoded(slices.names, slices.name_of, str)
     shown = short_names(operators)
     names, name_of = recoded(operators, operator_of, lambda name: _readable(shown[name]))
@@ -223,7 +249,7 @@ def _spans(work: _Work, launches: _Launches) -> Spans:
         kinds,
         slices.starts,
         slices.ends,
-        launches.times(slices),
+        launches.times(work),
     )
 
 

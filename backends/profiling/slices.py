@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import repeat
-from operator import eq
+from operator import attrgetter, eq
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 import msgspec
@@ -194,10 +193,37 @@ class Slices(Columns[Slice]):
     def arguments(self, *names: str) -> list[tuple[Any, ...]]:
         """Return the arguments of these names for each slice; None for one that it lacks."""
         found: list[tuple[Any, ...]] = []
+        for _, columns in self._decoded(names):
+            found += zip(*columns, strict=True)
+        return found
+
+    def coded_arguments(self, *names: str) -> tuple[tuple[tuple[Any, ...], np.ndarray], ...]:
+        """Return the different values of each argument, and the place of each slice's among them.
+
+        Only texts and numbers count. A million of them are never decoded at the same time.
+        """
+        known: list[Places[Hashable]] = [Places() for _ in names]
+        coded_columns = [np.empty(len(self), np.int32) for _ in names]
+        for first, columns in self._decoded(names):
+            for column, places, values in zip(coded_columns, known, columns, strict=True):
+                column[first : first + len(values)] = _places_of(values, places)
+        return tuple(
+            (tuple(places), column) for places, column in zip(known, coded_columns, strict=True)
+        )
+
+    def _decoded(self, names: Sequence[str]) -> Iterator[tuple[int, list[list[Any]]]]:
+        """Yield some slices' arguments at a time: the first one's place, and a list by name."""
         for first in range(0, len(self), AT_ONCE):
             texts = self.raw_args[first : first + AT_ONCE].tolist()
-            found += _decoded([text or b"{}" for text in texts], names)
-        return found
+            yield first, _decoded([text or b"{}" for text in texts], names)
+
+
+def _places_of(values: Sequence[Any], places: Places[Hashable]) -> list[int]:
+    try:
+        return list(map(places.__getitem__, values))
+    except TypeError:
+        # Lists and objects are no values that several slices share.
+        return [places[value if isinstance(value, Hashable) else None] for value in values]
 
 
 def _holds(values: Sequence[Any], place_of: np.ndarray, wanted: Container[Any]) -> np.ndarray:
@@ -205,7 +231,7 @@ def _holds(values: Sequence[Any], place_of: np.ndarray, wanted: Container[Any]) 
     return known[place_of] if len(known) else np.zeros(0, bool)
 
 
-def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[tuple[Any, ...]]:
+def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[list[Any]]:
     keys = [f"key_{place}" for place in range(len(names))]
     wanted = msgspec.defstruct(
         "wanted",
@@ -216,8 +242,9 @@ def _decoded(texts: Sequence[bytes], names: Sequence[str]) -> list[tuple[Any, ..
     try:
         rows = msgspec.json.decode(b"[" + b",".join(texts) + b"]", type=list[wanted])  # type: ignore[valid-type]
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return [tuple(map(decoded_args(text).get, names, repeat(None))) for text in texts]
-    return [tuple(getattr(row, key) for key in keys) for row in rows]
+        decoded = list(map(decoded_args, texts))
+        return [[arguments.get(name) for arguments in decoded] for name in names]
+    return [list(map(attrgetter(key), rows)) for key in keys]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ twenty. How far two cells are apart, `differences` says.
 
 import math
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from statistics import NormalDist
 from types import MappingProxyType
@@ -36,6 +36,8 @@ LARGEST_EXPONENT = 700.0
 """The largest exponent; the exponential of more is infinite."""
 TAIL = 0.10
 """The share of the resamples beyond each bound, before the interval is stretched to 95 %."""
+MOST_RESAMPLED = 200
+"""A trace may have thousands of steps."""
 
 FEWEST_FOR_A_VERDICT = 3
 """The rounds, or processes of one cell, from which on something is concluded."""
@@ -82,10 +84,10 @@ def _interval_of_median(values: np.ndarray) -> Interval:
 
     # The innermost pair of values that encloses the median often enough, and the next pair, which
     # does not.
-    rank = 1
-    while _enclosed(rank + 1, count) >= COVERAGE:
-        rank += 1
-    outer, inner = _enclosed(rank, count), _enclosed(rank + 1, count)
+    enclosed = _enclosed(count)
+    rank, outer, inner = 1, next(enclosed), next(enclosed)
+    while inner >= COVERAGE:
+        rank, outer, inner = rank + 1, inner, next(enclosed)
     surplus = (outer - COVERAGE) / (outer - inner)
     # How far to go from the outer pair to the inner one: Hettmansperger and Sheather's
     # interpolation.
@@ -95,14 +97,20 @@ def _interval_of_median(values: np.ndarray) -> Interval:
     return Interval(estimate, float(low), float(high))
 
 
-def _enclosed(rank: int, count: int) -> float:
-    """Return how likely the median lies between the values of a rank from below and from above.
+def _enclosed(count: int) -> Iterator[float]:
+    """Give how likely the median lies between the first and the last of `count` values, between
+    the second and the last but one, and so on.
 
-    There are `count` values. It lies outside if fewer than `rank` of them fall on one side of it,
-    each of which does with probability 1/2.
+    It lies outside the values of a rank if fewer than that many fall on one side of it, each of
+    which does with probability 1/2.
     """
-    ways_outside = sum(math.comb(count, below) for below in range(rank))
-    return 1 - 2 * ways_outside / 2**count
+    ways_outside = 0
+    ways = 1
+    for below in range(count):
+        ways_outside += ways
+        yield 1 - 2 * ways_outside / 2**count
+        # From the number of ways to choose `below` of the values to that for one more.
+        ways = ways * (count - below) // (below + 1)
 
 
 def decide(interval: Interval, *bounds: float) -> int | None:
@@ -129,10 +137,15 @@ def ends_between(interval: Interval, *bounds: float) -> tuple[int, int] | None:
 
 
 def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return resampled medians of the last axis; a process's quantities are drawn together."""
+    """Return resampled medians of the last axis; a process's quantities are drawn together.
+
+    Of many values `MOST_RESAMPLED` stand for all, evenly over them: the interval is no narrower.
+    """
     count = values.shape[-1]
-    drawn = generator.integers(count, size=(RESAMPLES, count))
-    return np.median(values[..., drawn], axis=-1)
+    if count > MOST_RESAMPLED:
+        values = values[..., np.linspace(0, count - 1, MOST_RESAMPLED).astype(int)]
+        count = MOST_RESAMPLED
+    return np.median(values[..., generator.integers(count, size=(RESAMPLES, count))], axis=-1)
 
 
 def exponential(interval: Interval) -> Interval:

@@ -5,7 +5,7 @@ off.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
@@ -27,6 +27,9 @@ HELD = re.compile(
 equals sign.
 """
 HOLDER = "\N{SYMBOL FOR SPACE}"
+INDENTED = "  "
+GAP = 2
+"""Between a heading and the cell beside it."""
 
 
 def show_sentence(text: str, console: Console, style: str = "", bullet: str = "") -> None:
@@ -86,44 +89,75 @@ def show_table(table: Table, console: Console) -> None:
     lines: its first cell, and below it each other cell that is not empty, after its heading. The
     title is wrapped at the terminal's width, and not at the table's. The table is consumed.
     """
-    title, table.title = table.title, None
+    title = table.title
+    table.title = None
     if title:
         show_sentence(_text(title).plain, console, str(table.title_style or ""))
-    for padding in ((0, 2, 0, 0), (0, 1, 0, 0)):
-        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, padding
-        if widths := _widths(table, console):
+    table.box = SIMPLE_HEAD
+    table.pad_edge = False
+    for right_padding in (2, 1):
+        table.padding = (0, right_padding, 0, 0)
+        widths = _widths(table, console)
+        if widths:
             for column, width in zip(table.columns, widths, strict=True):
-                column.width, column.no_wrap = width, False
+                column.width = width
+                column.no_wrap = False
             console.print(table)
             return
     _show_records(table, console)
 
 
+class _ColumnWidths(NamedTuple):
+    """How many characters wide a column is."""
+
+    full: int
+    """With its heading in one line."""
+    whole: int
+    """With its heading in as many lines as it has words, and cells in their own lines."""
+    least: int
+    """With each cell that may wrap in as many lines as it has words, too."""
+
+
+def _widths_of(column: Column) -> _ColumnWidths:
+    heading = _text(column.header).plain
+    cells = [_text(cell).plain for cell in column.cells]
+    heading_word = _longest_word(HELD.sub(HOLDER, heading))
+    cell_line = max(map(_longest_line, cells), default=0)
+    cell_word = max(map(_longest_word, cells), default=0)
+    keeps_lines = column.no_wrap or column.justify == "right"
+    return _ColumnWidths(
+        full=max(_longest_line(heading), cell_line),
+        whole=max(heading_word, cell_line),
+        least=max(heading_word, cell_line if keeps_lines else cell_word),
+    )
+
+
 def _widths(table: Table, console: Console) -> Sequence[int]:
     """Return a width for each column with which the table fits; none if there are none."""
-    full, whole, least = [], [], []
-    for column in table.columns:
-        header, cells = _text(column.header).plain, [_text(cell).plain for cell in column.cells]
-        word, line = (
-            _longest_word(HELD.sub(HOLDER, header)),
-            max(map(_longest_line, cells), default=0),
-        )
-        is_kept = column.no_wrap or column.justify == "right"
-        full.append(max(_longest_line(header), line))
-        whole.append(max(word, line))
-        least.append(max(word, line if is_kept else max(map(_longest_word, cells), default=0)))
-    options = console.options.update(width=UNLIMITED)
-    room = console.width - (Measurement.get(console, options, table).maximum - sum(full))
+    columns = [_widths_of(column) for column in table.columns]
+    full = [column.full for column in columns]
+    whole = [column.whole for column in columns]
+    least = [column.least for column in columns]
+    unlimited = console.options.update(width=UNLIMITED)
+    between_columns = Measurement.get(console, unlimited, table).maximum - sum(full)
+    room = console.width - between_columns
     if sum(full) <= room:
         return full
     if sum(least) > room:
         return ()
     # Headings are broken into lines before cells are.
-    widths, wanted = (whole, full) if sum(whole) <= room else (least, whole)
-    for _ in range(room - sum(widths)):
-        missing = [most - width for most, width in zip(wanted, widths, strict=True)]
-        widths[missing.index(max(missing))] += 1
-    return widths
+    if sum(whole) <= room:
+        return _widened(whole, full, room)
+    return _widened(least, whole, room)
+
+
+def _widened(widths: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:
+    """Return widths that fill the room: a character at a time goes to who lacks most."""
+    given = list(widths)
+    for _ in range(room - sum(given)):
+        missing = [most - width for most, width in zip(wanted, given, strict=True)]
+        given[missing.index(max(missing))] += 1
+    return given
 
 
 def _longest_line(text: str) -> int:
@@ -139,32 +173,44 @@ def _text(cell: RenderableType) -> Text:
 
 
 def _show_records(table: Table, console: Console) -> None:
-    first, *headings = (" ".join(_text(column.header).plain.split()) for column in table.columns)
+    """Print each row as its first cell, and below it the others after their headings."""
+    columns = list(table.columns)
+    first, *headings = (" ".join(_text(column.header).plain.split()) for column in columns)
     if len(headings) == 1:
         # Of a name and its value both headings are idle.
-        first, headings = "", [""]
-    for name, *row in zip(*(column.cells for column in table.columns), strict=True):
-        show_sentence(": ".join(filter(None, (first, _text(name).plain))), console, "bold")
-        cells = (Text("; ").join(_text(cell).split("\n")) for cell in row)
-        if pairs := [pair for pair in zip(headings, cells, strict=True) if pair[1].plain.strip()]:
-            _show_record(pairs, console)
+        first = ""
+        headings = [""]
+    for name, *row in zip(*(column.cells for column in columns), strict=True):
+        show_sentence(_joined(": ", first, _text(name).plain), console, "bold")
+        record = []
+        for heading, cell in zip(headings, row, strict=True):
+            in_one_line = Text("; ").join(_text(cell).split("\n"))
+            if in_one_line.plain.strip():
+                record.append((heading, in_one_line))
+        if record:
+            _show_record(record, console)
 
 
-def _show_record(pairs: Sequence[tuple[str, Text]], console: Console) -> None:
+def _show_record(record: Sequence[tuple[str, Text]], console: Console) -> None:
     """Print headings and cells on one line if they fit; else on a line each, cells beside each
     other if they fit.
     """
-    joined = Text(", ").join(
-        Text(f"{heading} ".lstrip()).append_text(cell) for heading, cell in pairs
-    )
-    beside = max((len(heading) for heading, _ in pairs), default=0) + len("    ")
-    if len(joined) + len("  ") <= console.width:
-        console.print(Text("  ") + joined)
-    elif beside + max(_longest_word(cell.plain) for _, cell in pairs) <= console.width:
-        record = Table.grid(Column(no_wrap=True), Column(), padding=(0, 2, 0, 0))
-        for heading, cell in pairs:
-            record.add_row(f"  {heading}" if heading else "", cell)
-        console.print(record)
+    named = [Text(f"{heading} ".lstrip()).append_text(cell) for heading, cell in record]
+    joined = Text(INDENTED) + Text(", ").join(named)
+    longest_heading = max(len(heading) for heading, _ in record)
+    longest_word = max(_longest_word(cell.plain) for _, cell in record)
+    if len(joined) <= console.width:
+        console.print(joined)
+    elif len(INDENTED) + longest_heading + GAP + longest_word <= console.width:
+        grid = Table.grid(Column(no_wrap=True), Column(), padding=(0, GAP, 0, 0))
+        for heading, cell in record:
+            grid.add_row(f"{INDENTED}{heading}" if heading else "", cell)
+        console.print(grid)
     else:
-        for heading, cell in pairs:
-            show_sentence(" ".join(filter(None, (heading, cell.plain))), console, bullet="  ")
+        for heading, cell in record:
+            show_sentence(_joined(" ", heading, cell.plain), console, bullet=INDENTED)
+
+
+def _joined(separator: str, *texts: str) -> str:
+    """Join the texts that are not empty."""
+    return separator.join(filter(None, texts))

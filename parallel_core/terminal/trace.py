@@ -22,6 +22,8 @@ from parallel_core.trace_analysis.figures import CaseFigures
 from parallel_core.trace_analysis.ranks import Ranks
 from parallel_core.trace_analysis.steps.figures import StepsFigures
 
+NOTHING = "–"
+"""What stands in a cell without a figure."""
 MAX_ROWS = 6
 """So many operations or steps are listed; the JSON has all."""
 WAITS = (
@@ -57,33 +59,37 @@ def show_details(case: CaseFigures, console: Console) -> None:
 def _devices_table(case: CaseFigures) -> Table:
     headings = ("idle", "computes", "only other devices", "collectives", "hidden")
     table = table_of("from a device's first operation to its last", "device", *headings)
-    for one in busiest(case.devices, lambda device: device.seconds - device.idle_seconds):
-        hidden = one.hidden_collective_share
-        parts = (one.idle_seconds, one.compute_seconds, one.non_compute_seconds)
+    for device in busiest(case.devices, lambda device: device.seconds - device.idle_seconds):
+        parts = (device.idle_seconds, device.compute_seconds, device.non_compute_seconds)
         table.add_row(
-            one.device,
-            *(percent(part / one.seconds) if one.seconds else "–" for part in parts),
-            seconds(one.collective_seconds) if one.collective_seconds else "–",
-            "–" if hidden is None else percent(hidden),
+            device.device,
+            *(percent(part / device.seconds) if device.seconds else NOTHING for part in parts),
+            _time(device.collective_seconds),
+            _share(device.hidden_collective_share),
         )
     count_rest(table, len(case.devices))
     return table
 
 
 def _waits_table(case: CaseFigures) -> Table:
-    lengths = {(one.device, one.queue): one for one in case.queue_lengths}
+    lengths = {(length.device, length.queue): length for length in case.queue_lengths}
     busy = {(queue.device, queue.queue): queue.busy_seconds for queue in case.queues}
     table = table_of(
         "idle between operations", "queue", "host", "kernel", "other queues", "length", "longest"
     )
-    for one in busiest(case.idleness, lambda queue: busy[queue.device, queue.queue]):
-        length = lengths.get((one.device, one.queue))
-        waited = (one.host_wait_seconds, one.kernel_wait_seconds, one.other_wait_seconds)
+    for idle in busiest(case.idleness, lambda queue: busy[queue.device, queue.queue]):
+        mean_length = longest = NOTHING
+        length = lengths.get((idle.device, idle.queue))
+        if length is not None:
+            mean_length = figure(round(length.mean_length, 2))
+            longest = f"{length.longest:,}"
         table.add_row(
-            f"{one.device} {one.queue}",
-            *(seconds(each) if each else "–" for each in waited),
-            "–" if length is None else figure(round(length.mean_length, 2)),
-            "–" if length is None else f"{length.longest:,}",
+            f"{idle.device} {idle.queue}",
+            _time(idle.host_wait_seconds),
+            _time(idle.kernel_wait_seconds),
+            _time(idle.other_wait_seconds),
+            mean_length,
+            longest,
         )
     count_rest(table, len(case.idleness))
     return table
@@ -93,43 +99,57 @@ def _operations_table(case: CaseFigures) -> Table:
     table = table_of(
         "operations that take the most time", "operation", "number", "in all", "mean", "share"
     )
-    for one in case.operations[:MAX_ROWS]:
-        times = seconds(one.seconds), seconds(one.mean_seconds)
-        table.add_row(one.name, f"{one.operations:,}", *times, percent(one.share))
-    return table
-
-
-def _steps_table(found: StepsFigures) -> Table:
-    table = table_of("steps", "step", "in all", "operations", "at work", "collectives", "hidden")
-    for one in found.steps:
-        exchanged = one.collective_seconds
+    for operation in case.operations[:MAX_ROWS]:
         table.add_row(
-            one.name,
-            seconds(one.seconds),
-            f"{one.operations:,}",
-            seconds(one.busy_seconds),
-            seconds(exchanged) if exchanged else "–",
-            percent(one.hidden_collective_seconds / exchanged) if exchanged else "–",
+            operation.name,
+            f"{operation.operations:,}",
+            seconds(operation.seconds),
+            seconds(operation.mean_seconds),
+            percent(operation.share),
         )
     return table
 
 
-def _steps_lines(found: StepsFigures) -> Iterator[str]:
-    if account := found.account:
-        yield (
-            f"a step takes {account.seconds_in_words} in the median of {account.steps}: "
-            f"{account.shares_in_words}"
+def _steps_table(steps: StepsFigures) -> Table:
+    table = table_of("steps", "step", "in all", "operations", "at work", "collectives", "hidden")
+    for step in steps.steps:
+        exchanged = step.collective_seconds
+        table.add_row(
+            step.name,
+            seconds(step.seconds),
+            f"{step.operations:,}",
+            seconds(step.busy_seconds),
+            _time(exchanged),
+            percent(step.hidden_collective_seconds / exchanged) if exchanged else NOTHING,
         )
-    if found.pause:
-        yield found.pause.in_words
-    unlike = defaultdict[str, list[str]](list)
-    for one in found.outliers:
-        times = "" if one.ratio is None else f" ({figure(round(one.ratio, 2))} × the median)"
-        unlike[one.step].append(f"{seconds(one.seconds)} {IN_WORDS[one.quantity]}{times}")
+    return table
+
+
+def _steps_lines(steps: StepsFigures) -> Iterator[str]:
+    account = steps.account
+    if account is not None:
+        time = f"{account.seconds_in_words} in the median of {account.steps}"
+        yield f"a step takes {time}: {account.shares_in_words}"
+    if steps.pause is not None:
+        yield steps.pause.in_words
+    unlike: dict[str, list[str]] = defaultdict(list)
+    for outlier in steps.outliers:
+        quantity = f"{seconds(outlier.seconds)} {IN_WORDS[outlier.quantity]}"
+        if outlier.ratio is not None:
+            quantity += f" ({figure(round(outlier.ratio, 2))} × the median)"
+        unlike[outlier.step].append(quantity)
     for step in list(unlike)[:MAX_ROWS]:
         yield f"{step} is unlike the other steps: {listed(unlike[step])}"
     if len(unlike) > MAX_ROWS:
         yield f"so are {len(unlike) - MAX_ROWS:,} more"
+
+
+def _time(value: float) -> str:
+    return seconds(value) if value else NOTHING
+
+
+def _share(value: float | None) -> str:
+    return NOTHING if value is None else percent(value)
 
 
 MAX_RANKS = 8
@@ -147,70 +167,71 @@ COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 def show_ranks(ranks: Ranks, console: Console) -> None:
     """Print the table of several ranks, the straggler, and the notes. Eighty columns are enough."""
-    show_table(
-        _rows_of_ranks(ranks) if len(ranks.by_rank) <= MAX_RANKS else _rows_of_figures(ranks),
-        console,
-    )
+    are_few = len(ranks.by_rank) <= MAX_RANKS
+    show_table(_rows_of_ranks(ranks) if are_few else _rows_of_figures(ranks), console)
     show_sentences((_straggler(ranks), *ranks.notes), console, bullet="· ")
 
 
 def _title(ranks: Ranks) -> str:
-    of = f" of {ranks.world_size}" if ranks.world_size not in (None, len(ranks.by_rank)) else ""
-    return f"{len(ranks.by_rank)} ranks{of}"
+    count = len(ranks.by_rank)
+    if ranks.world_size in (None, count):
+        return f"{count} ranks"
+    return f"{count} ranks of {ranks.world_size}"
 
 
 def _rows_of_ranks(ranks: Ranks) -> Table:
     headings = [heading for heading, _ in COLUMNS.values()]
     table = table_of(_title(ranks), "rank", *headings, "last", style="bold")
-    for one in ranks.by_rank:
-        last = f"{one.arrived_last:,}" if one.matched_collectives else "–"
-        table.add_row(str(one.rank), *(_cell(getattr(one, name), name) for name in COLUMNS), last)
+    for rank in ranks.by_rank:
+        cells = [_cell(getattr(rank, name), name) for name in COLUMNS]
+        last = f"{rank.arrived_last:,}" if rank.matched_collectives else NOTHING
+        table.add_row(str(rank.rank), *cells, last)
     table.add_section()
-    for name in ("median", "spread"):
-        cells = (_cell(getattr(ranks.spread.get(column), name, None), column) for column in COLUMNS)
-        table.add_row(name, *cells, "")
+    for kind in ("median", "spread"):
+        cells = [_cell(getattr(ranks.spread.get(name), kind, None), name) for name in COLUMNS]
+        table.add_row(kind, *cells, "")
     return table
 
 
 def _rows_of_figures(ranks: Ranks) -> Table:
     headings = ("least", "rank", "median", "most", "rank", "spread")
     table = table_of(_title(ranks), "", *headings, style="bold")
-    for name, (heading, _) in COLUMNS.items():
-        if found := ranks.spread.get(name):
-            numbers = (found.least, found.median, found.most, found.spread)
-            least, middle, most, apart = (_cell(value, name) for value in numbers)
+    for name, (heading, write) in COLUMNS.items():
+        spread = ranks.spread.get(name)
+        if spread is not None:
             table.add_row(
-                heading, least, str(found.least_rank), middle, most, str(found.most_rank), apart
+                heading,
+                write(spread.least),
+                str(spread.least_rank),
+                write(spread.median),
+                write(spread.most),
+                str(spread.most_rank),
+                write(spread.spread),
             )
     return table
 
 
 def _cell(value: float | None, name: str) -> str:
-    return "–" if value is None else COLUMNS[name][1](value)
+    _, write = COLUMNS[name]
+    return NOTHING if value is None else write(value)
 
 
 def _straggler(ranks: Ranks) -> str:
     if not ranks.matched_collectives:
         return "no straggler can be named: no collective of all ranks was found"
     if ranks.straggler is None:
-        return (
-            f"no straggler: in {ranks.matched_collectives:,} collectives all ranks waited about "
-            "as long"
-        )
-    (late,) = (one for one in ranks.by_rank if one.rank == ranks.straggler)
-    most = max(
-        (one for one in ranks.by_rank if one is not late), key=lambda one: one.waited_seconds or 0.0
-    )
+        collectives = f"{ranks.matched_collectives:,} collectives"
+        return f"no straggler: in {collectives} all ranks waited about as long"
+    (late,) = (rank for rank in ranks.by_rank if rank.rank == ranks.straggler)
+    others = [rank for rank in ranks.by_rank if rank is not late]
+    most = max(others, key=lambda rank: rank.waited_seconds or 0.0)
     waited = most.waited_seconds or 0.0
-    others = (
-        "the other waited"
-        if len(ranks.by_rank) == 2
-        else f"of the other ranks rank {most.rank} waited most,"
-    )
+    who = "the other waited"
+    if len(others) > 1:
+        who = f"of the other ranks rank {most.rank} waited most,"
     share = f", {percent(waited / most.seconds)} of the time" if most.seconds else ""
     return (
         f"straggler: rank {late.rank} came last in {late.arrived_last:,} of "
-        f"{late.matched_collectives:,} collectives, "
-        f"and waited {seconds(late.waited_seconds or 0.0)} in them; {others} "
-        f"{seconds(waited)}{share}"
+        f"{late.matched_collectives:,} collectives, and waited "
+        f"{seconds(late.waited_seconds or 0.0)} in them; {who} {seconds(waited)}{share}"
     )

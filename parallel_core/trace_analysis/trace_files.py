@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 
@@ -44,6 +45,9 @@ from parallel_core.trace_analysis.steps.pauses import unrecorded_time
 ENDINGS = (".json", ".json.gz")
 RECORDINGS = "plugins/profile/*"
 """Where jax.profiler.trace puts a folder for each recording, which has the time as its name."""
+RECORDED_AT = "%Y_%m_%d_%H_%M_%S"
+AT_ONCE = timedelta(minutes=1)
+"""Recordings of several hosts that begin no further apart are one."""
 OF_JAX, WRITTEN_TWICE = ".trace.json.gz", "perfetto_trace.json.gz"
 """What it writes for each host, and one host's again under another name."""
 BINARY = ".xplane.pb"
@@ -123,7 +127,7 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
             _check_format(path)
             files.append(path)
             continue
-        inside = sorted(_traces_in(path) or _traces_in(_last_recording(path)))
+        inside = sorted(_traces_in(path) or _last_recording(path), key=_by_numbers)
         if not inside:
             for binary in path.rglob(f"*{BINARY}"):
                 _check_format(binary)
@@ -145,10 +149,34 @@ def _traces_in(folder: Path) -> list[Path]:
     return files
 
 
-def _last_recording(folder: Path) -> Path:
-    """Return where JAX put the last of its recordings within a folder; without any, the folder."""
-    recordings = [file.parent for file in folder.glob(f"{RECORDINGS}/*{OF_JAX}")]
-    return max(recordings, default=folder)
+def _last_recording(folder: Path) -> list[Path]:
+    """Return the traces of the last of JAX's recordings within a folder, one of each host.
+
+    Hosts that record at the same time name their folders by their own clocks.
+    """
+    folders = sorted({file.parent for file in folder.glob(f"{RECORDINGS}/*{OF_JAX}")})
+    last_time = _recorded_at(folders[-1]) if folders else None
+    last_of_host: dict[str, Path] = {}
+    for recording in folders:
+        time = _recorded_at(recording)
+        is_last = recording == folders[-1]
+        if is_last or (time and last_time and last_time - time <= AT_ONCE):
+            last_of_host |= {file.name: file for file in _traces_in(recording)}
+    return list(last_of_host.values())
+
+
+def _recorded_at(recording: Path) -> datetime | None:
+    """Return the time that a recording's folder has as its name, if it has one."""
+    try:
+        return datetime.strptime(recording.name, RECORDED_AT)
+    except ValueError:
+        return None
+
+
+def _by_numbers(file: Path) -> list[tuple[int, str]]:
+    """Return the key by which host 2 stands before host 10."""
+    parts = re.split(r"(\d+)", str(file))
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def _check_format(path: Path) -> None:
@@ -288,19 +316,24 @@ def _read_rank(
     # Of another format than PyTorch's the timeline is all that is known.
     is_own, cut = OWN_KEY in trace.properties, len(timeline.spans) < len(whole.spans)
     only_spans = is_own or not trace.slices
-    return RankTrace(
+    collectives = _own_collectives(spans) if only_spans else _collectives(trace, spans, begin, cut)
+    rank_trace = RankTrace(
         file,
         rank,
         world_size,
         timeline,
         len(timeline.spans),
-        tuple(figures_of(case, kernel_delay) for case in cases),
-        tuple(_own_collectives(spans) if only_spans else _collectives(trace, spans, begin, cut)),
+        (),
+        tuple(collectives),
         # Cases begin at zero, wherever they are in the trace.
         None if only_spans or timeline.cases else begin,
-        interference(cases),
+        (),
         _origin(trace, timeline),
     )
+    # The arguments of a million events would take room from the figures.
+    del trace
+    figures = tuple(figures_of(case, kernel_delay) for case in cases)
+    return replace(rank_trace, figures=figures, prices=interference(cases))
 
 
 def _other_unit(timeline: Timeline) -> Iterator[str]:

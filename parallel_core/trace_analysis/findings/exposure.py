@@ -7,6 +7,7 @@ such calls: there the host has waited if it goes on soon after the end.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from parallel_core.trace_analysis.steps.figures import step_windows
 
 PAGEABLE = re.compile(r"Pageable")
 """In the names of CUDA's copies if the host's memory is not page-locked: then the call blocks."""
+IN_BUCKETS = "DistributedDataParallel."
+"""How PyTorch annotates its forward pass."""
 COMPUTES = 0.1
 """A queue on which this share of its device's computation runs is one that computes."""
 SOMETHING = 0.1
@@ -58,6 +61,8 @@ class Exposure:
     """How long each ran beside no computation, in nanoseconds."""
     is_copy: np.ndarray
     is_pageable: np.ndarray
+    in_buckets: np.ndarray
+    """Whether DistributedDataParallel gathers the program's gradients in buckets."""
     on_computing_queue: np.ndarray
     in_every_micro_batch: np.ndarray
     """Whether it exchanges gradients, and another pass for the same update does, too."""
@@ -119,9 +124,12 @@ def communication(case: CaseSpans) -> list[Beside]:
     return groups
 
 
-def exposure(case: CaseSpans) -> Exposure | None:
-    """Return what is known of a case's exchanges and copies that were not hidden; None without."""
-    stretches = [_longest_exposures(case, beside) for beside in communication(case)]
+def exposure(case: CaseSpans, groups: Sequence[Beside]) -> Exposure | None:
+    """Return what is known of those of a case's exchanges and copies that were not hidden.
+
+    `groups` are what `communication` returns. None if all were hidden.
+    """
+    stretches = [_longest_exposures(case, beside) for beside in groups]
     if not stretches:
         return None
     columns = [np.concatenate(column) for column in zip(*stretches, strict=True)]
@@ -161,6 +169,7 @@ def exposure(case: CaseSpans) -> Exposure | None:
         exposed=exposed,
         is_copy=case.of_kind("copy")[places],
         is_pageable=_named(case, PAGEABLE)[places],
+        in_buckets=np.full(len(places), _has_buckets(case)),
         on_computing_queue=_computing_queues(case)[spans.queue_of[places]],
         in_every_micro_batch=_have_others(pass_of, np.append(passes.updates, NONE)[pass_of]),
         after_pass=after_pass,
@@ -277,6 +286,10 @@ def _computation_beside(
             np.searchsorted(launches, pass_end[own], side="right")
         ]
     return beside
+
+
+def _has_buckets(case: CaseSpans) -> bool:
+    return any(mark.name.startswith(IN_BUCKETS) for mark in case.annotations)
 
 
 def _computing_queues(case: CaseSpans) -> np.ndarray:

@@ -71,14 +71,20 @@ REASONS = (
         "every-micro-batch",
         lambda of: of.in_every_micro_batch,
         "several backward passes exchange for one step of the optimizer",
-        "Exchange in the last one only, with no_sync() around all others.",
+        "Exchange in the last one only, with no_sync() around all others (FSDP2: "
+        "set_requires_gradient_sync).",
+    ),
+    Reason(
+        "launched-after",
+        lambda of: of.most_after_pass & of.in_buckets,
+        "it is launched after the backward pass, which could have hidden it",
+        "Make the buckets smaller (bucket_cap_mb), so that the first are full earlier.",
     ),
     Reason(
         "launched-after",
         lambda of: of.most_after_pass,
         "it is launched after the backward pass, which could have hidden it",
-        "Launch each part as soon as its gradients are there: by DistributedDataParallel, or with "
-        "smaller buckets (bucket_cap_mb).",
+        "Launch each part as soon as its gradients are there, as DistributedDataParallel does.",
     ),
     Reason(
         "launched-after",
@@ -104,6 +110,12 @@ REASONS = (
         lambda of: (of.waited_for & of.had_something) | of.is_last,
         "it takes longer than the computation that was launched to hide it",
         "Launch it earlier, or move fewer bytes.",
+    ),
+    Reason(
+        "waited-at-once",
+        lambda of: of.waited_for & of.is_pageable,
+        "{operator} waits for it at once, since its memory is not pinned",
+        "Pin the memory (pin_memory=True), and copy with non_blocking=True.",
     ),
     Reason(
         "waited-at-once",
@@ -185,6 +197,8 @@ class Reasoned(NamedTuple):
 
     exposed: Exposure
     reason_of: np.ndarray
+    groups: Sequence[Beside]
+    """All exchanges and copies, hidden or not."""
 
 
 def reasoned(case: CaseSpans) -> Reasoned | None:
@@ -192,11 +206,14 @@ def reasoned(case: CaseSpans) -> Reasoned | None:
 
     Cases of an experiment have none: each shows on purpose what it shows.
     """
-    exposed = exposure(case) if case.name == ALL else None
+    if case.name != ALL:
+        return None
+    groups = communication(case)
+    exposed = exposure(case, groups)
     if exposed is None:
         return None
     holding = np.array([reason.holds(exposed) for reason in REASONS])
-    return Reasoned(exposed, np.argmax(holding, axis=0))
+    return Reasoned(exposed, np.argmax(holding, axis=0), groups)
 
 
 def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
@@ -204,27 +221,24 @@ def unhidden(case: CaseSpans) -> tuple[Unhidden, ...]:
     found = reasoned(case)
     if found is None:
         return ()
-    groups = communication(case)
     names = case.spans.name_of[found.exposed.places].astype(np.int64)
     kinds = case.spans.kinds[found.exposed.places]
     rows = []
     for own in groups_of(names * len(KINDS) + kinds):
-        row = _of_kind(case, found, own, groups)
+        row = _of_kind(case, found, own)
         if row is not None:
             rows.append(row)
     return tuple(sorted(rows, key=lambda row: -row.unhidden_seconds))
 
 
-def _of_kind(
-    case: CaseSpans, found: Reasoned, own: np.ndarray, groups: Sequence[Beside]
-) -> Unhidden | None:
+def _of_kind(case: CaseSpans, found: Reasoned, own: np.ndarray) -> Unhidden | None:
     """Return the reason of one kind, some of whose operations were not hidden, if it needs one."""
     spans, exposed = case.spans, found.exposed
     first = spans[int(exposed.places[own[0]])]
     is_of_kind = (spans.kinds == KINDS.index(first.kind)) & (
         spans.name_of == spans.names.index(first.name)
     )
-    whole, alone = _times(case, is_of_kind, groups)
+    whole, alone = _times(case, is_of_kind, found.groups)
     if alone < LITTLE * whole or alone < LEAST_SHARE * case.nanoseconds:
         return None
 
@@ -247,7 +261,7 @@ def _of_kind(
         operations=len(places),
         of_operations=int(is_of_kind.sum()),
         steps=len(begins) or None,
-        unhidden_seconds=_times(case, is_of_reason, groups)[1] / 1e9,
+        unhidden_seconds=_times(case, is_of_reason, found.groups)[1] / 1e9,
         seconds=whole / 1e9,
         code=reason.code,
         sentence=reason.sentence.format(operator=operator),

@@ -380,3 +380,12 @@ def test_columns_hold_the_slices(given_ones: list[Slice], data: st.DataObject) -
     assert repr(found) == repr(
         [(one.args.get("stream"), one.args.get("External id")) for one in given_ones]
     )
+
+
+@given(st.lists(slices, max_size=8))
+def test_coded_arguments_are_the_arguments(given_ones: list[Slice]) -> None:
+    columns = Slices.of(given_ones)
+    coded = columns.coded_arguments("stream", "External id")
+    decoded = [[values[place] for place in places.tolist()] for values, places in coded]
+    expected = columns.arguments("stream", "External id")
+    assert repr(list(zip(*decoded, strict=True))) == repr(expected)

@@ -53,6 +53,27 @@ def test_an_interval_holds_its_estimate_and_a_cell_does_not_differ_from_itself(
     assert verdict_on(same, len(values)) == "no difference shown"
 
 
+def test_a_median_s_interval_lies_between_values_that_hold_it_in_95_percent() -> None:
+    count = 1501
+    found = median_interval([float(value) for value in range(1, count + 1)])
+    below, above = math.floor(found.low), count - math.ceil(found.high)
+    assert below == pytest.approx(above, abs=3)
+    # How likely fewer than so many values fall on one side of the median.
+    fewer, as_many = (
+        sum(math.comb(count, few) for few in range(most)) / 2**count for most in (below, below + 1)
+    )
+    assert fewer <= 0.025 <= as_many
+
+
+def test_thousands_of_rounds_give_an_interval_about_the_median_of_all() -> None:
+    generator = np.random.default_rng(1)
+    whole = generator.uniform(9, 11, 5000)
+    part = whole * generator.uniform(0.45, 0.55, 5000)
+    found = over_rounds(lambda part, whole: part / whole, part.tolist(), whole.tolist())
+    assert found.estimate == float(np.median(part) / np.median(whole))
+    assert found.low < 0.5 < found.high
+
+
 @given(SECONDS, SECONDS)
 def test_a_ratio_and_its_inverse_are_judged_alike(mine: list[float], theirs: list[float]) -> None:
     assume(sorted(mine) != sorted(theirs))

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -134,3 +135,23 @@ def test_xla_s_binary_form_is_refused_with_what_to_give(tmp_path: Path) -> None:
     for path in (binary, tmp_path):
         with pytest.raises(RequestError, match=r"xplane\.pb .*create_perfetto_trace=True"):
             files_of([path])
+
+
+def test_the_hosts_of_one_recording_are_its_ranks_in_the_order_of_their_numbers(
+    tmp_path: Path,
+) -> None:
+    recordings = tmp_path / "plugins" / "profile"
+    of_hosts = {
+        "2026_11_28_06_30_00": ("vm-w-2", "vm-w-3"),
+        "2026_11_28_06_40_34": ("vm-w-2", "vm-w-1"),
+        "2026_11_28_06_40_36": ("vm-w-10",),
+    }
+    for recording, hosts in of_hosts.items():
+        (recordings / recording).mkdir(parents=True)
+        for host in hosts:
+            copy(OF_JAX / "two_cpus.json.gz", recordings / recording / f"{host}.trace.json.gz")
+    files = files_of([tmp_path])
+    names = [file.name.partition(".")[0] for file in files]
+    assert names == ["vm-w-1", "vm-w-2", "vm-w-10"]
+    assert {file.parent.name for file in files} == set(sorted(of_hosts)[1:])
+    assert list(read_ranks(files)) == [0, 1, 2]

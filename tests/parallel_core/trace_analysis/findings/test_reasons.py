@@ -13,7 +13,12 @@ from parallel_core.trace_analysis.case_spans import CaseSpans, cases_of
 from parallel_core.trace_analysis.figures import CaseFigures, figures_of
 from parallel_core.trace_analysis.findings.reasons import REASONS, of_processes, unhidden
 from parallel_core.trace_analysis.trace_files import read_timeline
-from tests.parallel_core.trace_analysis.findings.gpu_program import GpuProgram
+from tests.parallel_core.trace_analysis.findings.gpu_program import (
+    COMPUTING,
+    NCCL,
+    SIDE,
+    GpuProgram,
+)
 from tests.parallel_core.trace_analysis.findings.planted import (
     PLANTED,
     same_stream,
@@ -91,6 +96,35 @@ def test_it_counts_operations_and_milliseconds(tmp_path: Path) -> None:
     assert (row.operations, row.of_operations, row.steps) == (30, 30, 5)
     assert row.unhidden_seconds == pytest.approx(30 * 200e-6)
     assert "relu" in row.sentence
+
+
+def test_a_remedy_names_nothing_that_the_program_has(tmp_path: Path) -> None:
+    program = GpuProgram()
+    for _ in range(3):
+        with program.step(), program.marked("DistributedDataParallel.forward"):
+            program.forward()
+            with program.backward():
+                program.layer_backward()
+                with program.kept():
+                    program.exchange(1000)
+            program.let_wait(COMPUTING, NCCL)
+            program.optimizer()
+    (in_buckets,) = unhidden(case_of(program, tmp_path))
+    (by_hand,) = unhidden(recorded("not_hidden/late_loop"))
+    assert in_buckets.code == by_hand.code == "launched-after"
+    assert "DistributedDataParallel" in by_hand.remedy
+    assert "DistributedDataParallel" not in in_buckets.remedy
+
+
+def test_a_prefetch_from_memory_that_is_not_pinned_is_told_to_pin_it(tmp_path: Path) -> None:
+    program = GpuProgram()
+    for _ in range(5):
+        with program.step():
+            program.copy(3000, SIDE, "HtoD (Pageable -> Device)")
+            program.let_wait(COMPUTING, SIDE)
+            program.forward(4, 100)
+    (row,) = unhidden(case_of(program, tmp_path))
+    assert (row.code, row.remedy.partition(" (")[0]) == ("waited-at-once", "Pin the memory")
 
 
 def test_memory_that_is_not_pinned_changes_the_remedy(tmp_path: Path) -> None:
