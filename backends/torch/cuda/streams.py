@@ -28,6 +28,7 @@ from backends.arrays import rebuilt, tree_leaves
 from backends.devices import HOST, Device, same_memory
 from backends.errors import BackendError
 from backends.torch.streams.future import NO_ARRAY, Failure, Future
+from backends.torch.streams.worker import SCALARS
 
 Readers: TypeAlias = "dict[CudaStream, End]"
 
@@ -68,11 +69,14 @@ class CudaArray:
     computed.
     """
 
-    __slots__ = ("device", "end", "readers", "tensor")
+    __slots__ = ("device", "end", "readers", "storage", "tensor")
     __iter__ = None
 
-    def __init__(self, device: Device, end: End | None, tensor: Any, readers: Readers) -> None:
-        self.device, self.end, self.tensor, self.readers = device, end, tensor, readers
+    def __init__(self, device: Device, end: End | None, tensor: Any) -> None:
+        self.device, self.end, self.tensor = device, end, tensor
+        self.storage: int = tensor.untyped_storage()._cdata
+        """What is equal for tensors in one memory."""
+        self.readers: Readers = {}
 
     def on(self, device: Device) -> "CudaArray":
         """Return this array as one of another device, in whose memory it lies."""
@@ -108,13 +112,21 @@ class Calls:
 
     def issue(self, fn: Callable[..., Any], args: tuple[Any, ...], arrays: list[CudaArray]) -> Any:
         """Do what `submit` does; `arrays` are those that the call uses besides."""
-        tensors = [self._tensors(arg, arrays) for arg in args]
+        tensors = []
+        for arg in args:
+            # Most are asked here, because a call costs as much as all else that is done for them.
+            if arg.__class__ is CudaArray and arg.end is not None and arg.end.stream is self:
+                arrays.append(arg)
+                tensors.append(arg.tensor)
+            elif arg.__class__ in SCALARS:
+                tensors.append(arg)
+            else:
+                tensors.append(self._tensors(arg, arrays))
         try:
             self.enter()
             result = fn(*tensors)
             end = self._end(arrays)
-            shared = {} if getattr(fn, "new_memory", False) else _readers_by_storage(arrays)
-            return self._arrays(result, end, shared)
+            return self._arrays(result, end, [] if getattr(fn, "new_memory", False) else arrays)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -139,13 +151,20 @@ class Calls:
             return value if all(map(is_, items, value)) else rebuilt(type(value), items)
         return value
 
-    def _arrays(self, result: Any, end: End | None, shared: dict[int, Readers]) -> Any:
-        """Replace the tensors in a result by arrays, with the readers of their storages."""
+    def _arrays(self, result: Any, end: End | None, others: list[CudaArray]) -> Any:
+        """Replace the tensors in a result by arrays, which may share memory with others and with
+        each other.
+        """
         if isinstance(result, self._tensor):
-            readers = shared.setdefault(_storage(result), {})
-            return CudaArray(self.device if result.is_cuda else HOST, end, result, readers)
+            array = CudaArray(self.device if result.is_cuda else HOST, end, result)
+            for other in others:
+                if other.storage == array.storage:
+                    array.readers = other.readers
+                    break
+            others.append(array)
+            return array
         if isinstance(result, tuple | list):
-            return rebuilt(type(result), [self._arrays(item, end, shared) for item in result])
+            return rebuilt(type(result), [self._arrays(item, end, others) for item in result])
         raise TypeError(f"what is launched returns arrays, not {type(result).__name__}")
 
     def enter(self) -> None:
@@ -246,6 +265,10 @@ def common_device(*values: Any) -> Device:
     """Return the device of the first array in values; raises BackendError if another one cannot be
     read there.
     """
+    # Most launches have one array and numbers.
+    if values and values[0].__class__ is CudaArray and SCALARS.issuperset(map(type, values[1:])):
+        device: Device = values[0].device
+        return device
     first, *others = devices_in(*values)
     for other in others:
         if other is not first and not is_readable(other, first):
@@ -260,12 +283,3 @@ def is_readable(source: Device, device: Device) -> bool:
     not, for nothing there waits for a GPU.
     """
     return same_memory(source, device) and (source == HOST) == (device == HOST)
-
-
-def _readers_by_storage(arrays: Sequence[CudaArray]) -> dict[int, Readers]:
-    return {_storage(array.tensor): array.readers for array in arrays}
-
-
-def _storage(tensor: Any) -> int:
-    storage: int = tensor.untyped_storage()._cdata
-    return storage

@@ -11,8 +11,7 @@ from functools import reduce
 from operator import getitem, is_
 from operator import index as as_place
 from threading import Lock, get_ident
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, final
+from typing import Any, Self, TypeAlias, final
 from weakref import WeakSet
 
 from backends.arrays import rebuilt
@@ -21,7 +20,7 @@ from backends.errors import BackendError
 
 ItemPath: TypeAlias = tuple[int, ...]
 """The place of an item in a value: `(1, 0)` is that of `value[1][0]`."""
-Reader: TypeAlias = "tuple[int, ItemPath, Done]"
+Reader: TypeAlias = "tuple[int, ItemPath, Lock]"
 """A task that reads a value: its number, the item that it reads, and its end."""
 
 _items = threading.Lock()
@@ -31,22 +30,6 @@ NO_ARRAY = (
     "launch and copy_to need an array of this backend among their arguments: it says the device"
 )
 MANY_READERS = 64
-
-
-class Done(Protocol):
-    """Entering it blocks until something is done: a lock that is released then, or whatever does
-    the same.
-    """
-
-    def __enter__(self) -> object: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> object: ...
-    def locked(self) -> bool: ...
 
 
 @final
@@ -70,7 +53,6 @@ class Future:
         "_announced",
         "_awaited",
         "_error",
-        "_pending",
         "_readers",
         "args",
         "device",
@@ -91,10 +73,9 @@ class Future:
     def __init__(self, device: Device) -> None:
         self.device = device
         # A bare lock costs a tenth of a threading.Event, and every launch makes one.
-        self._pending = Lock()
-        self._pending.acquire()
-        self.end: Done = self._pending
-        """The end of the task that computes this."""
+        self.end = Lock()
+        """Held until the task that computes this has ended."""
+        self.end.acquire()
         self.value: Any = NO_VALUE
         """The value when it is computed, for those who know that it is."""
         self._error: BaseException | None = None
@@ -128,7 +109,7 @@ class Future:
     def set_result(self, value: Any) -> None:
         """Set the value and wake all that wait for it."""
         self.value = value
-        self._pending.release()
+        self.end.release()
         if self._awaited:
             self._wake()
 
@@ -137,7 +118,7 @@ class Future:
         future.
         """
         self._error = error
-        self._pending.release()
+        self.end.release()
         if self._awaited:
             self._wake()
 
@@ -153,7 +134,7 @@ class Future:
 
     def result(self) -> Any:
         """Block until the value is ready and return it, or raise the error that prevented it."""
-        with self._pending:
+        with self.end:
             pass
         if self._error is not None:
             # Every raise adds to an error's traceback, and thousands may depend on this one.
@@ -189,7 +170,7 @@ class Future:
         announced = self._announced is not None and path in self._announced
         return not announced and self.value is NO_VALUE and self._error is None
 
-    def add_reader(self, number: int, end: Done, queue: object = None) -> None:
+    def add_reader(self, number: int, end: Lock, queue: object = None) -> None:
         """Count a task among the readers. Tasks of one `queue`, which is not None, end in the order
         of their calls.
         """
@@ -222,7 +203,7 @@ class Future:
         return _Item(self, (_place(index),))
 
     def __repr__(self) -> str:
-        return f"<future on {self.device}, {'pending' if self._pending.locked() else 'done'}>"
+        return f"<future on {self.device}, {'pending' if self.end.locked() else 'done'}>"
 
 
 @final

@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, TypeAlias, final
 
 from backends.devices import Device
@@ -39,7 +40,6 @@ from backends.host import on_cores
 from backends.torch.streams.future import (
     NO_VALUE,
     Announcing,
-    Done,
     Failure,
     Future,
     ItemPath,
@@ -87,7 +87,6 @@ class WorkerStream:
         """What stands for this queue if its tasks end in the order of their submission; else
         None.
         """
-        self._new_future: Callable[[Device], Future] = Future
         self._change: Change | None = None
         self._is_used = False
         """Whether it was given a task: waiting for a thread that has none costs as much as waiting
@@ -112,7 +111,7 @@ class WorkerStream:
 
     def enqueue(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Future:
         """Do what `submit` does, for arguments that are a tuple already."""
-        future, number, queue = self._new_future(self.device), next(_numbers), self._in_order
+        future, number, queue = Future(self.device), next(_numbers), self._in_order
         future.fn = fn if self._change is None else self._change(fn)
         future.args, future.wait_for_turn = args, None
         self._is_used = True
@@ -129,7 +128,7 @@ class WorkerStream:
         """Enqueue `fn(consumed, *args)`, which writes to the first argument's memory; never
         blocks.
         """
-        future, number = self._new_future(self.device), next(_numbers)
+        future, number = Future(self.device), next(_numbers)
         future.fn = fn if self._change is None else self._change(fn)
         future.args = consumed, *args
         future.wait_for_turn = partial(wait_for_readers, futures_in(consumed), number)
@@ -189,7 +188,7 @@ class _Taken:
     def __init__(self, tasks: "SimpleQueue[Any]") -> None:
         self._tasks, self._places = tasks, count()
         self._taking = threading.Lock()
-        self._last: dict[int, tuple[int, Done]] = {}
+        self._last: dict[int, tuple[int, Lock]] = {}
 
     def take(self) -> Any:
         """Return the next task, for the calling thread."""
@@ -214,7 +213,7 @@ def _nothing() -> None:
     pass
 
 
-def _wait_for(end: Done) -> None:
+def _wait_for(end: Lock) -> None:
     with end:
         pass
 

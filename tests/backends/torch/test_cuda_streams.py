@@ -1,5 +1,5 @@
-"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: on made-up GPUs whose
-streams lag, right numbers and no races.
+"""PyTorch on GPUs, whole, as streams, beside CPUs, and among processes: right numbers and no races
+on made-up GPUs, whose streams lag.
 """
 
 from collections.abc import Callable, Iterator
