@@ -1,5 +1,4 @@
-"""Record what a program asks of a backend: a backend around a backend that keeps every operation as
-a task.
+"""Recording of a program: a backend around a backend that keeps every operation as a task.
 
 >>> recording = Recording(backend, one_by_one=True)
 >>> train_step(recording, …)
@@ -24,14 +23,15 @@ from backends.protocol import DelegatingBackend, HostArray
 from parallel_core.measurement.task_graph import Kind, Task
 
 ItemPath: TypeAlias = tuple[int, ...]
-"""Where an item stands in a task's result: `(1, 0)` is that of `result[1][0]`."""
+"""The position of an item in a task's result: `(1, 0)` is that of `result[1][0]`."""
 OnLaunch: TypeAlias = Callable[[Device, Callable[..., Array], tuple[Any, ...]], object]
-"""(device, function, arguments), which are those that the recorded backend is given."""
+"""A function of the device, function and arguments that the recorded backend is given."""
 
 
 def labelled(name: str, value: Array) -> Array:
-    """Name the task that made a recorded value, and return the value; those of other backends stay
-    as they are.
+    """Name the task that made a recorded value, and return the value.
+
+    Values of other backends stay as they are.
 
     >>> hidden = labelled("layer 1", backend.launch(layer, parameters, x))
     """
@@ -43,8 +43,9 @@ def labelled(name: str, value: Array) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """A backend's value, or an item of one, with the task that makes it. As opaque as the value
-    itself.
+    """A backend's value, or an item of one, with the task that makes it.
+
+    It is as opaque as the value itself.
     """
 
     value: Array
@@ -86,15 +87,15 @@ class Recording(DelegatingBackend):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The recorded tasks, in the order of the program. Waits for values whose bytes must be
-        counted.
+        """The recorded tasks, in the order of the program.
 
-        A copy to another device moves its value's bytes; an allreduce of n values of S bytes moves
-        2(n − 1)·S, as both a star and a ring do.
+        Waits for values whose bytes must be counted. A copy to another device moves its value's
+        bytes; an allreduce of n values of S bytes moves 2(n − 1)·S, as both a star and a ring do.
         """
-        for place, (value, factor) in self._uncounted.items():
-            size = sum(array.nbytes for array in tree_leaves(self.inner.to_numpy(value)))
-            self._tasks[place] = replace(self._tasks[place], bytes=factor * size)
+        for task, (value, factor) in self._uncounted.items():
+            arrays = tree_leaves(self.inner.to_numpy(value))
+            size = sum(array.nbytes for array in arrays)
+            self._tasks[task] = replace(self._tasks[task], bytes=factor * size)
         self._uncounted.clear()
         return tuple(self._tasks)
 
@@ -109,13 +110,16 @@ class Recording(DelegatingBackend):
         called: Any = fn
         while isinstance(called, partial):
             called = called.func
-        # The number of first arguments that it consumes.
-        count = 1 if called == self.ops.sgd else 2 if called == self.ops.sgd_while_finite else 0
+        consumed: tuple[Recorded, ...] = ()
+        if called == self.ops.sgd:
+            consumed = _recorded(args[:1])
+        elif called == self.ops.sgd_while_finite:
+            consumed = _recorded(args[:2])
         name = str(getattr(called, "__name__", type(called).__name__))
         if self._on_launch is not None:
             self._on_launch(device, fn, plain)
         launch = partial(self.inner.launch, fn, *plain)
-        task, result = self._do(name, device, "compute", read, _recorded(args[:count]), launch)
+        task, result = self._do(name, device, "compute", read, consumed, launch)
         return self._wrapped(result, device, task)
 
     def wait(self, x: Array) -> Array:
@@ -145,19 +149,17 @@ class Recording(DelegatingBackend):
         read = _recorded(xs)
         devices = [_recorded(x)[0].device for x in xs]
         values = tuple(map(_plain, xs))
-        task, sums = self._do(
-            "allreduce", devices[0], "allreduce", read, read, partial(self.inner.allreduce, values)
-        )
+        allreduce = partial(self.inner.allreduce, values)
+        task, sums = self._do("allreduce", devices[0], "allreduce", read, read, allreduce)
         self._uncounted[task] = (values[0], 2 * (len(values) - 1))
-        return tuple(
-            self._wrapped(total, device, task, (place,))
-            for place, (total, device) in enumerate(zip(sums, devices, strict=True))
-        )
+        recorded_sums = []
+        for number, (total, device) in enumerate(zip(sums, devices, strict=True)):
+            recorded_sums.append(self._wrapped(total, device, task, (number,)))
+        return tuple(recorded_sums)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        task, result = self._do(
-            "asarray", device, "load", (), (), partial(self.inner.asarray, x, device)
-        )
+        load = partial(self.inner.asarray, x, device)
+        task, result = self._do("asarray", device, "load", (), (), load)
         return self._wrapped(result, device, task)
 
     def to_numpy(self, x: Array) -> Any:
@@ -172,13 +174,15 @@ class Recording(DelegatingBackend):
         consumed: Sequence[Recorded],
         operation: Callable[[], Any],
     ) -> tuple[int, Any]:
+        """Do an operation that reads and consumes values; return its task and its result."""
         after = {value.task for value in read}
-        after |= {reader for value in consumed for reader in self._conflicting_readers(value)}
+        for value in consumed:
+            after.update(self._conflicting_readers(value))
         seconds, result = self._timed(operation)
-        place = self._append(Task(name, str(device), kind, tuple(sorted(after)), seconds))
+        task = self._append(Task(name, str(device), kind, tuple(sorted(after)), seconds))
         for value in read:
-            self._readers[value.task].append((value.path, place))
-        return place, result
+            self._readers[value.task].append((value.path, task))
+        return task, result
 
     def _timed(self, operation: Callable[[], Any]) -> tuple[float, Any]:
         if not self._one_by_one:
@@ -197,8 +201,8 @@ class Recording(DelegatingBackend):
     def _wrapped(self, value: Array, device: Device, task: int, path: ItemPath = ()) -> Array:
         if isinstance(value, tuple | list):
             return tuple(
-                self._wrapped(item, device, task, (*path, place))
-                for place, item in enumerate(value)
+                self._wrapped(item, device, task, (*path, index))
+                for index, item in enumerate(value)
             )
         return Recorded(value, device, self._tasks, task, path)
 
@@ -209,9 +213,10 @@ class Recording(DelegatingBackend):
                 yield reader
 
 
-def _may_be_same(first: int, second: int) -> bool:
+def _may_be_same(index: int, other: int) -> bool:
     # A value that is not computed yet has no length: what its last item is, nobody knows.
-    return first == second or (first < 0) != (second < 0)
+    has_other_sign = (index < 0) != (other < 0)
+    return index == other or has_other_sign
 
 
 def _recorded(value: Any) -> tuple[Recorded, ...]:
