@@ -1,5 +1,4 @@
-"""A graph of tasks, each with the tasks that it depends on, and bounds on how fast any schedule of
-them could be.
+"""A graph of tasks, each with the tasks that it depends on, and bounds on every schedule of them.
 
 Two bounds hold for every schedule. A chain of dependent tasks takes as long as the sum of its tasks
 (the longest one is the critical path), and n devices cannot do more than n devices' work at once
@@ -32,21 +31,23 @@ class Task:
 
 
 def longest_path(tasks: Sequence[Task]) -> tuple[int, ...]:
-    """Return the positions of the chain of dependent tasks that takes longest; of equals, one with
-    the most tasks.
+    """Return the positions of the chain of dependent tasks that takes longest.
+
+    Of equals it is one with the most tasks.
     """
+    # For each task: the seconds and the number of tasks of the longest chain that ends with it.
     longest: list[tuple[float, int]] = []
     before: list[int | None] = []
     for task in tasks:
-        last = max(task.after, key=longest.__getitem__, default=None)
-        seconds, count = (0.0, 0) if last is None else longest[last]
+        predecessor = max(task.after, key=longest.__getitem__, default=None)
+        seconds, count = (0.0, 0) if predecessor is None else longest[predecessor]
         longest.append((seconds + task.seconds, count + 1))
-        before.append(last)
+        before.append(predecessor)
     path = []
-    place = max(range(len(tasks)), key=longest.__getitem__, default=None)
-    while place is not None:
-        path.append(place)
-        place = before[place]
+    position = max(range(len(tasks)), key=longest.__getitem__, default=None)
+    while position is not None:
+        path.append(position)
+        position = before[position]
     return tuple(reversed(path))
 
 
@@ -56,14 +57,19 @@ def work_seconds(tasks: Sequence[Task]) -> float:
 
 
 def crossings(tasks: Sequence[Task]) -> int:
-    """Count the dependencies between tasks of different devices, at which one device waits for
-    another.
+    """Count the dependencies between tasks of different devices.
+
+    At each of them one device waits for another.
     """
-    return sum(tasks[earlier].device != task.device for task in tasks for earlier in task.after)
+    count = 0
+    for task in tasks:
+        devices = [tasks[earlier].device for earlier in task.after]
+        count += len(devices) - devices.count(task.device)
+    return count
 
 
 def levels(tasks: Sequence[Task]) -> tuple[int, ...]:
-    """Return how many tasks must be done before each, counted along the longest chain."""
+    """Return how many tasks must be done before each task, counted along the longest chain."""
     depths: list[int] = []
     for task in tasks:
         depths.append(max((depths[earlier] + 1 for earlier in task.after), default=0))
@@ -72,29 +78,30 @@ def levels(tasks: Sequence[Task]) -> tuple[int, ...]:
 
 def without_loads(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Leave out tasks that only load inputs; the rest keep their order and are renumbered."""
-    remaining = [place for place, task in enumerate(tasks) if task.kind != "load"]
-    number = {place: count for count, place in enumerate(remaining)}
-    after = [
-        tuple(number[earlier] for earlier in tasks[place].after if earlier in number)
-        for place in remaining
-    ]
-    return tuple(
-        replace(tasks[place], after=own) for place, own in zip(remaining, after, strict=True)
-    )
+    remaining: list[Task] = []
+    new_position: dict[int, int] = {}
+    for position, task in enumerate(tasks):
+        if task.kind != "load":
+            new_position[position] = len(remaining)
+            after = [new_position[earlier] for earlier in task.after if earlier in new_position]
+            remaining.append(replace(task, after=tuple(after)))
+    return tuple(remaining)
 
 
 def without_implied(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Leave out every dependency that follows from other dependencies; each task still waits for
-    the same tasks.
+    """Leave out every dependency that follows from other dependencies.
+
+    Each task still waits for the same tasks.
     """
     before: list[set[int]] = []
     reduced = []
     for task in tasks:
-        implied = set().union(*(before[earlier] for earlier in task.after))
+        implied: set[int] = set()
+        for earlier in task.after:
+            implied |= before[earlier]
         before.append(implied | set(task.after))
-        reduced.append(
-            replace(task, after=tuple(earlier for earlier in task.after if earlier not in implied))
-        )
+        after = [earlier for earlier in task.after if earlier not in implied]
+        reduced.append(replace(task, after=tuple(after)))
     return tuple(reduced)
 
 
@@ -125,7 +132,7 @@ def bounds_of(tasks: Sequence[Task], places: int, workers: int = 1) -> Bounds:
     for task in computing:
         on_device[task.device] += task.seconds
     return Bounds(
-        critical_path=work_seconds([tasks[place] for place in longest_path(tasks)]),
+        critical_path=work_seconds([tasks[position] for position in longest_path(tasks)]),
         work_per_device=work_seconds(work) / places,
         busiest_device=max(on_device.values(), default=0.0) / workers,
     )
