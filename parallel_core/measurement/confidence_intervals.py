@@ -1,4 +1,4 @@
-"""How well a median is known: intervals over processes.
+"""Intervals of medians over processes, and what may be concluded from an interval.
 
 A process gives one value, its own median, because what differs between processes (the layout of
 memory, the state of the machine) does not average out within one.
@@ -27,19 +27,18 @@ RESAMPLES = 4000
 COVERAGE = 0.95
 """How often an interval is to hold the true value."""
 STRETCHED_RANGE: Mapping[int, float] = MappingProxyType({2: 12.71, 3: 2.68, 4: 1.48, 5: 1.12})
-"""By how many times half the range of so many values the interval of their median reaches to each
-side.
+"""The reach of a median's interval to each side, in halves of the range, by the number of values.
 
 With these it holds the median of a normal distribution in 95 % of 1,000,000 draws, and that of a
 heavier-tailed one more often. For two values it is Student's t.
 """
 LARGEST_EXPONENT = 700.0
-"""The exponential of more is infinite."""
+"""The largest exponent; the exponential of more is infinite."""
 TAIL = 0.10
 """The share of the resamples beyond each bound, before the interval is stretched to 95 %."""
 
 FEWEST_FOR_A_VERDICT = 3
-"""Of fewer rounds, or fewer processes of one cell, nothing is concluded."""
+"""The rounds, or processes of one cell, from which on something is concluded."""
 
 SMALLEST_DIFFERENCE = 0.01
 """A ratio closer to 1 is not called a difference: the same work, measured twice on a quiet machine,
@@ -58,8 +57,9 @@ class Interval:
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """Return the median of the processes' values with its interval, which is unbounded if there is
-    one value.
+    """Return the median of the processes' values with its interval.
+
+    It is unbounded if there is one value.
     """
     if min(values) > 0:
         # A quantity that is always positive, like a time, gets positive bounds.
@@ -68,8 +68,9 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 def _interval_of_median(values: np.ndarray) -> Interval:
-    """Return the median of values of any sign with its interval, which is unbounded if there is one
-    value.
+    """Return the median of values of any sign with its interval.
+
+    It is unbounded if there is one value.
     """
     ordered = np.sort(values)
     count, estimate = len(ordered), float(np.median(ordered))
@@ -95,32 +96,32 @@ def _interval_of_median(values: np.ndarray) -> Interval:
 
 
 def _enclosed(rank: int, count: int) -> float:
-    """Return how likely the median lies between the values of a rank from below and from above, of
-    so many values.
+    """Return how likely the median lies between the values of a rank from below and from above.
 
-    It lies outside if fewer than `rank` of the values fall on one side of it, each of which does
-    with probability 1/2.
+    There are `count` values. It lies outside if fewer than `rank` of them fall on one side of it,
+    each of which does with probability 1/2.
     """
-    return 1 - 2 * sum(math.comb(count, below) for below in range(rank)) / 2**count
+    ways_outside = sum(math.comb(count, below) for below in range(rank))
+    return 1 - 2 * ways_outside / 2**count
 
 
 def decide(interval: Interval, *bounds: float) -> int | None:
-    """Return between which of ascending bounds a whole interval lies: 0 below the first; None if it
-    contains one.
+    """Return between which of ascending bounds a whole interval lies: 0 is below the first.
 
-    Everything that is concluded from measured values is concluded by this. Of what is not a number
-    nothing is.
+    It is None if the interval contains one. Everything that is concluded from measured values is
+    concluded by this. Of what is not a number nothing is.
     """
     ends = ends_between(interval, *bounds)
     if ends is None:
         return None
-    first, last = ends
-    return first if first == last else None
+    lowest, highest = ends
+    return lowest if lowest == highest else None
 
 
 def ends_between(interval: Interval, *bounds: float) -> tuple[int, int] | None:
-    """Return between which of ascending bounds an interval begins and ends: 0 below the first; None
-    if it has no ends.
+    """Return between which of ascending bounds an interval begins and ends: 0 is below the first.
+
+    It is None if the interval has no ends.
     """
     if math.isnan(interval.low + interval.high):
         return None
@@ -130,34 +131,39 @@ def ends_between(interval: Interval, *bounds: float) -> tuple[int, int] | None:
 def resampled_medians(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Return resampled medians of the last axis; a process's quantities are drawn together."""
     count = values.shape[-1]
-    return np.median(values[..., generator.integers(count, size=(RESAMPLES, count))], axis=-1)
+    drawn = generator.integers(count, size=(RESAMPLES, count))
+    return np.median(values[..., drawn], axis=-1)
 
 
 def exponential(interval: Interval) -> Interval:
     """Return the interval of a quantity, given that of its logarithm."""
     return Interval(
-        *(math.inf if bound >= LARGEST_EXPONENT else math.exp(bound) for bound in astuple(interval))
+        _exponential(interval.estimate), _exponential(interval.low), _exponential(interval.high)
     )
 
 
+def _exponential(exponent: float) -> float:
+    return math.inf if exponent >= LARGEST_EXPONENT else math.exp(exponent)
+
+
 def stretched(estimate: float, draws: np.ndarray, freedom: float) -> Interval:
-    """Return the interval of an estimate from resamples with so many degrees of freedom; unbounded
-    if with none.
+    """Return the interval of an estimate from resamples with these degrees of freedom.
+
+    It is unbounded if there are none.
     """
     if not freedom:
         return Interval(estimate, -math.inf, math.inf)
     low, high = np.percentile(draws, (100 * TAIL, 100 * (1 - TAIL)))
     factor = student_t(freedom) / NormalDist().inv_cdf(1 - TAIL)
-    return Interval(
-        estimate,
-        estimate + factor * (float(low) - estimate),
-        estimate + factor * (float(high) - estimate),
-    )
+    stretched_low = estimate + factor * (float(low) - estimate)
+    stretched_high = estimate + factor * (float(high) - estimate)
+    return Interval(estimate, stretched_low, stretched_high)
 
 
 def student_t(freedom: float, quantile: float = 0.975) -> float:
-    """Return a quantile of Student's t, above one half: exact for 1 and 2 degrees of freedom, else
-    within 0.5 %.
+    """Return a quantile of Student's t, above one half.
+
+    It is exact for 1 and 2 degrees of freedom, else within 0.5 %.
     """
     below = math.floor(freedom)
     if below < freedom < 3:
@@ -181,8 +187,7 @@ def student_t(freedom: float, quantile: float = 0.975) -> float:
 
 
 def with_bounds(interval: Interval) -> str:
-    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; dots separate the bounds if one is
-    negative.
+    """Write an estimate with its bounds: `0.87 (0.85–0.90)`; dots separate them if one is negative.
 
     Without the bounds if the interval is unbounded.
     """
@@ -190,22 +195,31 @@ def with_bounds(interval: Interval) -> str:
         return figure(interval.estimate)
     largest = max(abs(interval.low), abs(interval.high))
     is_count = all(float(value).is_integer() for value in astuple(interval))
-    digits = 0 if largest >= 1000 or is_count else 2 if largest >= 0.02 else 4
-    # Adding zero turns the negative zero that rounding may give into a plain one.
-    estimate, low, high = (
-        f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−") for value in astuple(interval)
-    )
+    if is_count or largest >= 1000:
+        digits = 0
+    elif largest >= 0.02:
+        digits = 2
+    else:
+        digits = 4
+    estimate, low, high = (_rounded(value, digits) for value in astuple(interval))
     return f"{estimate} {between(low, high)}"
+
+
+def _rounded(value: float, digits: int) -> str:
+    # Adding zero turns the negative zero that rounding may give into a plain one.
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
 
 
 def between(low: str, high: str) -> str:
     """Write bounds: `(0.85–0.90)`; dots separate them if one is negative."""
-    return f"({low}{' … ' if '−' in low + high else '–'}{high})"
+    dash = " … " if "−" in low + high else "–"
+    return f"({low}{dash}{high})"
 
 
 def with_seconds(interval: Interval) -> str:
-    """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`; without them if
-    it is unbounded.
+    """Write a time with its bounds, in the estimate's unit: `20.1 ms (19.8–20.9)`.
+
+    Without the bounds if it is unbounded.
     """
     if not math.isfinite(interval.high - interval.low):
         return seconds(interval.estimate)
