@@ -1,5 +1,6 @@
-"""How numbers, lists and byte sizes are written, in the terminal and in the report alike, and how
-sizes are read.
+"""Formats of numbers, lists and byte sizes, in the terminal and in the report alike.
+
+Sizes are also read here.
 """
 
 import re
@@ -12,87 +13,95 @@ DECIMAL = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 BYTES = {unit.lower(): factor for unit, factor in (BINARY | DECIMAL | {"B": 1, "": 1}).items()}
 CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 CONTROLS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-"""By control character, the symbol that shows it."""
+"""The symbols that show control characters."""
 SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)\s*")
 RANGE_FACTOR = 4
 """The factor from one size of a range to the next."""
 
 
 def visible(text: str) -> str:
-    """Return a text with symbols in place of control characters, which a terminal would obey:
-    `␛[2J`.
+    """Return a text with symbols in place of control characters, as `␛[2J`.
 
-    What is printed may come from a foreign file, or from a framework's error. Lines still end, and
-    tabs are kept.
+    A terminal would obey them, and what is printed may come from a foreign file, or from a
+    framework's error. Lines still end, and tabs are kept.
     """
     return text.translate(CONTROLS)
 
 
 def figure(value: float) -> str:
     """Write a number with three digits, a large one in full; zero has no minus."""
-    return (f"{value:,.0f}" if abs(value) >= 999.5 else f"{value + 0.0:.3g}").replace("-", "−")
+    is_large = abs(value) >= 999.5
+    written = f"{value:,.0f}" if is_large else f"{value + 0.0:.3g}"
+    return written.replace("-", "−")
 
 
 def percent(share: float, sign: Literal["", "+"] = "") -> str:
-    """Write a share in percent, below 10 % with a decimal: `98 %`, `1.4 %`; with its sign always
-    ("+") or if negative.
+    """Write a share in percent, below 10 % with a decimal: `98 %`, `1.4 %`.
 
-    What rounds to zero is `0 %`, without a minus.
+    It has its sign always ("+") or if negative. What rounds to zero is `0 %`, without a minus.
     """
     value = 100 * share
+    digits = 0 if abs(value) >= 9.95 else 1
     # Adding zero turns a negative zero, which rounding may give, into a plain one.
-    return f"{round(value, 0 if abs(value) >= 9.95 else 1) + 0.0:{sign}.10g} %".replace("-", "−")
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:{sign}.10g} %".replace("-", "−")
 
 
 def seconds(value: float) -> str:
-    """Write a time with three digits in the largest unit that it fills: `20.0 ms`; none is `0
-    ms`.
+    """Write a time with three digits in the largest unit that it fills: `20.0 ms`.
+
+    No time is `0 ms`.
     """
     # The other functions are also used by environments that have nothing but NumPy.
     from humanize import metric
 
-    return metric(value, "s").replace("-", "−") if value else "0 ms"
+    if not value:
+        return "0 ms"
+    return metric(value, "s").replace("-", "−")
 
 
 def listed(names: Sequence[str]) -> str:
     """Join names as a sentence does: a, b and c."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    before = ", ".join(names[:-1])
+    return f"{before} and {names[-1]}" if before else names[-1]
 
 
 def engine_in_words(backend: Mapping[str, Any]) -> str:
-    """Write the engine of a result's backend, with the variants that are not its default: `async
-    engine with bulk-on`.
+    """Write the engine of a result's backend, with the variants that are not its default.
 
-    `backend` is the object under that key of a result's JSON.
+    For example `async engine with bulk-on`. `backend` is the object under that key of a result's
+    JSON.
     """
+    engine = f"{backend['engine']} engine"
     variants = backend.get("variants", ())
-    return f"{backend['engine']} engine" + (f" with {listed(variants)}" if variants else "")
+    return f"{engine} with {listed(variants)}" if variants else engine
 
 
 def kernels_in_words(backend: Mapping[str, Any]) -> str:
-    """Write what multiplies matrices, and how fast: `OpenBLAS 0.3.13, Haswell kernels: 62 GFLOP/s
-    on one core`.
+    """Write what multiplies matrices, and how fast.
 
-    `backend` is the object under that key of a result's JSON; for an old one, which does not say,
-    the text is empty.
+    For example `OpenBLAS 0.3.13, Haswell kernels: 62 GFLOP/s on one core`. `backend` is the object
+    under that key of a result's JSON; for an old one, which does not say, the text is empty.
     """
     if not {"product", "kernels"} <= {*backend}:
         return ""
-    library = (
-        library_in_words(backend["kernels"][0]) if backend["kernels"] else "matrix multiplication"
-    )
+    library = "matrix multiplication"
+    if backend["kernels"]:
+        library = library_in_words(backend["kernels"][0])
     on_a_core = any(device.startswith("cpu") for device in backend["devices"])
-    where = "one core" if on_a_core else backend["devices"][0]
-    return f"{library}: {figure(backend['product']['gflop_per_s'])} GFLOP/s on {where}"
+    measured_on = "one core" if on_a_core else backend["devices"][0]
+    speed = figure(backend["product"]["gflop_per_s"])
+    return f"{library}: {speed} GFLOP/s on {measured_on}"
 
 
 def library_in_words(kernels: Mapping[str, Any]) -> str:
-    """Write one of a result's `kernels`: `oneDNN 2.4.4, AVX-512 kernels`, without what is not
-    known.
+    """Write one of a result's `kernels`: `oneDNN 2.4.4, AVX-512 kernels`.
+
+    What is not known is left out.
     """
     written_for = kernels["instruction_set"]
     name = " ".join(filter(None, (kernels["library"], kernels["version"])))
-    return name + (f", {written_for} kernels" if written_for else "")
+    return f"{name}, {written_for} kernels" if written_for else name
 
 
 def quantity(name: str, value: float) -> str:
@@ -107,8 +116,9 @@ def quantity(name: str, value: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Read a size in bytes, with a unit or without; raises ValueError if it is not a whole number ≥
-    1.
+    """Read a size in bytes, with a unit or without.
+
+    Raises ValueError if it is not a whole number ≥ 1.
     """
     match = SIZE.fullmatch(text)
     if match is None or match[2].lower() not in BYTES:
@@ -120,15 +130,15 @@ def parse_size(text: str) -> int:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Read sizes with commas between them, and ranges in factors of 4: `4KiB..64KiB` is 4, 16 and
-    64 KiB.
+    """Read sizes with commas between them, and ranges in factors of 4.
 
-    A range ends at or below its second size. Raises ValueError.
+    `4KiB..64KiB` is 4, 16 and 64 KiB. A range ends at or below its second size. Raises ValueError.
     """
     sizes: list[int] = []
     for part in text.split(","):
-        first, dots, last = part.partition("..")
-        size, end = parse_size(first), parse_size(last if dots else first)
+        start, dots, stop = part.partition("..")
+        size = parse_size(start)
+        end = parse_size(stop) if dots else size
         if size > end:
             raise ValueError(f"the range {part.strip()!r} ends below its beginning")
         while size <= end:
@@ -138,8 +148,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def write_size(size: int) -> str:
-    """Write a size so that `parse_size` reads the same one: a whole number of the largest possible
-    unit.
+    """Write a size so that `parse_size` reads the same one, in the largest possible unit.
 
     Binary units come first: 4194304 is `4 MiB`, 100000000 is `100 MB`, 1001 is `1001 B`.
     """
