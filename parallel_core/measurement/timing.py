@@ -1,5 +1,6 @@
-"""Timing for experiments: dispatch and completion apart, rounds interleaved, the garbage collector
-switched off.
+"""Timing for experiments: dispatch and completion apart, rounds interleaved.
+
+The garbage collector is switched off meanwhile.
 """
 
 import gc
@@ -21,8 +22,9 @@ from parallel_core.system.formatting import seconds
 from parallel_core.system.machine import MachineWatch, joined_watches, sample_machine, watched
 
 MOST_ROUNDS = 4
-"""By what factor rounds are increased on a disturbed machine, at most: three of four moments may be
-loud.
+"""The factor by which rounds are increased on a disturbed machine, at most.
+
+Three of four moments may be loud.
 """
 
 
@@ -55,8 +57,9 @@ def without_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Within a `with` block, let cases keep what repeats them (`Case.again`), and with it all
-    arrays it works on.
+    """Let cases keep what repeats them (`Case.again`) within a `with` block.
+
+    They keep all arrays that they work on, too.
     """
     before = _repeatable.set(True)
     try:
@@ -66,19 +69,17 @@ def repeatable() -> Iterator[None]:
 
 
 def if_repeatable(take: Callable[[], Timing]) -> Callable[[], Timing] | None:
-    """Return what repeats a case within `repeatable`; else None, so that its arrays can be
-    freed.
-    """
+    """Return what repeats a case within `repeatable`, else None: its arrays can be freed."""
     return take if _repeatable.get() else None
 
 
 def measure(
     backend: Backend, fn: Callable[[], Any], until: Callable[[Any], object] | None = None
 ) -> Timing:
-    """Run `fn` once on idle devices and return its timing, until all is done or `until` has
-    returned for its result.
+    """Run `fn` once on idle devices and return its timing.
 
-    The result is kept, and all is done, before the timing is returned.
+    It ends when all is done, or when `until` has returned for the result of `fn`. The result is
+    kept, and all is done, before the timing is returned.
     """
     backend.waitall()
     start = perf_counter()
@@ -135,8 +136,9 @@ class Benchmark:
 
 
 def completion_times(backend: Backend, values: Sequence[Array]) -> list[float]:
-    """Wait for several values at once, each in a thread; return when each was there, in seconds of
-    `perf_counter`.
+    """Wait for several values at once, each in a thread; return when each was there.
+
+    Times are seconds of `perf_counter`.
     """
 
     def completed(value: Array) -> float:
@@ -154,8 +156,7 @@ def interleave(
     budget: float = math.inf,
     fewest: int = 0,
 ) -> tuple[Case, ...]:
-    """Take every case's timing in turn (A B C, C B A, …), so that a drift of the machine affects
-    all alike.
+    """Take every case's timing in turn (A B C, C B A, …), so that a drift affects all alike.
 
     Every other round goes backwards: the state in which a case leaves caches and memory is not
     always met by the same other one. The first `warmups` rounds are not counted: their times are
@@ -172,53 +173,60 @@ def interleave(
     started = clock_without_compiling()
     timings: dict[str, list[Timing]] = {name: [] for name in cases}
     watches: list[MachineWatch] = []
-    there = list(cases)
+    forwards = list(cases)
+    backwards = forwards[::-1]
     with without_garbage_collection():
-        last = 0.0
+        seconds_of_round = 0.0
         for done in range(warmups + MOST_ROUNDS * rounds):
             began = clock_without_compiling()
-            if done >= warmups + rounds and not (
-                budget < math.inf and _are_disturbed(watches, rounds)
-            ):
-                break
+            if done >= warmups + rounds:
+                needs_quieter_rounds = budget < math.inf and _are_disturbed(watches, rounds)
+                if not needs_quieter_rounds:
+                    break
             rounds_to_come = max(1, warmups + fewest - done)
-            if done > warmups and began - started + rounds_to_come * last > budget:
+            seconds_to_come = rounds_to_come * seconds_of_round
+            if done > warmups and began - started + seconds_to_come > budget:
                 if done - warmups < fewest:
-                    raise TooSlowError(last)
+                    raise TooSlowError(seconds_of_round)
                 break
             before = sample_machine()
-            for place, name in enumerate(there[::-1] if done % 2 else there):
-                tell(name, min(1.0, (done + place / len(cases)) / (warmups + rounds)))
+            for number, name in enumerate(backwards if done % 2 else forwards):
+                tell(name, min(1.0, (done + number / len(cases)) / (warmups + rounds)))
                 timings[name].append(cases[name]())
-            last = clock_without_compiling() - began
+            seconds_of_round = clock_without_compiling() - began
             if done == warmups:
                 # What else is done once, in a warm-up: that counts as no more than a round.
-                started = max(started, clock_without_compiling() - (warmups + 1) * last)
+                counted = (warmups + 1) * seconds_of_round
+                started = max(started, clock_without_compiling() - counted)
             if done >= warmups:
                 watches.append(watched(before, sample_machine()))
     kept = _quietest(watches, rounds)
     watch = joined_watches([watches[index] for index in kept], len(watches) - len(kept))
-
-    return tuple(
-        Case(
-            name,
-            seconds=tuple(taken[warmups + index][1] for index in kept),
-            dispatch_seconds=tuple(taken[warmups + index][0] for index in kept),
-            warmup_seconds=tuple(done for _, done in taken[:warmups]),
-            again=if_repeatable(cases[name]),
-            watch=watch,
+    timed_cases = []
+    for name, timings_of_case in timings.items():
+        warm_up, counted_rounds = timings_of_case[:warmups], timings_of_case[warmups:]
+        timed_cases.append(
+            Case(
+                name,
+                seconds=tuple(counted_rounds[index][1] for index in kept),
+                dispatch_seconds=tuple(counted_rounds[index][0] for index in kept),
+                warmup_seconds=tuple(done for _, done in warm_up),
+                again=if_repeatable(cases[name]),
+                watch=watch,
+            )
         )
-        for name, taken in timings.items()
-    )
+    return tuple(timed_cases)
 
 
 def _quietest(watches: Sequence[MachineWatch], rounds: int) -> list[int]:
-    """Return which rounds, so many at most, were disturbed least, in their order."""
+    """Return the numbers of the rounds that were disturbed least, `rounds` at most, in order."""
 
-    def taken(index: int) -> float:
-        return (watches[index].others_share or 0.0) + (watches[index].stolen_share or 0.0)
+    def lost_share(index: int) -> float:
+        watch = watches[index]
+        return (watch.others_share or 0.0) + (watch.stolen_share or 0.0)
 
-    return sorted(sorted(range(len(watches)), key=taken)[:rounds])
+    by_loss = sorted(range(len(watches)), key=lost_share)
+    return sorted(by_loss[:rounds])
 
 
 def _are_disturbed(watches: Sequence[MachineWatch], rounds: int) -> bool:
