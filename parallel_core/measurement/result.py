@@ -1,6 +1,4 @@
-"""What an experiment returns: frozen values, and the JSON object whose keys are a public
-interface.
-"""
+"""Results of experiments: frozen values, and the JSON object whose keys are a public interface."""
 
 import json
 import math
@@ -26,7 +24,7 @@ READ_SCHEMAS = (1, 2)
 NUMBERS = ("metrics", "checks", "series", "metric_intervals")
 """Keys under which null is a number that JSON does not have."""
 WHAT_WOULD_CHANGE_IT = "What would change it:"
-"""What stands before `would_change` wherever an answer is read."""
+"""The words before `would_change` wherever an answer is read."""
 
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 SomeSeconds: TypeAlias = Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
@@ -108,28 +106,20 @@ class Case:
 
     @property
     def spread(self) -> float:
-        """Half the distance from the fastest to the slowest repetition, as a share of the
-        median.
-        """
+        """Half the distance from fastest to slowest repetition, as a share of the median."""
         return (max(self.seconds) - min(self.seconds)) / 2 / self.median
 
     @property
     def least_share(self) -> float:
-        """The share of its time that it takes at the least when other processes leave it the
-        cores.
-        """
-        return (
-            1 - self.watch.taken_share
-            if self.watch is not None and self.watch.is_disturbed
-            else 1.0
-        )
+        """The share of its time that it takes at the least when others leave it the cores."""
+        if self.watch is None or not self.watch.is_disturbed:
+            return 1.0
+        return 1 - self.watch.taken_share
 
 
 @dataclass(frozen=True)
 class Counted:
-    """How many of some things came in an order that only a queue allows, in a recorded
-    repetition.
-    """
+    """A count of what came in an order that only a queue allows, in a recorded repetition."""
 
     count: Annotated[int, msgspec.Meta(ge=0)]
     of: Annotated[int, msgspec.Meta(gt=0)]
@@ -207,14 +197,14 @@ class Result:
     """What else the machine did while the cases were timed; None if that was not watched."""
 
     def interval(self, metric: str) -> Interval | None:
-        """Return a metric with its interval, unbounded if none was found; None for a metric that
-        was not measured.
+        """Return a metric with its interval; None for a metric that was not measured.
+
+        It is unbounded if no interval was found.
         """
         if metric not in self.metrics:
             return None
-        return Interval(
-            self.metrics[metric], *self.metric_intervals.get(metric, (-math.inf, math.inf))
-        )
+        low, high = self.metric_intervals.get(metric, (-math.inf, math.inf))
+        return Interval(self.metrics[metric], low, high)
 
     @property
     def is_undisturbed(self) -> bool:
@@ -223,9 +213,7 @@ class Result:
 
     @property
     def has_verdict(self) -> bool:
-        """Whether it is valid, and so little of the cores was taken away that something is
-        answered.
-        """
+        """Whether something is answered: it is valid, and few of the cores were taken away."""
         return not self.problems and not self.disturbances
 
     @property
@@ -235,14 +223,13 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` writes; numbers that are not finite become null."""
-        cases = [
-            {key: one for key, one in vars(case).items() if key not in ("again", "watch")}
-            for case in self.cases
-        ]
+        cases = []
+        for case in self.cases:
+            fields = dict(vars(case))
+            del fields["again"], fields["watch"]
+            cases.append(fields)
         content = {"schema": RESULT_SCHEMA, **vars(self), "cases": cases}
-        text = json.dumps(
-            content, default=lambda one: dict(one) if isinstance(one, Mapping) else vars(one)
-        )
+        text = json.dumps(content, default=_as_object)
         # JSON has no NaN; most readers refuse a file that holds one.
         result: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
         return result
@@ -260,14 +247,19 @@ class Result:
             result = msgspec.convert({**read, **numbers, "environment": read["environment"]}, cls)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise ValueError(f"not a result: {error}") from error
-        return replace(
-            result, cases=tuple(replace(case, watch=result.machine_watch) for case in result.cases)
-        )
+        cases = [replace(case, watch=result.machine_watch) for case in result.cases]
+        return replace(result, cases=tuple(cases))
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    """Return a mapping, or what has fields, as an object for JSON."""
+    return dict(value) if isinstance(value, Mapping) else vars(value)
 
 
 def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any]:
-    """Return the object under a result's `backend`; it measures a multiplication of matrices of
-    this size.
+    """Return the object under a result's `backend`.
+
+    It measures a multiplication of matrices of this size.
     """
     return {
         "name": backend.name,
@@ -286,9 +278,9 @@ def describe_backend(backend: Backend, size: int | None = None) -> dict[str, Any
 
 
 def _with_nan(read: Any) -> Any:
-    """Put NaN for what is no number in JSON."""
+    """Return what was read with NaN for null, which is a number that JSON does not have."""
     if isinstance(read, dict):
         return {name: _with_nan(value) for name, value in read.items()}
     if isinstance(read, list):
-        return list(map(_with_nan, read))
+        return [_with_nan(value) for value in read]
     return math.nan if read is None else read
