@@ -66,7 +66,7 @@ SUMS = {
 CHECKED = {**ways.ALGORITHMS, ONE_ROOT: ways.on_one_root}
 
 Operation: TypeAlias = Callable[[], Sequence[Array]]
-"""Launches something, and returns what is to be waited for."""
+"""A function that launches something, and returns what is to be waited for."""
 
 
 def algorithm_bandwidth(size: float, seconds: float) -> float:
@@ -75,7 +75,7 @@ def algorithm_bandwidth(size: float, seconds: float) -> float:
 
 
 def _named(name: str, size: int) -> str:
-    """Name the case of something that is done with vectors of so many bytes."""
+    """Name the case of something that is done with vectors of `size` bytes."""
     return f"{name}, {write_size(size)}"
 
 
@@ -84,8 +84,10 @@ COUNTED_CASE = "adding alone, counted"
 COUNTED_SUMS = 10
 """How often each device adds up its part in a repetition of that case."""
 COUNTED_BYTES = 2**26
-"""Of a vector in that case: smaller additions are as short as launching them, or as a scheduler's
-slice, and load decides what they run beside.
+"""The bytes of a vector in that case.
+
+Smaller additions are as short as launching them, or as a scheduler's slice, and load decides what
+they run beside.
 """
 
 
@@ -102,40 +104,42 @@ def sizes_to_time(sizes: Sequence[int] | None, devices: int) -> tuple[int, ...]:
         )
     if not sizes:
         raise RequestError("no size is given")
-    whole = tuple(sorted({max(1, size // ITEM) * ITEM for size in sizes}))
-    needed = HELD_AT_ONCE * devices * whole[-1]
+    rounded = sorted({max(1, size // ITEM) * ITEM for size in sizes})
+    largest = rounded[-1]
+    needed = HELD_AT_ONCE * devices * largest
     if needed > memory:
         raise RequestError(
-            f"vectors of {write_size(whole[-1])} on {devices} devices take about "
+            f"vectors of {write_size(largest)} on {devices} devices take about "
             f"{needed / 1e9:.3g} GB of memory, "
             f"and this machine has {memory / 1e9:.3g} GB: choose smaller --sizes"
         )
-    return whole
+    return tuple(rounded)
 
 
 def swept_sizes(
-    trial: Trial, sizes: Sequence[int], in_full: bool, left: Callable[[], float]
+    trial: Trial, sizes: Sequence[int], in_full: bool, seconds_left: Callable[[], float]
 ) -> Iterator[tuple[int, float]]:
-    """Iterate over sizes in ascending order, each with the seconds that it may take: half of those
-    that are `left`.
+    """Iterate over sizes in ascending order, each with the seconds that it may take.
 
     Unless all are wanted, `in_full`, the sweep ends before a size that would take more than is
     left, judging by the size before it; a note says so. A size may take half of what is left, so
     that larger ones are reached.
     """
-    before, took, last = left(), 0.0, 0
-    for place, size in enumerate(sizes):
-        if last and not in_full and took * size / last > before:
+    available = seconds_left()
+    seconds_by_byte = 0.0
+    for number, size in enumerate(sizes):
+        if number and not in_full and seconds_by_byte * size > available:
             ended = (
-                f"The budget of {trial.budget:g} s ended the sweep at {write_size(last)} of "
-                f"{write_size(sizes[-1])}"
+                f"The budget of {trial.budget:g} s ended the sweep at "
+                f"{write_size(sizes[number - 1])} of {write_size(sizes[-1])}"
             )
             trial.notes.append(f"{ended} (--budget gives more, --sizes chooses others).")
             return
-        with part(place / len(sizes), (place + 1) / len(sizes)):
-            yield size, before / 2
-        now = left()
-        before, took, last = now, before - now, size
+        with part(number / len(sizes), (number + 1) / len(sizes)):
+            yield size, available / 2
+        remaining = seconds_left()
+        seconds_by_byte = (available - remaining) / size
+        available = remaining
 
 
 def check_sums(
@@ -145,106 +149,105 @@ def check_sums(
     rank: int = 0,
     counts: Sequence[int] | None = None,
 ) -> None:
-    """Sum uniform float32 vectors by each algorithm, and compare the sums on all devices with
-    NumPy's.
+    """Sum uniform float32 vectors by each algorithm, and compare the sums with NumPy's.
 
-    The numbers are drawn by rank and device, so that each of several ranks, which have `counts`
-    devices, can draw the others' too.
+    The sums on all devices are compared. The numbers are drawn by rank and device, so that each of
+    several ranks, which have `counts` devices, can draw the others' too.
     """
 
-    def drawn(rank: int, place: int) -> np.ndarray:
-        return np.random.default_rng([length, rank, place]).random(length, dtype=np.float32)
+    def drawn(of_rank: int, device: int) -> np.ndarray:
+        generator = np.random.default_rng([length, of_rank, device])
+        return generator.random(length, dtype=np.float32)
 
     expected = np.zeros(length)
-    for other, devices in enumerate(counts or [len(trial.devices)]):
-        for place in range(devices):
-            expected += drawn(other, place)
-    own = [drawn(rank, place) for place in range(len(trial.devices))]
+    for of_rank, devices in enumerate(counts or [len(trial.devices)]):
+        for device in range(devices):
+            expected += drawn(of_rank, device)
+    of_this_rank = [drawn(rank, device) for device in range(len(trial.devices))]
     # Blocks stay in the cache while they are compared, and need little memory.
     blocks = 1 + length // BLOCK
     for name in algorithms:
         tell(f"check of {name}, {write_size(ITEM * length)}", 0.0)
         vectors = [
-            trial.backend.asarray(x, device) for x, device in zip(own, trial.devices, strict=True)
+            trial.backend.asarray(x, device)
+            for x, device in zip(of_this_rank, trial.devices, strict=True)
         ]
-        for total in map(trial.backend.to_numpy, CHECKED[name](trial.backend, vectors)):
-            trial.check("sums", np.array_split(total, blocks), np.array_split(expected, blocks))
+        for total in CHECKED[name](trial.backend, vectors):
+            on_host = trial.backend.to_numpy(total)
+            trial.check("sums", np.array_split(on_host, blocks), np.array_split(expected, blocks))
 
 
 def time_size(trial: Trial, algorithms: Sequence[str], size: int, seconds: float) -> None:
-    """Time copies of all vectors at once, each on its own device, and every algorithm, for about so
-    many seconds.
+    """Time copies of all vectors at once, each on its own device, and every algorithm.
+
+    That takes about `seconds`.
     """
     backend = trial.backend
     vectors, buffers = zeros(backend, size), zeros(backend, size)
 
     def copy() -> Sequence[Array]:
-        each = zip(vectors, backend.devices, buffers, strict=True)
-        buffers[:] = [
-            backend.copy_to(vector, device, out=buffer) for vector, device, buffer in each
-        ]
+        for number, device in enumerate(backend.devices):
+            buffers[number] = backend.copy_to(vectors[number], device, out=buffers[number])
         return buffers
 
-    operations = {
-        PLAIN_COPY: copy,
-        **{name: summing(backend, ways.ALGORITHMS[name], vectors) for name in algorithms},
-    }
-    bare = additions(backend, size // ITEM, max(1, min(MAX_ADDITIONS, UNIT_BYTES // size)))
-    takes = {
-        name: partial(measure_each, backend, operation) for name, operation in operations.items()
-    }
+    operations: dict[str, Operation] = {PLAIN_COPY: copy}
+    for name in algorithms:
+        operations[name] = summing(backend, ways.ALGORITHMS[name], vectors)
+    times = max(1, min(MAX_ADDITIONS, UNIT_BYTES // size))
+    bare = additions(backend, size // ITEM, times)
+    takes = _takes_of(backend, operations)
     time_repeated(trial, takes, size, seconds, dict.fromkeys(algorithms, bare))
 
 
 def time_parts(trial: Trial, sizes: Sequence[int], seconds: float) -> None:
-    """Time what sums of parts are made of, at the largest of the sizes that does not take most of a
-    budget.
+    """Time what sums of parts are made of.
 
-    Timed are the sums of parts on spread roots and on one, which divide, copy and join alike, and
-    the native one; and alternately with them dividing, copying, adding and joining in isolation.
+    That is done at the largest size that does not take most of a budget. Timed are the sums of
+    parts on spread roots and on one, which divide, copy and join alike, and the native one; and
+    alternately with them dividing, copying, adding and joining in isolation.
     """
-    size, backend = (
-        max((size for size in sizes if size <= LARGEST), default=min(sizes)),
-        trial.backend,
-    )
+    backend = trial.backend
+    size = max((size for size in sizes if size <= LARGEST), default=min(sizes))
     check_sums(trial, (ONE_ROOT,), size // ITEM)
-    devices, places = backend.devices, range(len(backend.devices))
+    devices = backend.devices
+    numbers = range(len(devices))
     vectors = zeros(backend, size)
     parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
     # What was copied before, so that joining copies nothing.
-    whole = [
-        [backend.copy_to(part, device) for part in own]
-        for own, device in zip(parts, devices, strict=True)
+    copied = [
+        [backend.copy_to(part, device) for part in of_device]
+        for of_device, device in zip(parts, devices, strict=True)
     ]
-    crossing = [(place, root) for root in places for place in places if place != root]
+    crossing = [(device, root) for root in numbers for device in numbers if device != root]
+
+    def divide() -> list[Array]:
+        divided = []
+        for vector in vectors:
+            divided += ways.parts_of(backend, vector, len(devices))
+        return divided
 
     def copy() -> list[Array]:
-        there = [backend.copy_to(parts[place][root], devices[root]) for place, root in crossing]
-        return there + [
-            backend.copy_to(parts[root][root], devices[place]) for place, root in crossing
+        to_roots = [
+            backend.copy_to(parts[number][root], devices[root]) for number, root in crossing
         ]
+        back = [backend.copy_to(parts[root][root], devices[number]) for number, root in crossing]
+        return to_roots + back
 
-    operations: dict[str, Operation] = {
-        **{
-            name: summing(backend, algorithm, zeros(backend, size))
-            for name, algorithm in SUMS.items()
-        },
-        "dividing alone": lambda: [
-            part for vector in vectors for part in ways.parts_of(backend, vector, len(devices))
-        ],
-        "copying alone": copy,
-        "adding alone": adding(backend, size),
-        "joining alone": lambda: [ways.joined(backend, own) for own in whole],
-    }
-    takes = {
-        name: partial(measure_each, backend, operation) for name, operation in operations.items()
-    }
-    time_repeated(trial, takes, size, seconds)
+    def join() -> list[Array]:
+        return [ways.joined(backend, of_device) for of_device in copied]
+
+    operations: dict[str, Operation] = {}
+    for name, algorithm in SUMS.items():
+        operations[name] = summing(backend, algorithm, zeros(backend, size))
+    operations["dividing alone"] = divide
+    operations["copying alone"] = copy
+    operations["adding alone"] = adding(backend, size)
+    operations["joining alone"] = join
+    time_repeated(trial, _takes_of(backend, operations), size, seconds)
     for name in operations:
         trial.found_by(f"{name.replace(' ', '_')}_seconds", itemgetter(_named(name, size)))
-    trial.found_by(
-        "spread_roots_speedup", ratio(_named(ONE_ROOT, size), _named(SPREAD_ROOTS, size))
-    )
+    on_one_root, on_spread_roots = _named(ONE_ROOT, size), _named(SPREAD_ROOTS, size)
+    trial.found_by("spread_roots_speedup", ratio(on_one_root, on_spread_roots))
 
 
 def prepare_count(trial: Trial) -> None:
@@ -259,26 +262,27 @@ def prepare_count(trial: Trial) -> None:
 
 
 def adding(backend: Backend, size: int) -> Operation:
-    """Return what adds up on each device its own part of all vectors, and copies nothing."""
+    """Return the operation that adds up on each device its part of all vectors."""
     devices = backend.devices
     parts = [ways.parts_of(backend, vector, len(devices)) for vector in zeros(backend, size)]
     terms_by_device = [
-        [backend.copy_to(parts_of_vector[place], device) for parts_of_vector in parts]
-        for place, device in enumerate(devices)
+        [backend.copy_to(parts_of_vector[number], device) for parts_of_vector in parts]
+        for number, device in enumerate(devices)
     ]
     add = partial(ways.added, backend)
     return lambda: [reduce(add, terms) for terms in terms_by_device]
 
 
 def zeros(backend: Backend, size: int) -> list[Array]:
-    """Load a vector of so many bytes on every device."""
+    """Load a vector of `size` bytes on every device."""
     values = np.zeros(size // ITEM, dtype=np.float32)
     return [backend.asarray(values, device) for device in backend.devices]
 
 
 def summing(backend: Backend, algorithm: ways.Allreduce, vectors: list[Array]) -> Operation:
-    """Return what sums a vector of each device again and again, one time's sums being the next
-    one's vectors.
+    """Return the operation that sums a vector of each device again and again.
+
+    One time's sums are the next one's vectors.
     """
 
     def sum_up() -> Sequence[Array]:
@@ -289,12 +293,12 @@ def summing(backend: Backend, algorithm: ways.Allreduce, vectors: list[Array]) -
 
 
 def additions(backend: Backend, length: int, times: int) -> list[Work]:
-    """Make the units in which each device adds up its part of all vectors, so many times."""
+    """Make the units in which each device adds up its part of all vectors, `times` times."""
 
-    def add_up(total: Array, *others: Array) -> Array:
+    def add_up(total: Array, *terms: Array) -> Array:
         for _ in range(times):
-            for other in others:
-                total = backend.ops.add(total, other)
+            for term in terms:
+                total = backend.ops.add(total, term)
         return total
 
     works = []
@@ -313,28 +317,38 @@ def time_repeated(
     seconds: float,
     bare: Mapping[str, Sequence[Work]] | None = None,
 ) -> None:
-    """Time alternately what takes a number of repeats, which the fastest of a few runs decides;
-    cases are of once.
+    """Time cases alternately, each repeated as often as the fastest of a few runs decides.
 
-    There are fewer rounds, but three at least, if more would exceed so many seconds by these runs'
-    times.
+    A function of `takes` takes the number of repeats. Cases are of once. There are fewer rounds,
+    but three at least, if more would exceed `seconds` by these runs' times.
     """
-    a_round = 0.0
+    seconds_of_round = 0.0
     for name, take in takes.items():
-        once = take(1)[1]
+        _, once = take(1)
         if once <= LONG_SECONDS:
             once = min(once, *(take(1)[1] for _ in range(3)))
         repeats = min(MAX_REPEATS, ceil(MIN_SECONDS / once))
-        a_round += repeats * once
+        seconds_of_round += repeats * once
         works = [replace(work, times=repeats * work.times) for work in (bare or {}).get(name, ())]
         trial.time(_named(name, size), take=partial(take, repeats), bare=works, repeats=repeats)
     # The warm-up is a round, too.
-    trial.run(rounds=int(min(trial.rounds, max(FEWEST_FOR_A_VERDICT, seconds / a_round - 1))))
+    fitting = seconds / seconds_of_round - 1
+    trial.run(rounds=int(min(trial.rounds, max(FEWEST_FOR_A_VERDICT, fitting))))
+
+
+def _takes_of(
+    backend: Backend, operations: Mapping[str, Operation]
+) -> dict[str, Callable[[int], Timing]]:
+    """Return the functions that time repeats of operations."""
+    return {
+        name: partial(measure_each, backend, operation) for name, operation in operations.items()
+    }
 
 
 def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing:
-    """Repeat an operation on idle devices, waiting for its results each time; return the timing of
-    all.
+    """Repeat an operation on idle devices, waiting for its results each time.
+
+    The timing that is returned is of all repeats.
     """
     backend.waitall()
     dispatch = 0.0
@@ -350,8 +364,7 @@ def measure_each(backend: Backend, operation: Operation, repeats: int) -> Timing
 def find_bandwidths(
     trial: Trial, sizes: Sequence[int], names: Sequence[str], bound: str, devices: int
 ) -> None:
-    """Keep the series of some algorithms over the sizes, and the metrics of one of them at the
-    largest size.
+    """Keep the series of algorithms over the sizes, and the metrics of one at the largest size.
 
     It is `native`, or the last algorithm. Series are `FIGURE ALGORITHM`, and the sizes themselves
     `bytes`. busbw is what each device's link carries if no bytes are sent in vain; if links are the
@@ -359,16 +372,18 @@ def find_bandwidths(
     """
     of_link = 2 * (devices - 1) / devices
     series = {"bytes": tuple(map(float, sizes))}
-    for name in (bound, *names):
-        seconds, bounds = (
-            [trial.cases[_named(one, size)].median for size in sizes] for one in (name, bound)
-        )
-        series[f"{ALGBW} {name}"] = tuple(map(algorithm_bandwidth, sizes, seconds))
+    medians = {
+        name: [trial.cases[_named(name, size)].median for size in sizes] for name in (bound, *names)
+    }
+    for name, seconds in medians.items():
+        bandwidths = tuple(map(algorithm_bandwidth, sizes, seconds))
+        series[f"{ALGBW} {name}"] = bandwidths
         if name != bound:
-            series[f"{BUSBW} {name}"] = tuple(of_link * one for one in series[f"{ALGBW} {name}"])
-            series[f"{SHARES[bound]} {name}"] = tuple(
-                b / mine for b, mine in zip(bounds, seconds, strict=True)
-            )
+            shares = [
+                least / measured for least, measured in zip(medians[bound], seconds, strict=True)
+            ]
+            series[f"{BUSBW} {name}"] = tuple(of_link * bandwidth for bandwidth in bandwidths)
+            series[f"{SHARES[bound]} {name}"] = tuple(shares)
     trial.described["series"] = series
     trial.parameters["algorithms"] = ",".join(names)
     trial.parameters["sizes"] = ",".join(write_size(size).replace(" ", "") for size in sizes)
@@ -379,6 +394,5 @@ def find_bandwidths(
     trial.found_by(BUSBW, lambda times: of_link * algorithm_bandwidth(largest, times[judged]))
     trial.found_by(SHARES[bound], ratio(_named(bound, largest), judged))
     for name in ("native", "sharded"):
-        trial.found_by(
-            f"{name}_speedup_over_star", ratio(_named("star", largest), _named(name, largest))
-        )
+        speedup = ratio(_named("star", largest), _named(name, largest))
+        trial.found_by(f"{name}_speedup_over_star", speedup)
