@@ -265,15 +265,15 @@ EXPERIMENT = Experiment(
         with_queue("t1 and t2 should be separate, and the longer one should set the pace"),
         LESS_NOISE,
         Change(
-            lambda found: "crossing_elements" in found.result.metrics,
-            lambda found: (
-                f"Operations of more than {figure(found.result.metrics['crossing_elements'])} "
+            lambda answered: "crossing_elements" in answered.result.metrics,
+            lambda answered: (
+                f"Operations of more than {figure(answered.result.metrics['crossing_elements'])} "
                 "elements: "
                 "computing them takes longer than issuing them."
             ),
         ),
         Change(
-            lambda found: found.is_in(SMALLEST.name, "device"),
+            lambda answered: answered.is_in(SMALLEST.name, "device"),
             "A faster device for tiny operations: issuing them would be the slower side then.",
         ),
         larger("largest", "Larger vectors", "computing takes longer then, and issuing does not"),

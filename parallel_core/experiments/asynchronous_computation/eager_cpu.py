@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
     case=TEN,
     # Of PyTorch it is one of the other two.
     metrics=(
-        replace(DISPATCH_FRACTION, said=lambda found: found.backend["name"] != "torch"),
+        replace(DISPATCH_FRACTION, said=lambda result: result.backend["name"] != "torch"),
         ITSELF,
         WITH_THREADS,
     ),

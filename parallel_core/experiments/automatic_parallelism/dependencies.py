@@ -47,7 +47,13 @@ from parallel_core.experiments.automatic_parallelism.task_order import (
     BROKEN,
     broken_dependencies,
 )
-from parallel_core.experiments.runner.changes import LESS_NOISE, Change, Found, larger, with_queue
+from parallel_core.experiments.runner.changes import (
+    LESS_NOISE,
+    Answered,
+    Change,
+    larger,
+    with_queue,
+)
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, median_of, ratio
 from parallel_core.experiments.runner.parameters import Choice, Chosen
@@ -350,21 +356,21 @@ LOWER_BOUND = {
 """The bounds, and what would lower the largest one."""
 
 
-def waits_in_order(found: Found) -> bool:
+def waits_in_order(answered: Answered) -> bool:
     """Return whether a second worker could start an operation behind one that waits."""
-    in_order = found.result.backend["workers_per_device"] == 1 and not found.on_gpus
+    in_order = answered.result.backend["workers_per_device"] == 1 and not answered.on_gpus
     return (
         in_order
-        and found.is_in(BOUND_FRACTION.name, "slower")
-        and found.is_in(SPEEDUP.name, "paid")
+        and answered.is_in(BOUND_FRACTION.name, "slower")
+        and answered.is_in(SPEEDUP.name, "paid")
     )
 
 
 CHANGES = (
     with_queue("operations that do not depend on each other should run at the same time"),
     Change(
-        lambda found: found.is_in(BOUND_FRACTION.name, "near"),
-        lambda found: LOWER_BOUND[max(LOWER_BOUND, key=found.result.metrics.__getitem__)],
+        lambda answered: answered.is_in(BOUND_FRACTION.name, "near"),
+        lambda answered: LOWER_BOUND[max(LOWER_BOUND, key=answered.result.metrics.__getitem__)],
     ),
     LESS_NOISE,
     Change(

@@ -248,7 +248,7 @@ EXPERIMENT = Experiment(
     changes=(
         *dependencies.CHANGES,
         Change(
-            lambda found: found.result.parameters["of"] == XY,
+            lambda answered: answered.result.parameters["of"] == XY,
             "A step of several devices (--of mlp).",
         ),
         larger("batch", "Larger batches", "handing operations over matters less"),

@@ -277,28 +277,31 @@ EXPERIMENT = Experiment(
             "a second worker for it (--workers 2) should run two operations at the same time"
         ),
         Change(
-            lambda found: found.on_gpus,
+            lambda answered: answered.on_gpus,
             "Two streams on one GPU (--devices gpu:0/0,gpu:0/1), each with a queue.",
         ),
         Change(
             # JAX has one worker for a queue.
-            lambda found: (
-                len(workers_of(found.result)) == 1 and found.result.backend["name"] != "jax"
+            lambda answered: (
+                len(workers_of(answered.result)) == 1 and answered.result.backend["name"] != "jax"
             ),
-            lambda found: (
+            lambda answered: (
                 "More workers for the queue (--workers-compared "
-                f"1,{2 * workers_of(found.result)[0]})."
+                f"1,{2 * workers_of(answered.result)[0]})."
             ),
         ),
         Change(
-            lambda found: found.is_in(SPEEDUP.name, "partly", "parallel"),
-            lambda found: (
-                f"More workers for the queue by default (--workers {workers_of(found.result)[-1]})."
+            lambda answered: answered.is_in(SPEEDUP.name, "partly", "parallel"),
+            lambda answered: (
+                "More workers for the queue by default "
+                f"(--workers {workers_of(answered.result)[-1]})."
             ),
         ),
         LESS_NOISE,
         more_cores(
-            lambda found: found.result.backend["threads_per_device"] * workers_of(found.result)[-1]
+            lambda answered: (
+                answered.result.backend["threads_per_device"] * workers_of(answered.result)[-1]
+            )
         ),
         larger("size", "Larger matrices", "handing them to workers matters less"),
     ),

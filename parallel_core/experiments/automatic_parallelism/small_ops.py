@@ -246,16 +246,16 @@ EXPERIMENT = Experiment(
     metrics=(SPEEDUP, OVER_THREADS, LAUNCHING, LARGEST),
     counts=(BESIDE,),
     changes=(
-        Change(lambda found: len(found.devices) == 1, "A second device (--devices 2)."),
+        Change(lambda answered: len(answered.devices) == 1, "A second device (--devices 2)."),
         with_queue("devices should work at the same time"),
         Change(
-            lambda found: found.is_in(LAUNCHING.name, "launching"),
+            lambda answered: answered.is_in(LAUNCHING.name, "launching"),
             "Cheaper launches, or several operations in each: one device computes about as fast as "
             "Python launches.",
         ),
         LESS_NOISE,
         Change(
-            lambda found: found.is_in(SPEEDUP.name, "parallel"),
+            lambda answered: answered.is_in(SPEEDUP.name, "parallel"),
             "Smaller operations (--sizes 2,4,8), for which launching takes the time.",
         ),
         MORE_CORES,

@@ -43,8 +43,8 @@ from parallel_core.experiments import copying, works
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES_OR_GPUS,
+    Answered,
     Change,
-    Found,
     with_queue,
 )
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
@@ -244,11 +244,11 @@ A_WAY_BESIDE = Count(
 )
 
 
-def has_one_worker_for_both(found: Found) -> bool:
+def has_one_worker_for_both(answered: Answered) -> bool:
     """Return whether a second worker could copy to a device while the first one computes."""
-    backend, meaning = found.result.backend, found.result.bands.get(BOTH_WAYS_BESIDE.name)
+    backend, meaning = answered.result.backend, answered.result.bands.get(BOTH_WAYS_BESIDE.name)
     one_worker = backend["engine"] == "async" and backend["workers_per_device"] == 1
-    return one_worker and meaning == "serial" and not found.on_gpus
+    return one_worker and meaning == "serial" and not answered.on_gpus
 
 
 EXPERIMENT = Experiment(
@@ -276,12 +276,13 @@ EXPERIMENT = Experiment(
         replace(
             MORE_CORES_OR_GPUS,
             # The cores, and not the longest part, limit what can be saved.
-            when=lambda found: (
-                found.result.metrics[POSSIBLE.name] - found.result.metrics[ON_CORES.name] > LEAST
+            when=lambda answered: (
+                answered.result.metrics[POSSIBLE.name] - answered.result.metrics[ON_CORES.name]
+                > LEAST
             ),
         ),
         Change(
-            lambda found: not found.is_in(SAVED.name, "parallel"),
+            lambda answered: not answered.is_in(SAVED.name, "parallel"),
             "Parts that hinder each other less, in caches and memory: smaller matrices (--size) or "
             "fewer --copies.",
         ),

@@ -16,7 +16,7 @@ UNEQUAL = 2
 
 
 @dataclass(frozen=True)
-class Found:
+class Answered:
     """What a rule sees: a result, and its metrics' answers, none where the noise leaves it open."""
 
     result: Result
@@ -51,40 +51,40 @@ class Found:
 class Change:
     """A rule: when it applies, and a sentence, which names an option if one would help."""
 
-    when: Callable[[Found], bool]
-    then: str | Callable[[Found], str]
+    when: Callable[[Answered], bool]
+    then: str | Callable[[Answered], str]
 
 
 def with_queue(then: str) -> Change:
     """Say what should happen on an engine that queues, for a result of one that does not."""
 
-    def sentence(found: Found) -> str:
+    def sentence(answered: Answered) -> str:
         # NumPy is the reference, and has no engine that queues.
-        if found.result.backend["name"] == "numpy":
+        if answered.result.backend["name"] == "numpy":
             return f"A backend with a queue (--backend torch): {then}."
         return f"An engine with a queue (--engine async): {then}."
 
-    return Change(lambda found: found.result.backend["engine"] == "sync", sentence)
+    return Change(lambda answered: answered.result.backend["engine"] == "sync", sentence)
 
 
 def without_queue(metric: str, codes: Sequence[str], then: str) -> Change:
     """Say what should happen on an engine without a queue, if a metric means one of `codes`."""
     return Change(
-        lambda found: found.is_in(metric, *codes),
+        lambda answered: answered.is_in(metric, *codes),
         f"An engine without a queue (--engine sync): {then}.",
     )
 
 
 def larger(
-    option: str, what: str, why: str, when: Callable[[Found], bool] = lambda _: True
+    option: str, what: str, why: str, when: Callable[[Answered], bool] = lambda _: True
 ) -> Change:
     """Say that twice the size would change it.
 
     For example `larger("size", "Larger matrices", "launching them matters less")`.
     """
 
-    def sentence(found: Found) -> str:
-        size = found.result.parameters[option]
+    def sentence(answered: Answered) -> str:
+        size = answered.result.parameters[option]
         return f"{what} (--{option.replace('_', '-')} {2 * size}): {why}."
 
     return Change(when, sentence)
@@ -96,13 +96,13 @@ def equal_parts(case: str, grown: str, option: str) -> Change:
     The time of the case `grown` grows as the option does.
     """
 
-    def unequal(found: Found) -> bool:
-        shorter, longer = sorted((found.median(case), found.median(grown)))
+    def unequal(answered: Answered) -> bool:
+        shorter, longer = sorted((answered.median(case), answered.median(grown)))
         return longer >= UNEQUAL * shorter
 
-    def sentence(found: Found) -> str:
-        factor = found.median(case) / found.median(grown)
-        value = max(1, round(found.result.parameters[option] * factor))
+    def sentence(answered: Answered) -> str:
+        factor = answered.median(case) / answered.median(grown)
+        value = max(1, round(answered.result.parameters[option] * factor))
         return (
             f"Parts that take equally long (--{option} {value}): little can be saved while they "
             "are so unequal."
@@ -114,13 +114,13 @@ def equal_parts(case: str, grown: str, option: str) -> Change:
 def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Change:
     """Name a variant that would undo what a metric shows, where the backend has it."""
 
-    def is_there(found: Found) -> bool:
-        kind = "gpu" if found.on_gpus else "cpu"
-        kinds = found_on(variant.name).get(found.result.backend["name"], ())
+    def is_there(answered: Answered) -> bool:
+        kind = "gpu" if answered.on_gpus else "cpu"
+        kinds = found_on(variant.name).get(answered.result.backend["name"], ())
         return kind in kinds
 
     return Change(
-        lambda found: found.is_in(metric, *codes) and is_there(found),
+        lambda answered: answered.is_in(metric, *codes) and is_there(answered),
         f"{what} (--variant {variant.name}).",
     )
 
@@ -128,7 +128,9 @@ def with_variant(variant: Variant, what: str, metric: str, *codes: str) -> Chang
 def without_variant(variant: Variant, what: str) -> Change:
     """Say what is there without a variant, for a result with it."""
     says = f"{what} (without --variant {variant.name})."
-    return Change(lambda found: variant.name in found.result.backend.get("variants", ()), says)
+    return Change(
+        lambda answered: variant.name in answered.result.backend.get("variants", ()), says
+    )
 
 
 def in_a_quiet_moment(result: Result) -> str:
@@ -137,32 +139,32 @@ def in_a_quiet_moment(result: Result) -> str:
     return f"A short run in a quiet moment{fewer_seconds}."
 
 
-def _less_noise(found: Found) -> str:
-    if not found.result.is_undisturbed:
-        return in_a_quiet_moment(found.result)
+def _less_noise(answered: Answered) -> str:
+    if not answered.result.is_undisturbed:
+        return in_a_quiet_moment(answered.result)
     return (
         "More rounds on a quiet machine (--rounds 20 --budget 60): the noise leaves the question "
         "open."
     )
 
 
-LESS_NOISE = Change(lambda found: found.is_open, _less_noise)
+LESS_NOISE = Change(lambda answered: answered.is_open, _less_noise)
 
 
-def more_cores(threads: Callable[[Found], int]) -> Change:
+def more_cores(threads: Callable[[Answered], int]) -> Change:
     """Say that more cores would change it, if more threads of devices share them."""
 
-    def sentence(found: Found) -> str:
+    def sentence(answered: Answered) -> str:
         cores = figure(usable_cores())
-        return f"More cores than {cores}: {threads(found)} threads of devices share them."
+        return f"More cores than {cores}: {threads(answered)} threads of devices share them."
 
-    return Change(lambda found: threads(found) > usable_cores(), sentence)
+    return Change(lambda answered: threads(answered) > usable_cores(), sentence)
 
 
-def _threads(found: Found) -> int:
+def _threads(answered: Answered) -> int:
     """Return how many threads the CPU devices have."""
-    backend = found.result.backend
-    cpus = [device for device in found.devices if device.startswith("cpu")]
+    backend = answered.result.backend
+    cpus = [device for device in answered.devices if device.startswith("cpu")]
     workers = int(backend.get("workers_per_device", 1))
     return len(cpus) * workers * int(backend["threads_per_device"])
 

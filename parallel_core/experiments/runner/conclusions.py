@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parallel_core.experiments.runner.changes import Change, Found, in_a_quiet_moment
+from parallel_core.experiments.runner.changes import Answered, Change, in_a_quiet_moment
 from parallel_core.experiments.runner.counts import Count, sentences_of
 from parallel_core.experiments.runner.metrics import Metric, answers_of
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
@@ -179,8 +179,8 @@ def answer_of(
     said = _said(metrics, counts, result)
     if said and not sentences:
         sentences = [NOTHING.format(said[0].name)]
-    found = Found(result, answers_of(metrics, result))
-    return Answer(tuple(sentences), _what_would_change(changes, found))
+    answered = Answered(result, answers_of(metrics, result))
+    return Answer(tuple(sentences), _what_would_change(changes, answered))
 
 
 def _said(metrics: Sequence[Metric], counts: Sequence[Count], result: Result) -> list[Metric]:
@@ -216,11 +216,11 @@ def _metrics_of_counts(counts: Sequence[Count], result: Result) -> set[str]:
     return {count.metric for count in counts if count.name in result.counts}
 
 
-def _what_would_change(changes: Sequence[Change], found: Found) -> str:
+def _what_would_change(changes: Sequence[Change], answered: Answered) -> str:
     """Say what would change an answer, by the first rule that applies; empty if none does."""
     for change in changes:
-        if change.when(found):
-            return change.then if isinstance(change.then, str) else change.then(found)
+        if change.when(answered):
+            return change.then if isinstance(change.then, str) else change.then(answered)
     return ""
 
 

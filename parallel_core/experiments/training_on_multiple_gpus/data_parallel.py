@@ -245,11 +245,11 @@ EXPERIMENT = Experiment(
     ),
     changes=(
         Change(
-            lambda found: found.is_in(ACCURACY.name, "chance"),
+            lambda answered: answered.is_in(ACCURACY.name, "chance"),
             "A longer training: --epochs 10, without --limit, is the book's.",
         ),
         Change(
-            lambda found: len(found.devices) == 1,
+            lambda answered: len(answered.devices) == 1,
             "More devices (--devices 2): the losses stay the same.",
         ),
         larger("batch_size", "A larger batch", "each device has more to do between two exchanges"),

@@ -310,7 +310,7 @@ EXPERIMENT = Experiment(
     counts=(ALIKE,),
     changes=(
         Change(
-            lambda found: len(found.devices) == 1,
+            lambda answered: len(answered.devices) == 1,
             "More devices (--devices 2): the count stays the same.",
         ),
         with_queue("devices should classify at the same time, and count as many images"),

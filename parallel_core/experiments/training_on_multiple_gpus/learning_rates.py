@@ -373,10 +373,13 @@ EXPERIMENT = Experiment(
             "limit",
             "Longer trainings",
             "nothing was learnt (or larger weights: --initial-scale)",
-            lambda found: RATIO.name not in found.result.metric_intervals,
+            lambda answered: RATIO.name not in answered.result.metric_intervals,
         ),
         larger(
-            "rounds", "More seeds", "fewer rates are within the noise", lambda found: found.is_open
+            "rounds",
+            "More seeds",
+            "fewer rates are within the noise",
+            lambda answered: answered.is_open,
         ),
         larger("limit", "Longer trainings", "smaller rates catch up"),
     ),

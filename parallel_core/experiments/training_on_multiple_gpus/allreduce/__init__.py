@@ -38,8 +38,8 @@ from backends.errors import unknown
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES,
+    Answered,
     Change,
-    Found,
     with_queue,
 )
 from parallel_core.experiments.runner.counts import Count
@@ -123,12 +123,12 @@ ADDED = Count(
 )
 
 
-def is_between(found: Found) -> bool:
-    return OF_STREAM in found.result.metrics
+def is_between(answered: Answered) -> bool:
+    return OF_STREAM in answered.result.metrics
 
 
-def about_hosts(found: Found) -> str:
-    if found.result.parameters["hosts"] > 1:
+def about_hosts(answered: Answered) -> str:
+    if answered.result.parameters["hosts"] > 1:
         return "A faster network, or fewer bytes: a smaller network to be trained."
     return "Separate hosts for the processes, whose cores then add up nothing for each other."
 
@@ -184,7 +184,7 @@ EXPERIMENT = Experiment(
     counts=(ADDED,),
     changes=(
         Change(
-            lambda found: not is_between(found) and ROOTS not in found.result.metrics,
+            lambda answered: not is_between(answered) and ROOTS not in answered.result.metrics,
             "All algorithms (without --algorithm): they are compared then, and spread additions "
             "with those on one.",
         ),
@@ -194,9 +194,9 @@ EXPERIMENT = Experiment(
         MORE_CORES,
         Change(
             lambda _: True,
-            lambda found: (
-                f"More devices with a core each (--devices {2 * len(found.devices)}), of which one "
-                "would have more to add up, or vectors of other --sizes."
+            lambda answered: (
+                f"More devices with a core each (--devices {2 * len(answered.devices)}), of which "
+                "one would have more to add up, or vectors of other --sizes."
             ),
         ),
     ),
