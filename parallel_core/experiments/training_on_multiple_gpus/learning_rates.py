@@ -35,7 +35,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from statistics import NormalDist, fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -56,6 +56,12 @@ from parallel_core.system.machine import sample_machine, watched
 from parallel_core.training.batches import Epoch, Settings
 from parallel_core.training.dataset import Dataset
 from parallel_core.training.loop import NotFiniteError, OnBatch, evaluate, ignore, train
+
+Plan: TypeAlias = tuple[str, int]
+"""Whether the batch is fixed or scaled, and the number of devices."""
+Training: TypeAlias = tuple[Settings, tuple[Epoch, ...]]
+Accuracies: TypeAlias = Mapping[Plan, Mapping[float, Sequence[float]]]
+"""By plan and rate, the accuracies, seed by seed."""
 
 RATES = Parameter(
     "Learning rates. The rule is tried if one is as many times another one as there are devices.",
@@ -93,14 +99,15 @@ def program(
     on_batch: OnBatch = ignore,
     on_training: Callable[[str], object] = ignore,
 ) -> None:
-    """Train with every rate on 1, 2, 4, … devices, with batches of `settings.batch_size` and of as
-    many times that.
+    """Train with every rate on 1, 2, 4, … devices, with a fixed batch and with one that grows.
 
-    `settings.limit` is in batches of that size, and all see as many images; if it is None, as many
-    are chosen as the budget allows all trainings. The learning rate of the settings is not used.
-    Round `n`, from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called as work
-    is done, with all trainings' epochs counted through, and `on_training(name)` before each. Raises
-    RequestError for a backend with a single device, and MeasurementError if no loss stays finite.
+    The fixed one has `settings.batch_size` images, the other one as many times that as there are
+    devices. `settings.limit` is in batches of that size, and all see as many images; if it is None,
+    as many are chosen as the budget allows all trainings. The learning rate of the settings is not
+    used. Round `n`, from 0, has the seed `settings.seed + n`. `on_batch(epoch, images)` is called
+    as work is done, with all trainings' epochs counted through, and `on_training(name)` before
+    each. Raises RequestError for a backend with a single device, and MeasurementError if no loss
+    stays finite.
     """
     trial.refuse_single_device("learning-rates", "compares devices")
     backend, total, rates = trial.backend, len(trial.devices), tuple(sorted(rates))
@@ -120,61 +127,64 @@ def program(
         on_batch(before + epoch, round(factor * images))
 
     before = sample_machine()
-    trained: dict[tuple[str, int], list[tuple[Settings, tuple[Epoch, ...]]]] = {
-        plan: [] for plan in batches
-    }
-    for place, (seed, rate, (kind, count)) in enumerate(points):
-        own = with_batch(
-            settings, batches[kind, count], learning_rate=rate, seed=settings.seed + seed
+    trained: dict[Plan, list[Training]] = {plan: [] for plan in batches}
+    for number, (seed, rate, plan) in enumerate(points):
+        kind, count = plan
+        training = with_batch(
+            settings, batches[plan], learning_rate=rate, seed=settings.seed + seed
         )
-        counted = partial(report, place * settings.last_epoch)
-        on_training(
-            f"training {place + 1} of {len(points)}: rate {rate:g}, {case_name(kind, count, total)}"
-        )
-        trained[kind, count].append(
-            (own, train_once(backend, count, data, own, initial_scale, counted))
-        )
+        case = case_name(kind, count, total)
+        on_training(f"training {number + 1} of {len(points)}: rate {rate:g}, {case}")
+        counted = partial(report, number * settings.last_epoch)
+        epochs = train_once(backend, count, data, training, initial_scale, counted)
+        trained[plan].append((training, epochs))
     watch = watched(before, sample_machine())
     for (kind, count), trainings in trained.items():
         name = case_name(kind, count, total)
-        whole = [(own, epochs) for own, epochs in trainings if epochs[0].losses]
-        if not whole:
+        finite = [(training, epochs) for training, epochs in trainings if epochs[0].losses]
+        if not finite:
             raise MeasurementError(f"on {name} no loss stayed finite: choose lower --rates")
-        own, epochs = whole[0][0], [epoch for _, each in whole for epoch in each]
-        start = training_steps.enlarged_start(own.seed, initial_scale)
+        training, _ = finite[0]
+        all_epochs = [epoch for _, epochs in finite for epoch in epochs]
+        start = training_steps.enlarged_start(training.seed, initial_scale)
         again = partial(training_steps.placed, backend, start, count)
-        units = training_steps.time_units(backend, count, data, own)
-        training_steps.add_case_of_epochs(trial, name, again, units, data, own, epochs, watch)
+        units = training_steps.time_units(backend, count, data, training)
+        training_steps.add_case_of_epochs(
+            trial, name, again, units, data, training, all_epochs, watch
+        )
         # NumPy repeats the fixed batch once: more devices are compared with one.
         if kind == SCALED or count == 1:
-            training_steps.check_first_losses(trial, data, own, start, epochs[0].losses)
-    # The trainings of each plan stand in the same order. One that ended early on one side only
-    # counts as infinite.
+            training_steps.check_first_losses(trial, data, training, start, all_epochs[0].losses)
+    _compare_devices(trial, trained)
+    accuracies: dict[Plan, dict[float, list[float]]] = {}
+    for plan, trainings in trained.items():
+        accuracies[plan] = {rate: [] for rate in rates}
+        for training, epochs in trainings:
+            accuracies[plan][training.learning_rate].append(epochs[-1].accuracy)
+    find_figures(trial, accuracies, len(data.test_labels))
+    trial.described["data"] = data.source
+
+
+def _compare_devices(trial: Trial, trained: Mapping[Plan, Sequence[Training]]) -> None:
+    """Compare the first losses on all numbers of devices, with the same batch, with one device's.
+
+    The trainings of each plan stand in the same order. One that ended early on one side only counts
+    as infinite.
+    """
     losses = {
         count: [np.array(epochs[0].losses[:5]) for _, epochs in trainings]
         for (kind, count), trainings in trained.items()
         if kind == FIXED
     }
-    difference = trial.checks["max_device_difference"] = largest_of(
-        relative_error(mine, one)
-        for each in losses.values()
-        for mine, one in zip(each, losses[1], strict=True)
-    )
+    errors: list[float] = []
+    for losses_on_devices in losses.values():
+        errors += map(relative_error, losses_on_devices, losses[1])
+    difference = trial.checks["max_device_difference"] = largest_of(errors)
     if not difference < 1e-4:
-        unlike = (
+        trial.problems.append(
             "with the same batch the first losses differ from one device's by "
             f"{difference:.1e} of their size"
         )
-        trial.problems.append(unlike)
-    accuracies = {
-        plan: {
-            rate: [each[-1].accuracy for own, each in trainings if own.learning_rate == rate]
-            for rate in rates
-        }
-        for plan, trainings in trained.items()
-    }
-    find_figures(trial, accuracies, len(data.test_labels))
-    trial.described["data"] = data.source
 
 
 def with_batch(settings: Settings, batch_size: int, **changed: Any) -> Settings:
@@ -191,12 +201,12 @@ def train_once(
     scale: float,
     on_batch: OnBatch = ignore,
 ) -> tuple[Epoch, ...]:
-    """Train on the first devices; return the epochs, or one without losses as soon as a loss is not
-    finite.
+    """Train on the first devices, and return the epochs.
+
+    As soon as a loss is not finite, it is one without losses.
     """
-    params = training_steps.placed(
-        backend, training_steps.enlarged_start(settings.seed, scale), devices
-    )
+    start = training_steps.enlarged_start(settings.seed, scale)
+    params = training_steps.placed(backend, start, devices)
     try:
         return tuple(train(backend, params, data, settings, on_batch))
     except NotFiniteError:
@@ -207,103 +217,129 @@ def train_once(
 def steps_that_fit(
     backend: Backend, data: Dataset, settings: Settings, scale: float, seconds: float
 ) -> int:
-    """Return how many steps an epoch of one device's training may have, so that all take so many
-    seconds.
-    """
-    _, single, several = (
-        measure(
-            backend, partial(train_once, backend, 1, data, replace(settings, limit=limit), scale)
-        )[1]
-        for limit in (1, 1, 1 + PROBED_STEPS)
-    )
+    """Return the steps of an epoch of one device's training with which all fit the seconds."""
+
+    def seconds_of(steps: int) -> float:
+        limited = replace(settings, limit=steps)
+        _, done = measure(backend, partial(train_once, backend, 1, data, limited, scale))
+        return done
+
+    # Warms up.
+    seconds_of(1)
+    single = seconds_of(1)
+    several = seconds_of(1 + PROBED_STEPS)
     # One more in every epoch.
     step = max(several - single, 1e-6) / PROBED_STEPS
     return min(MOST_STEPS, max(FEWEST_STEPS, int((seconds - single) / step)))
 
 
-def find_figures(
-    trial: Trial, accuracies: Mapping[tuple[str, int], Mapping[float, Sequence[float]]], images: int
-) -> None:
-    """Keep the curves over the rates, and what they show: accuracies of so many test images, seed
-    by seed.
+def find_figures(trial: Trial, accuracies: Accuracies, images: int) -> None:
+    """Keep the curves over the rates, and what they show.
+
+    `accuracies` are shares of the test `images`, seed by seed.
     """
     curves = {
-        plan: {rate: fmean(each) for rate, each in row.items()} for plan, row in accuracies.items()
+        plan: {rate: fmean(of_seeds) for rate, of_seeds in by_rate.items()}
+        for plan, by_rate in accuracies.items()
     }
     total = len(trial.devices)
-    one, scaled = curves[FIXED, 1], curves[SCALED, total]
-    # The same batch on more devices is the same training once more, and no further point.
-    points = [row for (kind, count), row in accuracies.items() if kind != FIXED or count == 1]
-    everywhere = [each for row in points for each in row.values()]
-    learnt = [each for each in everywhere if min(each) >= CHANCE]
-    noise = noise_of(learnt if len(learnt) > 1 else everywhere[:1], images, len(one) - 1)
+    one_device, scaled = curves[FIXED, 1], curves[SCALED, total]
+    noise = _noise_between_rates(accuracies, images, len(one_device) - 1)
     trial.found("accuracy_noise", noise)
-    fixed = {count: row for (kind, count), row in accuracies.items() if kind == FIXED}
-    differences = len(one) * (len(fixed) - 1)
-    noise_at = {
-        rate: noise_of([row[rate] for row in fixed.values()], images, differences) for rate in one
-    }
-    trial.found("largest_accuracy_noise_between_devices", max(noise_at.values()))
-    best: list[Interval] = []
-    for name, curve in (("one_device", one), ("scaled_batch", scaled)):
-        # The lowest of equals.
-        rate = max(sorted(curve), key=curve.__getitem__)
-        as_good = [other for other in curve if curve[rate] - curve[other] <= noise]
-        best.append(Interval(rate, min(as_good), max(as_good)))
-        trial.found(f"best_rate_{name}", rate)
-        trial.found(f"lowest_best_rate_{name}", min(as_good))
-        trial.found(f"highest_best_rate_{name}", max(as_good))
-        trial.found(f"best_test_accuracy_{name}", curve[rate])
-    before, after = best
-    allowed = Interval(
-        after.estimate / before.estimate, after.low / before.high, after.high / before.low
-    )
-    trial.found(
-        RATIO.name, allowed if max(*one.values(), *scaled.values()) >= CHANCE else allowed.estimate
-    )
-    gains = [
-        scaled[tried] - scaled[rate]
-        for rate, tried in product(one, scaled)
-        if one[rate] >= CHANCE and math.isclose(tried, total * rate, rel_tol=1e-6)
-    ]
+    best_before = _find_best(trial, "one_device", one_device, noise)
+    best_after = _find_best(trial, "scaled_batch", scaled, noise)
+    estimate = best_after.estimate / best_before.estimate
+    if max(*one_device.values(), *scaled.values()) >= CHANCE:
+        low, high = best_after.low / best_before.high, best_after.high / best_before.low
+        trial.found(RATIO.name, Interval(estimate, low, high))
+    else:
+        trial.found(RATIO.name, estimate)
+    # What the larger batch gains by the scaled rate, where one device has learnt.
+    gains = []
+    for rate, accuracy in one_device.items():
+        for tried in scaled:
+            is_scaled = math.isclose(tried, total * rate, rel_tol=1e-6)
+            if is_scaled and accuracy >= CHANCE:
+                gains.append(scaled[tried] - scaled[rate])
     if gains:
         gain = fmean(gains)
         trial.found(GAIN.name, Interval(gain, gain - noise, gain + noise))
         trial.found(f"lowest_{GAIN.name}", min(gains))
         trial.found(f"highest_{GAIN.name}", max(gains))
-    difference = max(
-        abs(curves[FIXED, count][rate] - one[rate]) / noise_at[rate]
-        for count in fixed
-        for rate in one
-    )
-    trial.found(DIFFERENCE.name, Interval(difference, difference, difference))
+    _find_difference(trial, accuracies, curves, images)
     trial.points |= {case_name(*plan): curve for plan, curve in curves.items()}
 
 
+def _noise_between_rates(
+    accuracies: Accuracies,
+    images: int,
+    differences: int,
+) -> float:
+    """Return the noise of the points where something was learnt, or of one if there are few."""
+    points: list[Sequence[float]] = []
+    for (kind, count), by_rate in accuracies.items():
+        # The same batch on more devices is the same training once more, and no further point.
+        if kind != FIXED or count == 1:
+            points += by_rate.values()
+    learnt = [of_seeds for of_seeds in points if min(of_seeds) >= CHANCE]
+    return noise_of(learnt if len(learnt) > 1 else points[:1], images, differences)
+
+
+def _find_best(trial: Trial, name: str, curve: Mapping[float, float], noise: float) -> Interval:
+    """Keep and return the best rate of a curve, with those that are as good within the noise."""
+    # The lowest of equals.
+    best = max(sorted(curve), key=curve.__getitem__)
+    as_good = [rate for rate in curve if curve[best] - curve[rate] <= noise]
+    trial.found(f"best_rate_{name}", best)
+    trial.found(f"lowest_best_rate_{name}", min(as_good))
+    trial.found(f"highest_best_rate_{name}", max(as_good))
+    trial.found(f"best_test_accuracy_{name}", curve[best])
+    return Interval(best, min(as_good), max(as_good))
+
+
+def _find_difference(
+    trial: Trial,
+    accuracies: Accuracies,
+    curves: Mapping[Plan, Mapping[float, float]],
+    images: int,
+) -> None:
+    """Keep how far accuracies on several devices are from one device's with the same batch."""
+    fixed = [plan for plan in accuracies if plan[0] == FIXED]
+    one_device = curves[FIXED, 1]
+    differences = len(one_device) * (len(fixed) - 1)
+    largest_noise = 0.0
+    largest = 0.0
+    for rate, accuracy in one_device.items():
+        noise = noise_of([accuracies[plan][rate] for plan in fixed], images, differences)
+        largest_noise = max(largest_noise, noise)
+        for plan in fixed:
+            largest = max(largest, abs(curves[plan][rate] - accuracy) / noise)
+    trial.found("largest_accuracy_noise_between_devices", largest_noise)
+    trial.found(DIFFERENCE.name, Interval(largest, largest, largest))
+
+
 def noise_of(points: Sequence[Sequence[float]], images: int, differences: int = 1) -> float:
-    """Return what two mean accuracies must differ by to count as different: what seeds do to one
-    point and not another.
+    """Return what two mean accuracies must differ by to count as different.
 
     `points` holds the accuracies of each point, seed by seed; trainings of one seed start alike.
-    What a seed does to all points is no noise; the variance that is left is. So many `differences`
-    are looked at together, and the bound is that which all of them keep to (Bonferroni). Where
-    there are too few points or seeds, there is only the variance of counting so many test images.
+    What a seed does to all points is no noise; what seeds do to one point and not another is: the
+    variance that is left. So many `differences` are looked at together, and the bound is that which
+    all of them keep to (Bonferroni). Where there are too few points or seeds, there is only the
+    variance of counting so many test images.
     """
     all_points = np.array(points)
-    count, quantile = len(points[0]), 1 - MISTAKEN / 2 / max(1, differences)
+    seeds = len(points[0])
+    quantile = 1 - MISTAKEN / 2 / max(1, differences)
     if min(all_points.shape) < 2:
-        return max(MIN_NOISE, NormalDist().inv_cdf(quantile) * (2 * 0.25 / images / count) ** 0.5)
-    left = (
-        all_points
-        - all_points.mean(axis=1, keepdims=True)
-        - all_points.mean(axis=0)
-        + all_points.mean()
-    )
-    freedom = (len(points) - 1) * (count - 1)
-    return max(
-        MIN_NOISE,
-        student_t(freedom, quantile) * float(2 * np.sum(left**2) / freedom / count) ** 0.5,
-    )
+        variance_of_counting = 0.25 / images
+        reach = NormalDist().inv_cdf(quantile)
+        return max(MIN_NOISE, reach * (2 * variance_of_counting / seeds) ** 0.5)
+    of_points = all_points.mean(axis=1, keepdims=True)
+    of_seeds = all_points.mean(axis=0)
+    remaining = all_points - of_points - of_seeds + all_points.mean()
+    freedom = (len(points) - 1) * (seeds - 1)
+    variance = float(np.sum(remaining**2)) / freedom
+    return max(MIN_NOISE, student_t(freedom, quantile) * (2 * variance / seeds) ** 0.5)
 
 
 RATIO = Metric(
