@@ -59,11 +59,12 @@ from parallel_core.system.errors import RequestError
 
 NAMES = PER_DEVICE, SYNCHRONISED = "statistics per device", "synchronised statistics"
 MIN_ROWS = 8
-"""Over fewer rows a unit's variance is now and then so small that its gradient outweighs all
-others.
+"""The fewest rows that are normalised together.
+
+Over fewer a unit's variance is now and then so small that its gradient outweighs all others.
 """
 ROWS_WORTH_A_CALL = 64
-"""Up to about so many rows a step takes as long as its calls."""
+"""The rows up to which a step takes as long as its calls, about."""
 DRAWS = 3
 """Batches over which a difference is averaged."""
 STEPS = 5
@@ -75,8 +76,9 @@ first bias, too.
 """
 EPSILON = 1e-5
 ROUNDING = 1e-5
-"""A difference below it is called rounding; the frameworks compare float64, but may round a rate to
-float32.
+"""A difference below it is called rounding.
+
+The frameworks compare float64, but may round a rate to float32.
 """
 
 
@@ -94,36 +96,33 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
     numbers = geometric(MIN_ROWS, rows)
     most = numbers[-1]
     differences: dict[str, list[float]] = {name: [] for name in NAMES}
-    for some in swept(trial, numbers, [ROWS_WORTH_A_CALL + some for some in numbers]):
+    work = [ROWS_WORTH_A_CALL + number for number in numbers]
+    for number in swept(trial, numbers, work):
         for name in NAMES:
-            differences[name].append(difference(backend, name, count * some))
-            time_steps_in_a_row(
-                trial, f"{name}, {some} rows", in_single_precision(name, count * some), STEPS
-            )
+            differences[name].append(difference(backend, name, count * number))
+            step = in_single_precision(name, count * number)
+            time_steps_in_a_row(trial, f"{name}, {number} rows", step, STEPS)
     # Shards of unequal length: every row must weigh alike.
     uneven = difference(backend, SYNCHRONISED, count * MIN_ROWS + count - 1)
     by_device = difference(backend, PER_DEVICE, count * MIN_ROWS, devices=count)
-    trial.errors["changes of the parameters"] = largest_of(
-        [uneven, by_device, *differences[SYNCHRONISED]]
-    )
+    errors = [uneven, by_device, *differences[SYNCHRONISED]]
+    trial.errors["changes of the parameters"] = largest_of(errors)
 
-    trial.found_by(
-        "synchronising_cost", ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows")
-    )
+    cost = ratio(f"{SYNCHRONISED}, {most} rows", f"{PER_DEVICE}, {most} rows")
+    trial.found_by("synchronising_cost", cost)
     for kind, name in (("per_device", PER_DEVICE), ("synchronised", SYNCHRONISED)):
-        last = differences[name][-1]
-        trial.found(f"{kind}_difference_fraction", Interval(last, last, last))
-    fewer, more = (record(backend, in_single_precision(name, count * most)) for name in NAMES)
-    for kind, counted in (
-        ("allreduces", lambda task: task.kind == "allreduce"),
-        ("bytes", lambda task: task.bytes),
-    ):
-        trial.found(
-            f"synchronising_{kind}", float(sum(map(counted, more)) - sum(map(counted, fewer)))
-        )
+        with_most_rows = differences[name][-1]
+        interval = Interval(with_most_rows, with_most_rows, with_most_rows)
+        trial.found(f"{kind}_difference_fraction", interval)
+    tasks = {name: record(backend, in_single_precision(name, count * most)) for name in NAMES}
+    allreduces = {name: sum(task.kind == "allreduce" for task in tasks[name]) for name in NAMES}
+    moved = {name: sum(task.bytes for task in tasks[name]) for name in NAMES}
+    for kind, counts in (("allreduces", allreduces), ("bytes", moved)):
+        added = counts[SYNCHRONISED] - counts[PER_DEVICE]
+        trial.found(f"synchronising_{kind}", float(added))
     trial.points[""] = dict(zip(numbers, differences[PER_DEVICE], strict=True))
     trial.described["series"] = {
-        f"seconds {name}": tuple(trial.cases[f"{name}, {some} rows"].median for some in numbers)
+        f"seconds {name}": tuple(trial.cases[f"{name}, {number} rows"].median for number in numbers)
         for name in NAMES
     }
 
@@ -131,56 +130,56 @@ def program(trial: Trial, rows: Annotated[int, Parameter("Most rows per device."
 def synchronised(
     rows: int, backend: Backend, replicas: Sequence[Array], shards: Sequence[Array]
 ) -> list[Array]:
-    """Launch every device's gradients, all rows normalised by the mean and variance of the global
-    batch.
+    """Launch every device's gradients, with all rows normalised by the global batch's statistics.
 
-    The sums behind them are exchanged, and so are the gradients by these sums, for every device's
-    loss depends on every device's rows through them. Sums weigh each row alike, however the rows
-    are divided.
+    The sums behind mean and variance are exchanged, and so are the gradients by these sums, for
+    every device's loss depends on every device's rows through them. Sums weigh each row alike,
+    however the rows are divided.
     """
-    ops, each = backend.ops, list(zip(replicas, shards, strict=True))
-    made = [backend.launch(with_sums(ops), own, x) for own, (x, _) in each]
-    sums = backend.allreduce([of_device[1] for of_device in made])
-    rest = [
-        backend.launch(by_the_rest(ops, rows), own, of_device[0], total, labels)
-        for (own, (_, labels)), of_device, total in zip(each, made, sums, strict=True)
+    ops, launch = backend.ops, backend.launch
+    devices = range(len(replicas))
+    inputs = [x for x, _ in shards]
+    labels = [device_labels for _, device_labels in shards]
+    # Of each device: z, and its sums.
+    forward = [launch(with_sums(ops), replicas[k], inputs[k]) for k in devices]
+    sums = backend.allreduce([of_device[1] for of_device in forward])
+    # Of each device: gradients by all parameters but the first, by z, and by the sums.
+    gradients = [
+        launch(by_the_rest(ops, rows), replicas[k], forward[k][0], sums[k], labels[k])
+        for k in devices
     ]
-    by_sums = backend.allreduce([of_device[2] for of_device in rest])
-    first = [
-        backend.launch(by_first_weight(ops), own, x, of_device[1], total)
-        for (own, (x, _)), of_device, total in zip(each, rest, by_sums, strict=True)
+    by_sums = backend.allreduce([of_device[2] for of_device in gradients])
+    by_weight = [
+        launch(by_first_weight(ops), replicas[k], inputs[k], gradients[k][1], by_sums[k])
+        for k in devices
     ]
-    return [
-        (weight, *(of_device[0][k] for k in range(4)))
-        for weight, of_device in zip(first, rest, strict=True)
-    ]
+    return [(by_weight[k], *(gradients[k][0][number] for number in range(4))) for k in devices]
 
 
 def difference(backend: Backend, name: str, rows: int, devices: int = 1) -> float:
-    """Return by how much a step differs from NumPy's with statistics per device, averaged over a
-    few batches.
+    """Return by how much a step differs from NumPy's with statistics per device.
 
-    NumPy has so many devices; `rows` are over all. The largest difference is a share of the
-    parameter's largest change.
+    NumPy has `devices`; `rows` are over all. The largest difference is a share of the parameter's
+    largest change; it is averaged over a few batches.
     """
     reference = backends.load(
         "numpy", devices=devices, threads_per_device=backend.threads_per_device
     )
-    way, known, parameters = ways(rows)[name], ways(rows)[PER_DEVICE], initial_parameters()
+    strategy, per_device = ways(rows)[name], ways(rows)[PER_DEVICE]
+    parameters = initial_parameters()
     errors = []
     for seed in range(1, DRAWS + 1):
-        drawn = (parameters, synthetic_batch(rows, seed), 1 / rows)
-        errors.append(
-            largest_of(
-                map(relative_error, way.changes(backend, *drawn), known.changes(reference, *drawn))
-            )
-        )
+        training = (parameters, synthetic_batch(rows, seed), 1 / rows)
+        changes = strategy.changes(backend, *training)
+        expected = per_device.changes(reference, *training)
+        errors.append(largest_of(map(relative_error, changes, expected)))
     return mean(errors)
 
 
 def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
-    """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)), with z = x ·
-    first weight.
+    """Make the function (parameters, x) -> (z, (column sums of z, column sums of z²)).
+
+    z is x · first weight.
     """
 
     def apply(parameters: Array, x: Array) -> Array:
@@ -190,11 +189,11 @@ def with_sums(ops: Ops) -> Callable[[Array, Array], Array]:
     return apply
 
 
-def loss_of_normalised(ops: Ops, parameters: Array, made: Array, rows: int, labels: Array) -> Array:
-    """Normalise z by the sums over so many rows, both `made`, go on, and sum the losses of z's own
-    rows.
-    """
-    (_, scale, shift, weight, bias), (z, sums) = parameters, made
+def loss_of_normalised(
+    ops: Ops, parameters: Array, z: Array, sums: Array, rows: int, labels: Array
+) -> Array:
+    """Normalise z by the sums over `rows`, go on, and sum the losses of z's own rows."""
+    _, scale, shift, weight, bias = parameters
     mean, mean_of_squares = (ops.multiply(total, 1 / rows) for total in sums)
     variance = ops.add(mean_of_squares, ops.multiply(ops.power(mean, 2), -1.0))
     centred = ops.add(z, ops.multiply(mean, -1.0))
@@ -204,28 +203,32 @@ def loss_of_normalised(ops: Ops, parameters: Array, made: Array, rows: int, labe
 
 
 def loss(ops: Ops) -> Callable[[Array, Array, Array], Array]:
-    """Make the function (parameters, x, labels) -> sum of the losses, with the statistics of only
-    these rows.
+    """Make the function (parameters, x, labels) -> sum of the losses.
 
-    (n, 64) → dense → batch normalisation over the rows → ReLU → dense → (n, 10).
+    (n, 64) → dense → batch normalisation over the rows → ReLU → dense → (n, 10). The statistics are
+    of only these rows.
     """
-    made = with_sums(ops)
-    return lambda parameters, x, labels: loss_of_normalised(
-        ops, parameters, made(parameters, x), x.shape[0], labels
-    )
+    forward = with_sums(ops)
+
+    def apply(parameters: Array, x: Array, labels: Array) -> Array:
+        z, sums = forward(parameters, x)
+        return loss_of_normalised(ops, parameters, z, sums, x.shape[0], labels)
+
+    return apply
 
 
 def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
-    """Make the function (parameters, z, sums over all devices' rows, labels) -> gradients of these
-    rows' losses.
+    """Make the function that goes back to z and its sums.
 
-    They are those by all parameters but the first, by z, and by the sums: (tuple, array, tuple).
+    (parameters, z, sums over all devices' rows, labels) -> gradients of these rows' losses: by all
+    parameters but the first, by z, and by the sums (tuple, array, tuple).
     """
-    differentiate = ops.value_and_grad(
-        lambda leaves, labels: loss_of_normalised(
-            ops, (None, *leaves[:4]), (leaves[4], leaves[5:]), rows, labels
-        )
-    )
+
+    def loss_of_leaves(leaves: Array, labels: Array) -> Array:
+        parameters, z, sums = (None, *leaves[:4]), leaves[4], leaves[5:]
+        return loss_of_normalised(ops, parameters, z, sums, rows, labels)
+
+    differentiate = ops.value_and_grad(loss_of_leaves)
 
     def back(parameters: Array, z: Array, sums: Array, labels: Array) -> Array:
         gradients = differentiate((*parameters[1:], z, *sums), labels)[1]
@@ -235,28 +238,31 @@ def by_the_rest(ops: Ops, rows: int) -> Callable[..., Array]:
 
 
 def by_first_weight(ops: Ops) -> Callable[..., Array]:
-    """Make the function (parameters, x, gradient by z, gradients by the sums) -> gradient by the
-    first weight.
+    """Make the function that goes back from z and its sums to the first weight.
 
-    The gradient flows through z itself and through both sums; z is computed again.
+    (parameters, x, gradient by z, gradients by the sums) -> gradient by the first weight. It flows
+    through z itself and through both sums; z is computed again.
     """
 
-    def weighted(own: Array, x: Array, *upstream: Array) -> Array:
-        z, sums = with_sums(ops)(own, x)
+    def inner_product(first_parameter: Array, x: Array, *upstream: Array) -> Array:
+        z, sums = with_sums(ops)(first_parameter, x)
         through_z, *through_sums = (
-            ops.total(ops.multiply(made, gradient))
-            for made, gradient in zip((z, *sums), upstream, strict=True)
+            ops.total(ops.multiply(result, gradient))
+            for result, gradient in zip((z, *sums), upstream, strict=True)
         )
         return ops.add(through_z, ops.add(*through_sums))
 
-    differentiate = ops.value_and_grad(weighted)
-    return lambda parameters, x, by_z, by_sums: differentiate(parameters[:1], x, by_z, *by_sums)[1][
-        0
-    ]
+    differentiate = ops.value_and_grad(inner_product)
+
+    def back(parameters: Array, x: Array, by_z: Array, by_sums: Array) -> Array:
+        _, (by_weight,) = differentiate(parameters[:1], x, by_z, *by_sums)
+        return by_weight
+
+    return back
 
 
 def ways(rows: int) -> dict[str, Strategy]:
-    """Return the ways to take a step of so many rows over all devices, by name."""
+    """Return the ways to take a step of `rows` over all devices, by name."""
     return {
         PER_DEVICE: Strategy(step_by(of_own_rows(loss))),
         SYNCHRONISED: Strategy(step_by(partial(synchronised, rows))),
@@ -278,7 +284,7 @@ def initial_parameters(seed: int = 0) -> tuple[np.ndarray, ...]:
 
 
 def synthetic_batch(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Draw float64 inputs (rows, 64), whose labels are what a drawn linear map scores highest."""
+    """Draw float64 inputs (rows, 64), and labels: what a drawn linear map scores highest."""
     x = np.random.default_rng(seed).standard_normal((rows, INPUTS))
     scores = x @ np.random.default_rng(0).standard_normal((INPUTS, CLASSES))
     return x, scores.argmax(axis=1).astype(np.int32)
