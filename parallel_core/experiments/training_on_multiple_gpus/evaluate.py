@@ -69,8 +69,9 @@ CHECKPOINT = Parameter(
     parse=lambda text: read_checkpoint(Path(text)),
 )
 TRAINING_SHARE, NUMPY_SHARE, TIMED_SHARE = 0.3, 0.55, 0.95
-"""Of the budget: until when is trained, until when NumPy may begin another shard, and until when is
-timed.
+"""Shares of the budget.
+
+Until when is trained, until when NumPy may begin another shard, and until when is timed.
 """
 
 
@@ -85,77 +86,77 @@ def program(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Evaluate one network on 1, 2, 4, … devices: the same count of correct images everywhere, and
-    how fast.
+    """Evaluate one network on 1, 2, 4, … devices: how many images are correct, and how fast.
 
-    A training takes `train_steps` steps, or fewer if they would take too much of the budget; there
-    is none with a checkpoint. Raises NotFiniteError if it diverges.
+    The count must be the same everywhere. A training takes `train_steps` steps, or fewer if they
+    would take too much of the budget; there is none with a checkpoint. Raises NotFiniteError if it
+    diverges.
     """
     backend = trial.backend
     if checkpoint is None:
-        parameters = trained_briefly(
-            trial, data, Settings(1, 64, 0.1, limit=train_steps, seed=seed)
-        )
+        training = Settings(1, 64, 0.1, limit=train_steps, seed=seed)
+        parameters = trained_briefly(trial, data, training)
     else:
         parameters = checkpoint.parameters
         trial.parameters |= {"train_steps": 0, "checkpoint": checkpoint.origin}
-    params = {
-        count: placed(backend, parameters, count) for count in doublings(len(backend.devices))
-    }
-    last = max(params)
-    scores = {count: scores_on(backend, own, data, batch_size) for count, own in params.items()}
-    counted = {
-        count: add_counts(backend, own, launch_counts(backend, own, data, count * batch_size))
-        for count, own in params.items()
-    }
+    counts = doublings(len(backend.devices))
+    all_devices = counts[-1]
+    params = {count: placed(backend, parameters, count) for count in counts}
+    scores = {count: scores_on(backend, params[count], data, batch_size) for count in counts}
+    correct = {}
+    for count in counts:
+        launched = launch_counts(backend, params[count], data, count * batch_size)
+        correct[count] = add_counts(backend, params[count], launched)
     numpy = backends.load("numpy", devices=1, threads_per_device=1)
-    expected = scores_on(
-        numpy, placed(numpy, parameters, 1), data, batch_size, partial(trial.left, NUMPY_SHARE)
-    )
-    compare(trial, scores, expected, data.test_labels, counted)
+    in_numpy = placed(numpy, parameters, 1)
+    expected = scores_on(numpy, in_numpy, data, batch_size, partial(trial.left, NUMPY_SHARE))
+    compare(trial, scores, expected, data.test_labels, correct)
 
     if images is None:
-        shards = last * batch_size
-        _, seconds = evaluated(backend, params[1], data.tested_on(shards), batch_size)
-        # Each number of devices, and its units; once more for the warm-up, and once to make the
-        # units.
-        images = shards * max(
-            1, int(trial.left(TIMED_SHARE) / ((trial.rounds + 2) * 2 * len(params) * seconds))
-        )
+        images = _images_that_fit(trial, params, data, batch_size)
     timed = data.tested_on(images)
-    trial.parameters["images"] = shown = len(timed.test_labels)
+    shown = len(timed.test_labels)
+    trial.parameters["images"] = shown
 
-    def launched(count: int, backend: Backend) -> object:
+    def launch_on(count: int, backend: Backend) -> object:
         return launch_counts(backend, placed(backend, parameters, count), timed, count * batch_size)
 
-    for count, own in params.items():
-        bare = works_of_step(backend, partial(launched, count))
-        trial.time(
-            counted_devices(count),
-            take=partial(evaluated, backend, own, timed, batch_size),
-            bare=bare,
-        )
+    for count in counts:
+        bare = works_of_step(backend, partial(launch_on, count))
+        take = partial(evaluated, backend, params[count], timed, batch_size)
+        trial.time(counted_devices(count), take=take, bare=bare)
     cases = trial.run(TIMED_SHARE)
 
-    one, every = counted_devices(1), counted_devices(last)
-    trial.found_by("images_per_second", lambda times: shown / times[every])
-    trial.found_by("images_per_second_one_device", lambda times: shown / times[one])
-    if last > 1:
-        trial.found_by(SPEEDUP.name, ratio(one, every))
-    trial.found("test_accuracy", counted[last] / len(data.test_labels))
-    trial.found("correct_images", counted[last])
+    on_one, on_all = counted_devices(1), counted_devices(all_devices)
+    trial.found_by("images_per_second", lambda times: shown / times[on_all])
+    trial.found_by("images_per_second_one_device", lambda times: shown / times[on_one])
+    if all_devices > 1:
+        trial.found_by(SPEEDUP.name, ratio(on_one, on_all))
+    trial.found("test_accuracy", correct[all_devices] / len(data.test_labels))
+    trial.found("correct_images", correct[all_devices])
     trial.points[""] = {
-        float(count): shown / cases[counted_devices(count)].median for count in params
+        float(count): shown / cases[counted_devices(count)].median for count in counts
     }
-    trial.described |= {
-        "data": data.source,
-        "series": {"correct_images": tuple(map(float, counted.values()))},
-    }
+    trial.described["data"] = data.source
+    trial.described["series"] = {"correct_images": tuple(map(float, correct.values()))}
+
+
+def _images_that_fit(
+    trial: Trial, params: Mapping[int, list[Array]], data: Dataset, batch_size: int
+) -> int:
+    """Return how many test images fit the budget in every timing, judging by one device."""
+    images_at_once = max(params) * batch_size
+    _, seconds = evaluated(trial.backend, params[1], data.tested_on(images_at_once), batch_size)
+    # Each number of devices, and its units; once more for the warm-up, and once to make the units.
+    evaluations = (trial.rounds + 2) * 2 * len(params)
+    times = int(trial.left(TIMED_SHARE) / (evaluations * seconds))
+    return images_at_once * max(1, times)
 
 
 def trained_briefly(trial: Trial, data: Dataset, settings: Settings) -> tuple[np.ndarray, ...]:
-    """Train on all devices from enlarged weights for one epoch, or until a share of the budget is
-    spent.
+    """Train on all devices from enlarged weights for one epoch.
+
+    The training ends before if a share of the budget is spent.
     """
     # From the book's own weights so short a training would stay at chance.
     params = placed(trial.backend, enlarged_start(settings.seed, 8.0))
@@ -182,19 +183,21 @@ def scores_on(
 ) -> np.ndarray:
     """Compute the scores (images, 10) on all devices of `params`, with shards of `size` images.
 
-    They are of as many of the first images as it launches while seconds are left, and of some.
+    They are of the first images: as many as are launched while seconds are `left`, one shard on
+    every device at least.
     """
     lenet, devices = network(backend.ops), devices_of(backend, params)
     launched: list[Array] = []
-    for start in range(0, len(data.test_labels), size * len(devices)):
+    images_at_once = size * len(devices)
+    for start in range(0, len(data.test_labels), images_at_once):
         if launched and left() <= 0:
             break
         tell(f"scores in {backend.name}", start / len(data.test_labels))
-        images = as_input(data.test_images[start : start + size * len(devices)])
+        images = as_input(data.test_images[start : start + images_at_once])
         shards = zip(params, backend.split_and_load(images, devices), strict=True)
         # Of fewer images than devices the last ones have none, which frameworks refuse to convolve.
         launched += [backend.launch(lenet, p, x) for p, x in islice(shards, len(images))]
-    return np.concatenate([backend.to_numpy(one) for one in launched])
+    return np.concatenate([backend.to_numpy(scores) for scores in launched])
 
 
 def compare(
@@ -204,49 +207,57 @@ def compare(
     labels: np.ndarray,
     counted: Mapping[int, int],
 ) -> None:
-    """Compare the scores on each number of devices with each other, with NumPy's first ones, and
-    with the counts.
+    """Compare the scores on each number of devices with one device's, NumPy's and the counts.
+
+    NumPy's are of the first images only.
     """
-    one, checked = scores[1], len(expected)
-    trial.check("scores", [each[:checked] for each in scores.values()], [expected] * len(scores))
-    apart = trial.checks["max_device_difference"] = largest_of(
-        relative_error(each, one) for each in scores.values()
+    one_device, checked = scores[1], len(expected)
+    first_scores = [on_devices[:checked] for on_devices in scores.values()]
+    trial.check("scores", first_scores, [expected] * len(scores))
+    difference = largest_of(
+        relative_error(on_devices, one_device) for on_devices in scores.values()
     )
-    if not apart < LARGEST_ERROR:
+    trial.checks["max_device_difference"] = difference
+    if not difference < LARGEST_ERROR:
         trial.problems.append(
-            f"the scores depend on the number of devices, by {apart:.1e} of the largest"
+            f"the scores depend on the number of devices, by {difference:.1e} of the largest"
         )
-    if checked < len(one):
+    if checked < len(one_device):
         trial.notes.append(f"NumPy's scores are of the first {checked:,} images (--budget).")
-    unequal: dict[int, str] = {}
-    everywhere = {f"on {counted_devices(count)}": each for count, each in scores.items()} | {
-        "in NumPy": expected
-    }
-    for where, each in everywhere.items():
-        for image in np.flatnonzero(each.argmax(axis=1) != one[: len(each)].argmax(axis=1)):
-            unequal.setdefault(int(image), where)
+    unequal = _unequal_images(scores, expected)
     trial.found(UNEQUAL.name, len(unequal))
     count_alike(trial, scores)
     # A few are enough as examples.
     for image in sorted(unequal)[:3]:
-        second, first = np.sort(one[image])[-2:]
-        margin = (
-            f"its two highest scores are {(first - second) / np.max(np.abs(one)):.0e} of the "
-            "largest apart"
-        )
+        second, highest = np.sort(one_device[image])[-2:]
+        share = (highest - second) / np.max(np.abs(one_device))
+        margin = f"its two highest scores are {share:.0e} of the largest apart"
         trial.notes.append(
             f"Image {image} has another class {unequal[image]} than on one device: {margin}."
         )
-    for count, each in scores.items():
-        correct = int(np.sum(each.argmax(axis=1) == labels))
+    for count, on_devices in scores.items():
+        correct = int(np.sum(on_devices.argmax(axis=1) == labels))
         # Images within rounding may fall on either side when they are computed again.
         if abs(correct - counted[count]) > len(unequal):
             counts = f"{counted[count]:,} correct images, and their scores {correct:,}"
             trial.problems.append(f"{counted_devices(count)} counted {counts}")
 
 
+def _unequal_images(scores: Mapping[int, np.ndarray], expected: np.ndarray) -> dict[int, str]:
+    """Return the images that have another class than on one device, with the first such place."""
+    classes = scores[1].argmax(axis=1)
+    all_scores = {f"on {counted_devices(count)}": row for count, row in scores.items()}
+    all_scores["in NumPy"] = expected
+    unequal: dict[int, str] = {}
+    for computed, row in all_scores.items():
+        is_unequal = row.argmax(axis=1) != classes[: len(row)]
+        for image in np.flatnonzero(is_unequal):
+            unequal.setdefault(int(image), computed)
+    return unequal
+
+
 def count_alike(trial: Trial, scores: Mapping[int, np.ndarray]) -> None:
-    """Count the images that have the same class on one device as on every larger number of them.
+    """Count the images that have the same class on every number of devices.
 
     Nothing is counted on a single device, which has only itself to be compared with.
     """
