@@ -57,7 +57,7 @@ from parallel_core.system.machine import usable_cores
 
 BOTH_WAYS, TOGETHER = "copies both ways", "all at once"
 LEAST = 0.01
-"""To save less than this share of the parts' times is as good as nothing."""
+"""The share of the parts' times below which saving is as good as nothing."""
 
 
 def other_device(trial: Trial) -> Device:
@@ -76,49 +76,59 @@ def program(
     products: Annotated[int, PRODUCTS],
     copies: Annotated[int, COPIES],
 ) -> None:
-    """Time multiplications on each of two devices, the copying of earlier results both ways, and
-    all at once.
-    """
-    first, second = trial.devices[0], other_device(trial)
+    """Time multiplications on two devices, the copying of results both ways, and all at once."""
+    devices = (trial.devices[0], other_device(trial))
+    destinations = devices[::-1]
     matrices, computing, sending, results, buffers = [], [], [], [], []
-    for seed, (device, there) in enumerate(((first, second), (second, first))):
-        matrices.append(trial.normal(size, device, seed))
-        computing.append(works.multiplications(trial, matrices[-1], products, device))
-        results.append(computing[-1].launch())
-        buffers.append(copying.buffers_in_turn(trial, size, there))
-        sending.append(copying.copies_of(trial, results[-1], there, buffers[-1], copies, device))
+    for seed, (device, destination) in enumerate(zip(devices, destinations, strict=True)):
+        matrix = trial.normal(size, device, seed)
+        multiplying = works.multiplications(trial, matrix, products, device)
+        earlier = multiplying.launch()
+        received = copying.buffers_in_turn(trial, size, destination)
+        copies_of_results = copying.copies_of(trial, earlier, destination, received, copies, device)
+        matrices.append(matrix)
+        computing.append(multiplying)
+        results.append(earlier)
+        buffers.append(received)
+        sending.append(copies_of_results)
     parts = {
-        f"products on {first}": computing[:1],
-        f"products on {second}": computing[1:],
+        f"products on {devices[0]}": computing[:1],
+        f"products on {devices[1]}": computing[1:],
         BOTH_WAYS: sending,
     }
+    # By the seconds that a part took, those that the process worked on its cores meanwhile.
     worked: dict[str, dict[float, float]] = {name: {} for name in parts}
 
     def take(name: str) -> Timing:
         before = process_time()
         timing = measure(trial.backend, lambda: [work.launch() for work in parts[name]])
-        worked[name][timing[1]] = process_time() - before
+        _, done = timing
+        worked[name][done] = process_time() - before
         return timing
 
-    for name, own in parts.items():
-        trial.time(name, *own, take=partial(take, name))
+    for name, part_works in parts.items():
+        trial.time(name, *part_works, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *sending), hides=BOTH_WAYS)
     if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, products, larger_size)
     cases = trial.run()
     copying.note_issuing(trial, BOTH_WAYS)
-    # Of the rounds that count. GPUs work without the cores.
-    at_work = [median(worked[name][taken] for taken in cases[name].seconds) for name in parts]
-    seconds = sum(at_work) if first.kind == second.kind == "cpu" else 0.0
-    share = seconds / usable_cores() / sum(cases[name].median for name in parts)
+    core_seconds = 0.0
+    # GPUs work without the cores.
+    if all(device.kind == "cpu" for device in devices):
+        for name in parts:
+            # Of the rounds that count.
+            core_seconds += median(worked[name][seconds] for seconds in cases[name].seconds)
+    share = core_seconds / usable_cores() / sum(cases[name].median for name in parts)
     trial.found_by(ON_CORES.name, partial(possible, on_cores=share), is_ratio=False)
-    fresh = [copying.buffers_for(trial, size, there, products) for there in (second, first)]
-    made = all_at_once(trial, matrices, results, fresh, 1)
-    for number, a in enumerate(map(trial.backend.to_numpy, matrices)):
-        trial.check(
-            "products or copies", [*made[number::2], *fresh[number]], [a @ a] * 2 * products
-        )
+    fresh = [
+        copying.buffers_for(trial, size, destination, products) for destination in destinations
+    ]
+    multiplied = all_at_once(trial, matrices, results, fresh, 1)
+    for number, matrix in enumerate(map(trial.backend.to_numpy, matrices)):
+        computed = [*multiplied[number::2], *fresh[number]]
+        trial.check("products or copies", computed, [matrix @ matrix] * 2 * products)
 
 
 def count_larger(trial: Trial, products: int, size: int) -> None:
@@ -138,26 +148,31 @@ def all_at_once(
     buffers: list[list[Array]],
     copies: int,
 ) -> list[Array]:
-    """Launch, alternately, a multiplication on each device and the copies of an earlier result of
-    each to the other.
+    """Launch, alternately, a multiplication on each device and the copies of an earlier result.
+
+    Each device's results are copied to the other one. The products are returned.
     """
-    made: list[Array] = []
+    products: list[Array] = []
+    destinations = trial.devices[1::-1]
     for index in range(len(results[0])):
-        for x, device, earlier, there in zip(
-            matrices, trial.devices[1::-1], results, buffers, strict=True
-        ):
-            made += works.multiplied(trial, x)
-            copying.copy_in_turn(trial, there, index, earlier[index], device, copies)
-    return made
+        for number, destination in enumerate(destinations):
+            products += works.multiplied(trial, matrices[number])
+            earlier = results[number][index]
+            copying.copy_in_turn(trial, buffers[number], index, earlier, destination, copies)
+    return products
 
 
 def possible(times: Times, on_cores: float = 0.0) -> Values:
-    """Return which share of the parts' times can be saved at most, if the cores work for a share of
-    them.
+    """Return the share of the parts' times that can be saved at most.
+
+    `on_cores` is the share of them during which the cores work for the parts.
     """
     parts = times.parts(TOGETHER)
+    one_after_the_other = sum(parts)
+    longest = np.maximum.reduce(parts)
     # What the cores work for the parts drifts as the parts do.
-    return 1 - np.maximum(np.maximum.reduce(parts), on_cores * sum(parts)) / sum(parts)
+    least = np.maximum(longest, on_cores * one_after_the_other)
+    return 1 - least / one_after_the_other
 
 
 def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
@@ -171,10 +186,10 @@ def computed_while_copied_both_ways(repetition: Repetition) -> Tally:
     if len(copies) != len(launched):
         return Tally(0, 0)
     moments = moments_of_both_ways(copies)
-    beside = sum(
-        any(start < span.end and span.start < end for start, end in moments)
-        for span in computations
-    )
+    beside = 0
+    for span in computations:
+        if any(start < span.end and span.start < end for start, end in moments):
+            beside += 1
     return Tally(beside, len(computations))
 
 
@@ -189,8 +204,8 @@ def moments_of_both_ways(copies: Sequence[Span]) -> list[tuple[int, int]]:
     for copy in copies:
         direction = copy.device, copy.name
         # Copies are in the order of their start, so these began before.
-        for other, end in running_until.items():
-            if other != direction and end > copy.start:
+        for other_direction, end in running_until.items():
+            if other_direction != direction and end > copy.start:
                 moments.append((copy.start, min(copy.end, end)))
         running_until[direction] = max(copy.end, running_until.get(direction, 0))
     return moments
