@@ -48,7 +48,14 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric
+from parallel_core.experiments.runner.metrics import (
+    LOWEST,
+    Band,
+    Formula,
+    Metric,
+    Times,
+    Values,
+)
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
 from parallel_core.experiments.runner.trial import Trial, Work
@@ -59,7 +66,7 @@ from parallel_core.measurement.timing import measure
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
 TARGET_SECONDS = 0.04
-"""What 20 multiplications take: each far longer than launching it, 64 of them not long."""
+"""The seconds of 20 multiplications: each far longer than launching it, 64 of them not long."""
 SIZE = Chosen(
     "Side of the matrices. Default: chosen for about 2 ms.",
     how=lambda trial: Choice(size_for(trial, TARGET_SECONDS, 20), "time"),
@@ -70,47 +77,62 @@ DEEPEST = Parameter("Multiplications behind the first, at the most.")
 def program(
     trial: Trial, size: Annotated[int, SIZE], deepest: Annotated[int, DEEPEST] = 64
 ) -> None:
-    """Time both waits with up to `deepest` multiplications queued behind the first, in powers of
-    two, in each place.
+    """Time both waits with up to `deepest` multiplications queued behind the first one.
+
+    Their numbers are powers of two; they are queued on the same device and on another one.
     """
-    x, *others = (trial.normal(size, device) for device in trial.devices[:2])
+    matrices = [trial.normal(size, device) for device in trial.devices[:2]]
+    x = matrices[0]
+    matrix_at = dict(zip((SAME, OTHER), matrices, strict=False))
 
     # A profiler replaces the verbs: they are looked up when they are called.
-    untils = {
-        WAIT: lambda made: trial.backend.wait(made[0][0]),
+    waits = {
+        WAIT: lambda launched: trial.backend.wait(launched[0][0]),
         WAITALL: lambda _: trial.backend.waitall(),
     }
-    one, places = multiplications(trial, x, 1), dict(zip((SAME, OTHER), (x, *others), strict=False))
-    for place, other in places.items():
-        behind = multiplications(trial, other, deepest + (place == SAME))
+    awaited = multiplications(trial, x, 1)
+    for place, matrix in matrix_at.items():
+        behind = multiplications(trial, matrix, deepest + (place == SAME))
+        # The bare time of a wait is that of what it is for, and is measured with the most
+        # multiplications behind.
+        bare_of_deepest: dict[str, tuple[Work, ...]] = {
+            WAIT: (awaited,),
+            WAITALL: (awaited, behind),
+        }
         for count in depths(deepest):
-            # The bare time of a wait is that of what it is for, and is measured with the most
-            # multiplications behind.
-            bare = {WAIT: (one,), WAITALL: (one, behind)} if count == deepest else {}
-            more = Work(partial(multiplied, trial, other, count))
-            for wait, until in untils.items():
-                name, curve, of = named(wait, count, place), f"{wait}, {place}", bare.get(wait, ())
-                trial.time(name, one, more, until=until, bare=of, curve=curve, at=count)
-        made = [*one.launch(), multiplied(trial, other, deepest)[-1]]
-        trial.check("products", made, [a @ a for a in map(trial.backend.to_numpy, (x, other))])
+            queued = Work(partial(multiplied, trial, matrix, count))
+            for wait, until in waits.items():
+                bare = bare_of_deepest[wait] if count == deepest else ()
+                trial.time(
+                    named(wait, count, place),
+                    awaited,
+                    queued,
+                    until=until,
+                    bare=bare,
+                    curve=f"{wait}, {place}",
+                    at=count,
+                )
+        products = [*awaited.launch(), multiplied(trial, matrix, deepest)[-1]]
+        on_host = [trial.backend.to_numpy(factor) for factor in (x, matrix)]
+        trial.check("products", products, [factor @ factor for factor in on_host])
     trial.run()
     for conversion, convert in CONVERSIONS.items():
         trial.takes[named(conversion, deepest, SAME)] = partial(
             measure,
             trial.backend,
-            lambda: (one.launch(), multiplied(trial, x, deepest)),
+            lambda: (awaited.launch(), multiplied(trial, x, deepest)),
             partial(convert_first, trial.backend, convert),
         )
-    for place in places:
+    for place in matrix_at:
         trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)
     trial.found_by("added_to_wait_seconds", added_by(WAIT, SAME, deepest), is_ratio=False)
     trial.found_by("added_to_waitall_seconds", added_by(WAITALL, SAME, deepest), is_ratio=False)
-    first, last = named(WAIT, deepest, SAME), named(WAITALL, deepest, SAME)
-    dispatched = trial.found_by(DISPATCH_FRACTION.name, dispatch_fraction(last), is_ratio=False)
+    for_one, for_all = named(WAIT, deepest, SAME), named(WAITALL, deepest, SAME)
+    dispatched = trial.found_by(DISPATCH_FRACTION.name, dispatch_fraction(for_all), is_ratio=False)
     # If control returns later, nothing was queued to wait for, and either of the two may come out a
     # little faster.
     if dispatched is not None and dispatched.high < 0.8:
-        trial.cases[last] = replace(trial.cases[last], parts=(first,))
+        trial.cases[for_all] = replace(trial.cases[for_all], parts=(for_one,))
 
 
 def depths(deepest: int) -> tuple[int, ...]:
@@ -124,20 +146,27 @@ def named(wait: str, count: int, place: str) -> str:
 
 
 def added_by(wait: str, place: str, deepest: int) -> Formula:
-    """Return what a multiplication adds to a wait: the slope of a straight line through its curve,
-    by least squares.
+    """Return the formula of what a multiplication adds to a wait.
+
+    It is the slope of a straight line through the wait's curve, by least squares.
     """
     queued = depths(deepest)
-    return lambda times: np.polyfit(
-        queued, [times[named(wait, count, place)] for count in queued], 1
-    )[0]
+
+    def slope(times: Times) -> Values:
+        seconds = [times[named(wait, count, place)] for count in queued]
+        slope, _ = np.polyfit(queued, seconds, 1)
+        return slope
+
+    return slope
 
 
 def added_fraction(place: str, deepest: int) -> Formula:
-    """Return what a multiplication adds to waiting for one result, as a share of what it adds to
-    waiting for all.
+    """Return the formula of what a multiplication adds to waiting for one result.
+
+    It is a share of what it adds to waiting for all.
     """
-    to_one, to_all = (added_by(wait, place, deepest) for wait in (WAIT, WAITALL))
+    to_one = added_by(WAIT, place, deepest)
+    to_all = added_by(WAITALL, place, deepest)
     return lambda times: to_one(times) / to_all(times)
 
 
