@@ -49,20 +49,21 @@ Parameters: TypeAlias = "tuple[np.ndarray, ...]"
 Batch: TypeAlias = "tuple[np.ndarray, np.ndarray]"
 """Inputs (n, …) and their labels (n,)."""
 Gradients: TypeAlias = Callable[[Backend, Sequence[Array], Sequence[Array]], Sequence[Array]]
-"""(backend, every device's parameters, its (x, labels)) -> every device's gradients."""
+"""A function (backend, every device's parameters, its (x, labels)) -> every device's gradients."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to divide a step over devices; unless it says otherwise, each has all parameters and a
-    share of the rows.
+    """A way to divide a step over devices.
 
-    What is placed and loaded is the strategy's own affair.
+    Unless it says otherwise, each device has all parameters and a share of the rows. What is placed
+    and loaded is the strategy's own affair.
     """
 
     step: Callable[[Backend, Array, Array, float], Array]
-    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed. What was placed
-    is consumed.
+    """Launch a step of gradient descent: (backend, placed, loaded, rate) -> placed.
+
+    What was placed is consumed.
     """
     place: Callable[[Backend, Parameters], Array] = lambda backend, parameters: placed(
         backend, parameters
@@ -79,21 +80,28 @@ class Strategy:
     """Wait for the parameters and put them together."""
 
     def in_single_precision(self, parameters: Parameters, batch: Batch, rate: float) -> Program:
-        """Make the program of a step in float32, whose inputs are (placed, loaded); it returns what
-        is placed then.
+        """Make the program of a step in float32, which returns what is placed then.
+
+        Its inputs are (placed, loaded).
         """
-        *single, x = (array.astype(np.float32) for array in (*parameters, batch[0]))
-        return Program(
-            lambda backend: (self.place(backend, tuple(single)), self.load(backend, x, batch[1])),
-            lambda backend, inputs: self.step(backend, inputs[0], inputs[1], rate),
-        )
+        x, labels = batch
+        single_x = x.astype(np.float32)
+        single_parameters = tuple(parameter.astype(np.float32) for parameter in parameters)
+
+        def inputs(backend: Backend) -> tuple[Array, Array]:
+            placed = self.place(backend, single_parameters)
+            return placed, self.load(backend, single_x, labels)
+
+        def run(backend: Backend, inputs: tuple[Array, Array]) -> Array:
+            placed, loaded = inputs
+            return self.step(backend, placed, loaded, rate)
+
+        return Program(inputs, run)
 
     def changes(
         self, backend: Backend, parameters: Parameters, batch: Batch, rate: float, steps: int = 1
     ) -> list[np.ndarray]:
-        """Take some steps on a batch, in its dtype, and return by how much each parameter
-        changes.
-        """
+        """Take steps on a batch, in its dtype, and return by how much each parameter changes."""
         placed, loaded = self.place(backend, parameters), self.load(backend, *batch)
         for _ in range(steps):
             placed = self.step(backend, placed, loaded, rate)
@@ -114,16 +122,17 @@ def step_by(
         if len(sums) > 1:
             sums = backend.allreduce(sums)
         return [
-            backend.launch(backend.ops.sgd, own, total, rate)
-            for own, total in zip(replicas, sums, strict=True)
+            backend.launch(backend.ops.sgd, parameters, total, rate)
+            for parameters, total in zip(replicas, sums, strict=True)
         ]
 
     return step
 
 
 def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
-    """Make what launches each device's gradients of the function that `loss` makes: (parameters, x,
-    labels) -> loss.
+    """Make the function that launches each device's gradients of a loss by its own rows.
+
+    `loss` makes the function (parameters, x, labels) -> loss.
     """
 
     def gradients(
@@ -131,8 +140,8 @@ def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
     ) -> list[Array]:
         differentiate = backend.ops.value_and_grad(loss(backend.ops))
         computed = [
-            backend.launch(differentiate, own, *shard)
-            for own, shard in zip(replicas, shards, strict=True)
+            backend.launch(differentiate, parameters, *shard)
+            for parameters, shard in zip(replicas, shards, strict=True)
         ]
         return [of_device[1] for of_device in computed]
 
@@ -140,8 +149,9 @@ def of_own_rows(loss: Callable[[Ops], Callable[..., Array]]) -> Gradients:
 
 
 def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **curve: Any) -> None:
-    """Register the case of a step, which is timed as so many in a row, each from where the last one
-    led.
+    """Register the case of a step, which is timed as `count` in a row.
+
+    Each step goes on where the one before led.
     """
     bare = works_of_step(trial.backend, step.launch, count)
     parameters, batch = step.inputs(trial.backend)
@@ -158,24 +168,27 @@ def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **cu
 def find_early_buckets(
     trial: Trial, params: Sequence[Array], data: Dataset, settings: Settings
 ) -> None:
-    """Find how many buckets of gradients there are, and how many are summed before the backward
-    pass has ended.
+    """Find how many buckets of gradients there are, and how many are summed early.
 
-    The second is the median of a few steps, none of which trains. An only bucket holds the last
-    gradient too, but a step warms up all the same, where it waits for no other process.
+    Those are done before the backward pass has ended: their number is the median of a few steps,
+    none of which trains. An only bucket holds the last gradient too, but a step warms up all the
+    same, where it waits for no other process.
     """
     buckets = buckets_of(settings.exchange)
-    warm_up = 0 if isinstance(trial.backend, GroupedBackend) else 1
-    few = replace(settings, limit=warm_up if len(buckets) == 1 else min(5, settings.limit or 5))
-    taken = batches(data, few, epoch=0)
-    early = [count_reduced_early(trial.backend, params, *batch, buckets) for batch in taken]
+    if len(buckets) > 1:
+        steps = min(5, settings.limit or 5)
+    else:
+        steps = 0 if isinstance(trial.backend, GroupedBackend) else 1
+    few_batches = batches(data, replace(settings, limit=steps), epoch=0)
+    early = [count_reduced_early(trial.backend, params, *batch, buckets) for batch in few_batches]
     trial.found("buckets", len(buckets))
     trial.found("buckets_reduced_early", median(early or [0]))
 
 
 def one_step(devices: int, data: Dataset, settings: Settings) -> Callable[[Backend], object]:
-    """Make the function that takes the first step of a training on the first devices, with
-    parameters of its own.
+    """Make the function that takes the first step of a training on the first devices.
+
+    It has parameters of its own.
     """
 
     def take(backend: Backend) -> object:
@@ -196,10 +209,10 @@ def time_steps(backend: Backend, params: list[Array], data: Dataset, settings: S
 def time_units(
     backend: Backend, devices: int, data: Dataset, settings: Settings, *, beside: bool = False
 ) -> Mapping[str, Case]:
-    """Time each device's gradients and update of a step as one unit; if wanted, the first one's
-    `BESIDE` the others'.
+    """Time each device's gradients and update of a step as one unit.
 
-    Loading and exchange are left out. Without a queue, or on one device, there is nothing beside.
+    If `beside` is wanted, the first device's unit is also timed `BESIDE` the others'. Loading and
+    exchange are left out. Without a queue, or on one device, there is nothing beside.
     """
     units = works_of_step(backend, one_step(devices, data, settings))
     probe = Trial(backend, {}, BARE_ROUNDS, BARE_SECONDS)
@@ -221,8 +234,7 @@ def add_case_of_epochs(
     epochs: Sequence[Epoch],
     watch: MachineWatch | None,
 ) -> None:
-    """Add the case of some epochs of a training, with the bare time of the first one of them, from
-    a step's units.
+    """Add the case of a training's epochs, with the bare time of the first one from a step's units.
 
     What repeats the case takes some steps from the parameters that `place` gives.
     """
@@ -231,14 +243,13 @@ def add_case_of_epochs(
     few = replace(settings, limit=steps)
     # The last batch may be smaller, so it is images that are counted.
     share = first.images / min(settings.batch_size, len(data.train_labels))
-    slowest = map(
-        max, zip(*(unit.seconds for what, unit in units.items() if what != BESIDE), strict=True)
-    )
+    seconds_of_units = [unit.seconds for case, unit in units.items() if case != BESIDE]
+    slowest_by_round = map(max, zip(*seconds_of_units, strict=True))
     trial.cases[name] = Case(
         name,
         tuple(epoch.seconds for epoch in epochs),
         tuple(epoch.dispatch_seconds for epoch in epochs),
-        bare_seconds=tuple(share * seconds for seconds in slowest),
+        bare_seconds=tuple(share * seconds for seconds in slowest_by_round),
         again=if_repeatable(lambda: time_steps(trial.backend, place(), data, few)),
         share=steps / len(first.losses),
         # The other ranks of a job on this host would be taken for strangers.
@@ -261,14 +272,16 @@ def swept(trial: Trial, points: Sequence[int], weights: Sequence[float]) -> Iter
 
 
 def plans(batch_size: int, loaded: int) -> dict[tuple[str, int], int]:
-    """Return the global batch for each kind of batch and number of devices; on one device there is
-    one kind.
+    """Return the global batch for each kind of batch and number of devices.
+
+    On one device there is one kind.
     """
-    return {
-        (kind, count): batch_size * (count if kind == SCALED else 1)
-        for count in doublings(loaded)
-        for kind in ((FIXED, SCALED) if count > 1 else (FIXED,))
-    }
+    global_batches = {}
+    for count in doublings(loaded):
+        global_batches[FIXED, count] = batch_size
+        if count > 1:
+            global_batches[SCALED, count] = batch_size * count
+    return global_batches
 
 
 def counted_devices(count: int) -> str:
@@ -277,12 +290,14 @@ def counted_devices(count: int) -> str:
 
 
 def case_name(kind: str, count: int, loaded: int = 0) -> str:
-    """Name a kind of batch on some devices; all that are loaded have the same name however many
-    they are.
+    """Name a kind of batch on a number of devices.
+
+    All that are loaded have the same name however many they are.
     """
     if count == 1:
         return counted_devices(1)
-    return f"{'all devices' if count == loaded else counted_devices(count)}, {kind}"
+    devices = "all devices" if count == loaded else counted_devices(count)
+    return f"{devices}, {kind}"
 
 
 def check_first_losses(
@@ -293,8 +308,7 @@ def check_first_losses(
     *losses: Sequence[float],
     on_batch: OnBatch = ignore,
 ) -> None:
-    """Compare the first losses of one or more trainings from a start with those of NumPy on one
-    device.
+    """Compare the first losses of trainings from a start with those of NumPy on one device.
 
     `on_batch` is called as in `training.train`. What NumPy does not begin within `NUMPY_SECONDS` is
     not compared.
@@ -302,11 +316,8 @@ def check_first_losses(
     reference = backends.load("numpy", devices=1, threads_per_device=1)
     count = min(CHECKED_BATCHES, *map(len, losses))
     expected = first_losses(reference, 1, data, settings, start, count, NUMPY_SECONDS, on_batch)
-    trial.check(
-        "first losses",
-        [np.array(own[: len(expected)]) for own in losses],
-        [np.array(expected)] * len(losses),
-    )
+    first_losses_of_each = [np.array(of_training[: len(expected)]) for of_training in losses]
+    trial.check("first losses", first_losses_of_each, [np.array(expected)] * len(losses))
 
 
 def first_losses(
@@ -319,8 +330,9 @@ def first_losses(
     seconds: float = math.inf,
     on_batch: OnBatch = ignore,
 ) -> tuple[float, ...]:
-    """Train on the first devices for so many batches, or as many as begin within some seconds;
-    return their losses.
+    """Train on the first devices for `count` batches, and return their losses.
+
+    There are fewer if no more begin within the seconds.
     """
     until = perf_counter() + seconds
     few = replace(settings, epochs=1, limit=count)
@@ -333,12 +345,12 @@ def first_losses(
 
 
 def placed(backend: Backend, parameters: Parameters, count: int | None = None) -> list[Array]:
-    """Load a network on each of so many first devices, or on all."""
+    """Load a network on each of the first `count` devices, or on all."""
     return [backend.asarray(parameters, device) for device in backend.devices[:count]]
 
 
 def enlarged_start(seed: int, scale: float) -> Parameters:
-    """Draw the book's initial parameters, so many times as large.
+    """Draw the book's initial parameters, enlarged by `scale`.
 
     From the book's own, the first losses hardly depend on the gradients: a wrong sum of them would
     not show.
