@@ -1,5 +1,4 @@
-"""One run of an experiment's program: what it times and checks on a backend, and what was found so
-far.
+"""One run of an experiment's program: what it times and checks, and what it has found so far.
 
     def program(trial, size=1000):
         x = trial.normal(size, trial.devices[0])
@@ -33,14 +32,15 @@ from parallel_core.measurement.verdicts import MIN_NOISE
 from parallel_core.system.errors import RequestError
 
 TIMED_SHARE = 0.9
-"""Of the budget: until when cases are timed, unless the program says otherwise."""
+"""The share of the budget until which cases are timed, unless the program says otherwise."""
 LARGEST_ERROR = 1e-4
 STARTING = 0.5
-"""The share of a fresh process's time that goes by until it measures, about: starting, and
-importing.
+"""The share of a fresh process's time that goes by until it measures, about.
+
+That is starting and importing.
 """
 LEAST_BUDGET = 0.01
-"""With which a process still takes one round."""
+"""The seconds with which a process still takes one round."""
 
 
 Launch: TypeAlias = Callable[[], object]
@@ -49,15 +49,13 @@ Options: TypeAlias = Mapping[str, str | float | Sequence[str]]
 
 @dataclass(frozen=True)
 class Work:
-    """Something to launch, and what launches the same with nothing queued between its
-    operations.
-    """
+    """A workload, and a unit that does the same with nothing queued between its operations."""
 
     launch: Callable[[], Any]
     unit: Callable[[], object] | None = None
     """None if that cannot be measured."""
     times: float = 1
-    """How many units do what the launch does."""
+    """The number of units that do what the launch does."""
     calls: "Work | None" = None
     """The same calls on one element each, and their unit; None if that cannot be measured."""
     transfers: bool = False
@@ -78,9 +76,7 @@ class _Timed:
 
 @final
 class Trial:
-    """A backend, the values of the program's parameters, and what the program times, checks and
-    finds.
-    """
+    """A backend, the program's parameters, and what the program times, checks and finds."""
 
     def __init__(
         self,
@@ -128,8 +124,9 @@ class Trial:
         self._started = clock_without_compiling()
 
     def normal(self, size: int, device: Device, seed: int = 0) -> Array:
-        """Load a size × size matrix of standard normal float32, drawn by NumPy so that all
-        frameworks get the same.
+        """Load a size × size matrix of standard normal float32.
+
+        NumPy draws it, so that all frameworks get the same.
         """
         drawn = np.random.default_rng(seed).standard_normal((size, size), dtype=np.float32)
         return self.backend.asarray(drawn, device)
@@ -143,8 +140,9 @@ class Trial:
             )
 
     def left(self, share: float = 1.0) -> float:
-        """Return how many seconds are left until a share of the budget is spent; compiling is not
-        counted.
+        """Return the seconds that are left until a share of the budget is spent.
+
+        Compiling is not counted.
         """
         return share * self.budget - (clock_without_compiling() - self._started)
 
@@ -162,16 +160,16 @@ class Trial:
         curve: str | None = None,
         at: float = math.nan,
     ) -> None:
-        """Register a case: works that are launched one after the other on idle devices, and waited
-        for together.
+        """Register a case: works that are launched one after the other, and waited for together.
 
-        It contains the work of the cases `parts`, and so cannot be faster than any of them.
-        `before` is called before each timing and not timed; `take` times by itself; `until` waits
-        for what the launches gave instead of for all. The case's bare time is that of the slowest
-        of the works `bare` as one unit, of all works unless they are given, and its overhead is
-        that of the calls of all of them. Of its part `hides`, a transfer, that is counted which the
-        other parts do not hide. If doing it once is too short to be timed, the works do it
-        `repeats` times, and the case is of once. It is the point `at` of a curve, if it is of one.
+        Devices are idle before. It contains the work of the cases `parts`, and so cannot be faster
+        than any of them. `before` is called before each timing and not timed; `take` times by
+        itself; `until` waits for what the launches gave instead of for all. The case's bare time is
+        that of the slowest of the works `bare` as one unit, of all works unless they are given, and
+        its overhead is that of the calls of all of them. Of its part `hides`, a transfer, that is
+        counted which the other parts do not hide. If doing it once is too short to be timed, the
+        works do it `repeats` times, and the case is of once. It is the point `at` of a curve, if it
+        is of one.
         """
 
         def launch() -> list[object]:
@@ -197,8 +195,7 @@ class Trial:
         self.takes[case] = partial(measure, self.backend, launch)
 
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
-        """Time all registered cases in turn, and what they are as units, until a share of the
-        budget is spent.
+        """Time all registered cases in turn, and their units, until a share of the budget is spent.
 
         If `rounds` are given, there are as many, whatever they take.
         """
@@ -211,81 +208,84 @@ class Trial:
             if self.is_counted(name):
                 self.takes.setdefault(name, take)
         # Units and calls stand among the cases, so that a drift of the machine affects all alike.
-        takes |= {
-            label: partial(measure, self.backend, launch) for launch, label in launches.items()
-        }
+        for launch, label in launches.items():
+            takes[label] = partial(measure, self.backend, launch)
         budget = self.left(share) if rounds is None else math.inf
         # Nothing smaller would fit a budget that is spent.
         fewest = self._fewest if 0 < budget < math.inf else 0
         timed_cases = interleave(takes, rounds or self.rounds, budget=budget, fewest=fewest)
-        taken = {case.name: case for case in timed_cases}
-        by_launch = {launch: np.asarray(taken[label].seconds) for launch, label in launches.items()}
+        timed_by_name = {case.name: case for case in timed_cases}
+        seconds_of = {
+            launch: np.asarray(timed_by_name[label].seconds) for launch, label in launches.items()
+        }
         for case in pending:
-            timed = replace(taken[case.name], repeats=case.repeats, parts=case.parts)
+            timed = replace(timed_by_name[case.name], repeats=case.repeats, parts=case.parts)
             if isinstance(self.backend, GroupedBackend):
                 # The other ranks of a job on this host would be taken for strangers.
                 timed = replace(timed, watch=None)
-            self.cases[case.name] = replace(timed, **self._account_of(case, timed, by_launch))
+            self.cases[case.name] = replace(timed, **self._account_of(case, timed, seconds_of))
             if case.curve is not None:
                 self.points[case.curve][case.at] = timed.median
         return self.cases
 
     def _account_of(
-        self, case: _Timed, timed: Case, seconds: Mapping[Launch, np.ndarray]
+        self, case: _Timed, timed: Case, seconds_of: Mapping[Launch, np.ndarray]
     ) -> dict[str, Any]:
-        """Return what a case's time is made of, as fields of the case, round by round: see
-        `Case`.
-        """
-        found: dict[str, np.ndarray] = {}
-        units = {work: work.times * seconds[work.unit] for work in case.bare if work.unit}
-        if units:
-            found["bare_seconds"] = np.max([*units.values()], axis=0)
-        calls = {work: work.calls for work in units if work.calls}
-        if units and len(calls) == len(case.bare):
-            overhead = {work: of.times * seconds[of.launch] for work, of in calls.items()}
-            pure = {
-                work: units[work] - of.times * seconds[of.unit]
-                for work, of in calls.items()
-                if of.unit
-            }
-            computed = [pure[work] for work in pure if not work.transfers]
-            found["overhead_seconds"] = np.sum([*overhead.values()], axis=0)
-            found["operations_seconds"] = (
-                np.max(computed, axis=0) if computed else np.zeros(len(timed.seconds))
-            )
+        """Return what a case's time is made of, as fields of the case, by round: see `Case`."""
+        units = {
+            work: work.times * seconds_of[work.unit] for work in case.bare if work.unit is not None
+        }
+        if not units:
+            return {}
+        account = {"bare_seconds": np.max([*units.values()], axis=0)}
+        calls = {work: work.calls for work in units if work.calls is not None}
+        if len(calls) == len(case.bare):
+            overhead = {work: of.times * seconds_of[of.launch] for work, of in calls.items()}
+            operations = []
+            for work, of in calls.items():
+                if of.unit is not None and not work.transfers:
+                    operations.append(units[work] - of.times * seconds_of[of.unit])
+            account["overhead_seconds"] = np.sum([*overhead.values()], axis=0)
+            account["operations_seconds"] = np.zeros(len(timed.seconds))
+            if operations:
+                account["operations_seconds"] = np.max(operations, axis=0)
             if case.hides:
-                others = np.max(
-                    [self.cases[part].seconds for part in case.parts if part != case.hides], axis=0
-                )
-                issued = sum(overhead[work] for work in overhead if work.transfers)
-                most = np.maximum(np.subtract(self.cases[case.hides].seconds, issued), 0)
-                found["transfer_seconds"] = case.repeats * np.clip(timed.seconds - others, 0, most)
-        return {name: tuple(map(float, values / case.repeats)) for name, values in found.items()}
+                issuing = [overhead[work] for work in overhead if work.transfers]
+                account["transfer_seconds"] = self._unhidden(case, timed, sum(issuing))
+        return {name: tuple(map(float, values / case.repeats)) for name, values in account.items()}
+
+    def _unhidden(self, case: _Timed, timed: Case, issuing: np.ndarray | int) -> np.ndarray:
+        """Return what a case's transfer adds to the time of its other parts, by round.
+
+        It is at most the transfer's time without `issuing` its copies.
+        """
+        other_parts = [self.cases[part].seconds for part in case.parts if part != case.hides]
+        longest = np.max(other_parts, axis=0)
+        most = np.maximum(np.subtract(self.cases[case.hides].seconds, issuing), 0)
+        return case.repeats * np.clip(np.subtract(timed.seconds, longest), 0, most)
 
     def check(self, what: str, found: Iterable[Array], expected: Iterable[np.ndarray]) -> None:
         """Compare values of the backend with NumPy's; a large difference invalidates the result."""
         tell(f"checking the {what}", 0.0)
-        on_host = (
-            made if isinstance(made, np.ndarray) else self.backend.to_numpy(made) for made in found
-        )
-        errors = [
-            relative_error(np.asarray(made), right)
-            for made, right in zip(on_host, expected, strict=True)
-        ]
-        self.errors[what] = largest_of([*errors, self.errors.get(what, 0.0)])
+        largest = self.errors.get(what, 0.0)
+        for value, right in zip(found, expected, strict=True):
+            on_host = value if isinstance(value, np.ndarray) else self.backend.to_numpy(value)
+            largest = largest_of([largest, relative_error(np.asarray(on_host), right)])
+        self.errors[what] = largest
 
     def elsewhere(self, experiment: str, options: Options) -> Result:
-        """Run an experiment in a fresh process, on one CPU device of this backend unless the
-        options say otherwise.
+        """Run an experiment in a fresh process of this backend.
+
+        It is on one CPU device unless the options say otherwise.
         """
-        same = {
+        usual = {
             "backend": self.backend.name,
             "engine": self.backend.engine,
             "variant": self.backend.variants,
+            "devices": 1,
+            "device-kind": "cpu",
         }
-        return measure_elsewhere(
-            experiment, {**same, "devices": 1, "device-kind": "cpu", **options}
-        )
+        return measure_elsewhere(experiment, {**usual, **options})
 
     def add_elsewhere(
         self,
@@ -296,19 +296,19 @@ class Trial:
         share: float,
         processes: int = 1,
     ) -> None:
-        """Run an experiment in a fresh process, and keep its cases under other names, what it
-        counted, and the error of what it did.
+        """Run an experiment in a fresh process, and keep its cases, counts and error.
 
-        It is the first of so many processes that end when a share of the budget is spent.
+        `named` returns the names under which the cases are kept, `what` is that of the error. It is
+        the first of `processes` that end when a share of the budget is spent.
         """
         budget = max(LEAST_BUDGET, (1 - STARTING) * self.left(share) / processes)
-        same = {"rounds": self.rounds, "budget": budget, "count": self.repetitions}
-        found = self.elsewhere(experiment, {**same, **options})
-        self.errors[what] = found.checks["max_relative_error"]
-        self.counts |= found.counts
-        self.cases |= {
-            named(case.name): replace(case, name=named(case.name)) for case in found.cases
-        }
+        usual = {"rounds": self.rounds, "budget": budget, "count": self.repetitions}
+        result = self.elsewhere(experiment, {**usual, **options})
+        self.errors[what] = result.checks["max_relative_error"]
+        self.counts |= result.counts
+        for case in result.cases:
+            name = named(case.name)
+            self.cases[name] = replace(case, name=name)
 
     def count(self, name: str, seen: int, of: int, witness: str) -> None:
         """Keep a count that needs no recorded repetition; nothing is kept of none."""
@@ -316,24 +316,23 @@ class Trial:
             self.counts[name] = Counted(seen, of, witness, (seen,))
 
     def found(self, name: str, value: float | Interval | None) -> None:
-        """Keep a figure that follows from no times, if there is one; a count is exact, another
-        number has no bounds.
+        """Keep a figure that follows from no times, if there is one.
+
+        A count, which is an int, is exact; another number has no bounds.
         """
         if value is None:
             return
-        if not isinstance(value, Interval):
-            value = (
-                Interval(value, value, value)
-                if isinstance(value, int)
-                else Interval(value, -math.inf, math.inf)
-            )
-        self.figures[name] = value
+        if isinstance(value, Interval):
+            self.figures[name] = value
+        elif isinstance(value, int):
+            self.figures[name] = Interval(value, value, value)
+        else:
+            self.figures[name] = Interval(value, -math.inf, math.inf)
 
     def found_by(
         self, name: str, formula: Formula, *, is_ratio: bool = True, noise: float = MIN_NOISE
     ) -> Interval | None:
-        """Keep and return a figure over the cases' times, by a formula that needs what only the
-        program knows.
+        """Keep and return a figure over the cases' times, by a formula that only the program knows.
 
         Nothing is kept if a case of it was not timed. With more noise than usual they are of
         several processes.
@@ -344,20 +343,21 @@ class Trial:
 
 
 def _labelled(pending: Iterable[_Timed]) -> dict[Launch, str]:
-    """Name what is timed beside the cases, each once, after the first case that it is of: units,
-    and calls on one.
+    """Name what is timed beside the cases: units, and calls on one element.
+
+    Each is named once, after the first case that it is of.
     """
     labels: dict[Launch, str] = {}
     for case in pending:
         for number, work in enumerate(case.bare, 1):
-            which = f" {number} of {len(case.bare)}" if len(case.bare) > 1 else ""
-            labelled = [("as one unit", work.unit)]
+            name = case.name
+            if len(case.bare) > 1:
+                name += f" {number} of {len(case.bare)}"
+            launches = {"as one unit": work.unit}
             if work.calls:
-                labelled += [
-                    ("on one element", work.calls.launch),
-                    ("on one element, as one unit", work.calls.unit),
-                ]
-            for what, launch in labelled:
+                launches["on one element"] = work.calls.launch
+                launches["on one element, as one unit"] = work.calls.unit
+            for description, launch in launches.items():
                 if launch is not None:
-                    labels.setdefault(launch, f"{case.name}{which}, {what}")
+                    labels.setdefault(launch, f"{name}, {description}")
     return labels
