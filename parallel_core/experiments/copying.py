@@ -30,16 +30,20 @@ ISSUING_SHARE, TOO_MUCH_ISSUING = 0.1, 0.5
 copy's own.
 """
 BEYOND_CACHES, MOST_BUFFERS = 2**27, 100
-"""Bytes that no cache holds, and how many buffers are taken at most to have so many."""
+"""The bytes that no cache holds, and the buffers that are taken at most to have so many."""
 MOST_COPIES = 1000
-"""Of each result at the most, and as many multiplications: what their options take."""
+"""The copies of each result at the most, and the multiplications.
+
+Their options take no more.
+"""
 PROBED_COPIES = 30
 """The copies of each of two results from which a size and how many copies are chosen."""
 
 
 def destination(trial: Trial) -> Device:
-    """Return where the results of the first device are copied to; raises RequestError if there is
-    no such device.
+    """Return the device to which the first one's results are copied.
+
+    Raises RequestError if there is none.
     """
     if trial.devices[0].kind == "gpu":
         return HOST
@@ -50,12 +54,11 @@ def destination(trial: Trial) -> Device:
 def copy_in_turn(
     trial: Trial, buffers: list[Array], index: int, result: Array, device: Device, copies: int
 ) -> None:
-    """Launch copies of the result of this index to the buffers on a device in turn, and replace
-    these by the copies.
+    """Launch copies of the result of an index to the buffers on a device in turn.
 
-    MXNet's engine takes next what has been ready for longest, and of copies to one buffer only one
-    is ready. In turn they run in the order of the program on every framework, past the caches
-    whether they are alone or not.
+    The copies replace the buffers. MXNet's engine takes next what has been ready for longest, and
+    of copies to one buffer only one is ready. In turn they run in the order of the program on every
+    framework, past the caches whether they are alone or not.
     """
     for number in range(index * copies, (index + 1) * copies):
         turn = number % len(buffers)
@@ -69,11 +72,10 @@ def buffers_for(trial: Trial, size: int, device: Device, count: int) -> list[Arr
 
 
 def buffers_in_turn(trial: Trial, size: int, device: Device) -> list[Array]:
-    """Load so many buffers on a device that copies to them in turn go past the caches."""
-    bytes_of_one = size * size * np.dtype(np.float32).itemsize
-    return buffers_for(
-        trial, size, device, max(1, min(MOST_BUFFERS, BEYOND_CACHES // bytes_of_one))
-    )
+    """Load enough buffers on a device for copies to them in turn to go past the caches."""
+    bytes_of_buffer = size * size * np.dtype(np.float32).itemsize
+    count = max(1, min(MOST_BUFFERS, BEYOND_CACHES // bytes_of_buffer))
+    return buffers_for(trial, size, device, count)
 
 
 def copies_of(
@@ -84,42 +86,46 @@ def copies_of(
     copies: int,
     source: Device,
 ) -> Work:
-    """Copy every result on `source` so many times to the buffers on a device in turn; the copies
-    replace these.
+    """Copy every result on `source` `copies` times to the buffers on a device in turn.
+
+    The copies replace the buffers.
     """
-
-    def of(results: Sequence[Array], buffers: list[Array], copies: int) -> Work:
-        def one_by_one() -> None:
-            for index, result in enumerate(results):
-                copy_in_turn(trial, buffers, index, result, device, copies)
-
-        def many_at_once() -> None:
-            each = [result for result in results for _ in range(copies)]
-            for first in range(0, len(each), len(buffers)):
-                own = tuple(each[first : first + len(buffers)])
-                copied = trial.backend.copy_to(own, device, out=tuple(buffers[: len(own)]))
-                buffers[: len(own)] = [copied[turn] for turn in range(len(own))]
-
-        return Work(one_by_one, many_at_once, transfers=True)
-
-    one = works.ones(trial, source)
+    work = _copies_of(trial, results, device, buffers, copies)
+    element = works.ones(trial, source)
     few = min(copies, works.MOST_CALLS)
-    calls = of([one], [trial.backend.copy_to(one, device)], few)
-    return replace(
-        of(results, buffers, copies), calls=replace(calls, times=len(results) * copies / few)
-    )
+    calls = _copies_of(trial, [element], device, [trial.backend.copy_to(element, device)], few)
+    return replace(work, calls=replace(calls, times=len(results) * copies / few))
+
+
+def _copies_of(
+    trial: Trial, results: Sequence[Array], device: Device, buffers: list[Array], copies: int
+) -> Work:
+    def one_by_one() -> None:
+        for index, result in enumerate(results):
+            copy_in_turn(trial, buffers, index, result, device, copies)
+
+    def many_at_once() -> None:
+        repeated = [result for result in results for _ in range(copies)]
+        for start in range(0, len(repeated), len(buffers)):
+            sources = tuple(repeated[start : start + len(buffers)])
+            count = len(sources)
+            copied = trial.backend.copy_to(sources, device, out=tuple(buffers[:count]))
+            buffers[:count] = [copied[turn] for turn in range(count)]
+
+    return Work(one_by_one, many_at_once, transfers=True)
 
 
 def chosen_to_copy(
     destination: Callable[[Trial], Device], timings: float
 ) -> tuple[Chosen, Chosen, Chosen]:
-    """Declare the side of matrices that are multiplied and copied to another device, how many, and
-    copies of each.
+    """Declare three options: the side of matrices, how many there are, and copies of each result.
 
-    A round takes so many times as long as the multiplications.
+    A round takes `timings` times as long as the multiplications.
     """
     chosen = partial(Chosen, maximum=MOST_COPIES)
-    more = "Copies of each result. Default: so many that copying takes as long as computing."
+    about_copies = (
+        "Copies of each result. Default: so many that copying takes as long as computing."
+    )
     return (
         Chosen(
             "Side of the matrices. Default: chosen.",
@@ -130,40 +136,43 @@ def chosen_to_copy(
             how=partial(_count_to_copy, timings),
         ),
         chosen(
-            more,
+            about_copies,
             how=lambda trial: copies_to_hide(trial, destination(trial), trial.parameters["size"]),
         ),
     )
 
 
 def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial: Trial) -> Choice:
-    """Choose the smallest size at which issuing a copy is a small part of it; more multiplications
-    may fit, not fewer.
+    """Choose the smallest size at which issuing a copy is a small part of it.
 
-    The smaller the matrices, the fewer copies take as long as a multiplication.
+    More multiplications may fit, not fewer. The smaller the matrices, the fewer copies take as long
+    as a multiplication.
     """
-    there, seconds = destination(trial), works.time_of(trial, COPYING_SECONDS, timings)
+    device = destination(trial)
+    seconds = works.time_of(trial, COPYING_SECONDS, timings)
     size = smallest = works.size_for(trial, seconds.value, works.MULTIPLICATIONS)
     largest = smallest * (works.MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
     rule = seconds.rule
     for _ in range(2):
-        issuing, copying = _seconds_of_a_copy(trial, there, size)
+        issuing, copying = _seconds_of_a_copy(trial, device, size)
         wanted = size * sqrt(issuing / ISSUING_SHARE / copying)
         rule = "issuing" if smallest < wanted < largest else seconds.rule
         size = max(8, round(min(max(smallest, wanted), largest) / 8) * 8)
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance
     # to computing.
-    once = works.seconds_of_one(trial, size, 1) / _seconds_of_a_copy(trial, there, size, 1)[1]
-    if once < 1:
-        size, rule = round(size / once / 8) * 8, "equal-parts"
-    return (
-        Choice(size, rule) if size < works.LARGEST_SIZE else Choice(works.LARGEST_SIZE, "largest")
-    )
+    _, copying = _seconds_of_a_copy(trial, device, size, 1)
+    share = works.seconds_of_one(trial, size, 1) / copying
+    if share < 1:
+        size, rule = round(size / share / 8) * 8, "equal-parts"
+    if size >= works.LARGEST_SIZE:
+        return Choice(works.LARGEST_SIZE, "largest")
+    return Choice(size, rule)
 
 
 def _count_to_copy(timings: float, trial: Trial) -> Choice:
-    """Choose how many multiplications of the size fill the time, within what is few enough and
-    hides enough.
+    """Choose how many multiplications of the size fill the time.
+
+    They are few enough to be in flight, and enough to hide something.
     """
     seconds = works.time_of(trial, COPYING_SECONDS, timings)
     filling = round(seconds.value / works.seconds_of_one(trial, trial.parameters["size"], 1))
@@ -172,35 +181,37 @@ def _count_to_copy(timings: float, trial: Trial) -> Choice:
     return Choice(max(FEWEST_MULTIPLICATIONS, filling), seconds.rule)
 
 
-def copies_to_hide(trial: Trial, there: Device, size: int) -> Choice:
-    """Choose so many copies of each result that copying takes about as long as computing, or the
-    most there may be.
+def copies_to_hide(trial: Trial, device: Device, size: int) -> Choice:
+    """Choose the copies of each result with which copying takes about as long as computing.
+
+    They are no more than there may be.
     """
-    copies = max(
-        1, round(works.seconds_of_one(trial, size, 2) / _seconds_of_a_copy(trial, there, size)[1])
-    )
-    return (
-        Choice(copies, "equal-parts") if copies <= MOST_COPIES else Choice(MOST_COPIES, "largest")
-    )
+    computing = works.seconds_of_one(trial, size, 2)
+    _, copying = _seconds_of_a_copy(trial, device, size)
+    copies = max(1, round(computing / copying))
+    if copies > MOST_COPIES:
+        return Choice(MOST_COPIES, "largest")
+    return Choice(copies, "equal-parts")
 
 
 def _seconds_of_a_copy(
-    trial: Trial, there: Device, size: int, copies: int = PROBED_COPIES
+    trial: Trial, device: Device, size: int, copies: int = PROBED_COPIES
 ) -> Timing:
-    """Measure the seconds of issuing a copy of a result, and of the copy, on so many copies of each
-    of two results.
+    """Measure the seconds of issuing a copy of a result, and of the copy.
+
+    They are taken from `copies` of each of two results.
     """
-    first = trial.devices[0]
-    results = works.multiplied(trial, trial.normal(size, first), 2)
-    buffers = buffers_in_turn(trial, size, there)
-    copy = copies_of(trial, results, there, buffers, copies, first).launch
+    source = trial.devices[0]
+    results = works.multiplied(trial, trial.normal(size, source), 2)
+    buffers = buffers_in_turn(trial, size, device)
+    copy = copies_of(trial, results, device, buffers, copies, source).launch
     copy()
     issued, done = works.median_timing(trial, copy)
     count = copies * len(results)
-    # Without a queue the copy is over when it is issued.
-    return max(
-        ISSUING_SECONDS, issued / count if trial.backend.engine == "async" else 0.0
-    ), done / count
+    if trial.backend.engine == "sync":
+        # Without a queue the copy is over when it is issued.
+        return ISSUING_SECONDS, done / count
+    return max(ISSUING_SECONDS, issued / count), done / count
 
 
 def note_issuing(trial: Trial, copies: str) -> None:
