@@ -22,7 +22,7 @@ from parallel_core.experiments.runner.tallies import (
 from parallel_core.measurement.task_graph import Task
 
 ANY = 1e-9
-"""A share that the smallest count of any exceeds."""
+"""A share that any count but 0 exceeds."""
 Lane = tuple[str, str]
 """A kind of operation, and the device that does it."""
 
@@ -46,12 +46,14 @@ def broken_dependencies(
     extents = _extents(tasks, operations, repetition)
     if not extents:
         return Tally(0, 0)
-    broken = 0
-    for place, task in enumerate(tasks):
+    broken = dependencies = 0
+    for position, task in enumerate(tasks):
         for number, earlier in enumerate(task.after):
             addition = max(0, number - 1)
-            broken += extents[place].starts[addition] < extents[earlier].end
-    return Tally(broken, sum(len(task.after) for task in tasks))
+            dependencies += 1
+            if extents[position].starts[addition] < extents[earlier].end:
+                broken += 1
+    return Tally(broken, dependencies)
 
 
 def _extents(
@@ -66,23 +68,27 @@ def _extents(
         number = 0 if on_one_thread else names.index(span.device)
         spans_of[span.kind, str(number)].append(span)
     tasks_of: dict[Lane, list[int]] = defaultdict(list)
-    for place, task in enumerate(tasks):
-        tasks_of[task.kind, "0" if on_one_thread else task.device].append(place)
-    counts = {lane: sum(operations[place] for place in own) for lane, own in tasks_of.items()}
-    if counts != {lane: len(spans) for lane, spans in spans_of.items()}:
+    for position, task in enumerate(tasks):
+        device = "0" if on_one_thread else task.device
+        tasks_of[task.kind, device].append(position)
+    expected = {
+        lane: sum(operations[position] for position in positions)
+        for lane, positions in tasks_of.items()
+    }
+    if expected != {lane: len(spans) for lane, spans in spans_of.items()}:
         return {}
 
     extents: dict[int, Extent] = {}
     # What is copied has to be known first.
     for lane in sorted(tasks_of, key=lambda lane: lane[0] == "copy"):
-        own = tasks_of[lane]
+        positions = tasks_of[lane]
         if lane[0] == "copy":
             # The copy whose source was there first began first.
-            own = sorted(own, key=lambda place: extents[tasks[place].after[0]].end)
+            positions = sorted(positions, key=lambda copy: extents[tasks[copy].after[0]].end)
         spans = iter(spans_of[lane])
-        for place in own:
-            of_task = [next(spans) for _ in range(operations[place])]
-            extents[place] = Extent([span.start for span in of_task], of_task[-1].end)
+        for position in positions:
+            of_task = [next(spans) for _ in range(operations[position])]
+            extents[position] = Extent([span.start for span in of_task], of_task[-1].end)
     return extents
 
 
