@@ -30,8 +30,10 @@ timed alternately, processes are not: if `chain_speedup` is not about 1, the fig
 processes are doubtful.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -64,12 +66,13 @@ from parallel_core.system.errors import RequestError
 from parallel_core.system.machine import joined_watches
 
 TIMINGS = 20
-"""How many times the time of all multiplications fits into a round's share of the budget, with
-other processes.
+"""The timings of all multiplications that a round's share of the budget must hold.
+
+Those in other processes are among them.
 """
 SIZE = Chosen(
     "Side of the matrices. Default: chosen for runs of about 0.1 s.",
-    how=lambda one: size_for_run(one, TIMINGS, 0.5),
+    how=lambda trial: size_for_run(trial, TIMINGS, 0.5),
 )
 COMPARED = Parameter(
     "Beside --workers; others than that are measured in fresh processes.", maximum=256
@@ -81,98 +84,116 @@ def program(
     size: Annotated[int, SIZE],
     workers_compared: Annotated[Sequence[int], COMPARED] = (1, 2),
 ) -> None:
-    """Time independent multiplications and a chain, here and in processes with other workers and
-    threads.
+    """Time independent multiplications and a chain, here and with other workers and threads.
+
+    The latter are in fresh processes.
     """
-    own, threads = trial.backend.workers_per_device, trial.backend.threads_per_device
+    workers, threads = trial.backend.workers_per_device, trial.backend.threads_per_device
     on_cpu = trial.devices[0].kind == "cpu"
-    wanted = sorted({own, *workers_compared})
-    counts = wanted if trial.backend.engine == "async" and on_cpu else [own]
-    others = [(count, threads) for count in counts if count != own]
+    wanted = sorted({workers, *workers_compared})
+    counts = wanted if trial.backend.engine == "async" and on_cpu else [workers]
+    elsewhere = [(count, threads) for count in counts if count != workers]
     if len(wanted) > 1 and on_cpu:
-        others.append((counts[0], 2 * threads))
+        elsewhere.append((counts[0], 2 * threads))
     del trial.parameters["workers_compared"]
     trial.parameters["products"] = MULTIPLICATIONS
     # The powers of an orthogonal matrix neither grow nor shrink.
-    drawn = np.linalg.qr(np.random.default_rng(0).standard_normal((size, size)))[0].astype(
-        np.float32
-    )
-    x = trial.backend.asarray(drawn, trial.devices[0])
+    drawn = np.random.default_rng(0).standard_normal((size, size))
+    orthogonal = np.linalg.qr(drawn)[0].astype(np.float32)
+    x = trial.backend.asarray(orthogonal, trial.devices[0])
     independent, chain = multiplications(trial, x), chained(trial, x)
-    if larger_size := larger_size_to_count(trial, named("independent", own), size):
+    counted = named("independent", workers)
+    larger_size = larger_size_to_count(trial, counted, size)
+    if larger_size is not None:
         larger_x = trial.normal(larger_size, trial.devices[0])
-        trial.count_as(
-            named("independent", own), lambda: multiplied(trial, larger_x, MULTIPLICATIONS)
-        )
+        trial.count_as(counted, lambda: multiplied(trial, larger_x, MULTIPLICATIONS))
     # One worker's share of them, as one unit.
-    of_one = multiplications(trial, x, -(-MULTIPLICATIONS // own))
+    of_worker = multiplications(trial, x, math.ceil(MULTIPLICATIONS / workers))
 
     def time_here(share: float) -> None:
-        trial.time(named("independent", own), independent, bare=[of_one])
-        trial.time(named("chain", own), chain)
+        trial.time(named("independent", workers), independent, bare=[of_worker])
+        trial.time(named("chain", workers), chain)
         trial.run(share)
 
-    time_here(0.15 if others else 0.9)
-    before = dict(trial.cases)
-    for place, (workers, each) in enumerate(others):
-        tell("other workers and threads, in a separate process", place / len(others))
-        options: dict[str, str | float] = {
-            "workers": workers,
-            "workers-compared": workers,
-            "threads": each,
-            "size": size,
-        }
-        if each != threads:
-            # Counts are of workers with the threads of this process.
-            options["count"] = 0
-        kept: Callable[[str], str] = str if each == threads else f"{{}}, {each} threads each".format
-        what = f"products by {workers} × {each} threads"
-        try:
-            trial.add_elsewhere(what, "independent-ops", options, kept, 0.75, len(others) - place)
-        except RequestError as reason:
-            trial.notes.append(f"No {what}: {reason}")
-    if others:
+    if elsewhere:
+        # Before and after the other processes, so that a drift of the machine affects all alike.
+        time_here(0.15)
+        before = dict(trial.cases)
+        for number, (other_workers, other_threads) in enumerate(elsewhere):
+            tell("other workers and threads, in a separate process", number / len(elsewhere))
+            remaining = len(elsewhere) - number
+            _time_elsewhere(trial, size, other_workers, other_threads, remaining)
         time_here(0.95)
-        trial.cases |= {name: joined(case, trial.cases[name]) for name, case in before.items()}
+        for name, case in before.items():
+            trial.cases[name] = joined(case, trial.cases[name])
+    else:
+        time_here(0.9)
     counts = [count for count in counts if named("independent", count) in trial.cases]
     trial.parameters["workers"] = ",".join(map(str, counts))
-    few, many = (named("independent", count) for count in (counts[0], counts[-1]))
-    chain_by_few, chain_by_many = (named("chain", count) for count in (counts[0], counts[-1]))
+    fewest, most = counts[0], counts[-1]
+    few, many = named("independent", fewest), named("independent", most)
+    chain_by_few, chain_by_many = named("chain", fewest), named("chain", most)
     if few != many:
         trial.found_by(SPEEDUP.name, ratio(few, many), noise=BETWEEN_PROCESSES)
         trial.found_by("chain_speedup", ratio(chain_by_few, chain_by_many), noise=BETWEEN_PROCESSES)
     trial.found_by(INDEPENDENCE.name, ratio(chain_by_few, few))
     trial.found_by("independence_speedup_most_workers", ratio(chain_by_many, many))
-    trial.found_by(
-        THREADS.name, ratio(few, f"{few}, {2 * threads} threads each"), noise=BETWEEN_PROCESSES
-    )
-    trial.check("products", independent.launch(), [drawn @ drawn] * MULTIPLICATIONS)
-    trial.check(
-        "products in a chain",
-        [chain.launch()],
-        [np.linalg.matrix_power(drawn, MULTIPLICATIONS + 1)],
-    )
+    by_threads = ratio(few, _with_threads(few, 2 * threads))
+    trial.found_by(THREADS.name, by_threads, noise=BETWEEN_PROCESSES)
+    products = [orthogonal @ orthogonal] * MULTIPLICATIONS
+    trial.check("products", independent.launch(), products)
+    power = np.linalg.matrix_power(orthogonal, MULTIPLICATIONS + 1)
+    trial.check("products in a chain", [chain.launch()], [power])
 
 
-def named(what: str, workers: int) -> str:
+def _time_elsewhere(trial: Trial, size: int, workers: int, threads: int, remaining: int) -> None:
+    """Time the same with other workers or threads, in the first of the remaining processes."""
+    options: dict[str, str | float] = {
+        "workers": workers,
+        "workers-compared": workers,
+        "threads": threads,
+        "size": size,
+    }
+    kept_name: Callable[[str], str] = str
+    if threads != trial.backend.threads_per_device:
+        # Counts are of workers with the threads of this process.
+        options["count"] = 0
+        kept_name = partial(_with_threads, threads=threads)
+    products = f"products by {workers} × {threads} threads"
+    try:
+        trial.add_elsewhere(products, "independent-ops", options, kept_name, 0.75, remaining)
+    except RequestError as reason:
+        trial.notes.append(f"No {products}: {reason}")
+
+
+def _with_threads(case: str, threads: int) -> str:
+    """Name a case with other threads than usual."""
+    return f"{case}, {threads} threads each"
+
+
+def named(operations: str, workers: int) -> str:
     """Name a case: `chain, 2 workers`."""
-    return f"{what}, {workers} {'worker' if workers == 1 else 'workers'}"
+    noun = "worker" if workers == 1 else "workers"
+    return f"{operations}, {workers} {noun}"
 
 
 def joined(before: Case, after: Case) -> Case:
     """Put the times of two measurements of one case together."""
-    names = ("seconds", "dispatch_seconds", "warmup_seconds", "bare_seconds")
-    watch = joined_watches([case.watch for case in (before, after) if case.watch is not None])
+    watches = [case.watch for case in (before, after) if case.watch is not None]
     return replace(
         before,
-        watch=watch,
-        **{name: getattr(before, name) + getattr(after, name) for name in names},
+        watch=joined_watches(watches),
+        seconds=before.seconds + after.seconds,
+        dispatch_seconds=before.dispatch_seconds + after.dispatch_seconds,
+        warmup_seconds=before.warmup_seconds + after.warmup_seconds,
+        bare_seconds=before.bare_seconds + after.bare_seconds,
     )
 
 
 def workers_of(result: Result) -> list[int]:
-    """Return the numbers of workers that were compared, ascending; 1 if the result does not
-    tell.
+    """Return the numbers of workers that were compared, ascending.
+
+    It is 1 alone if the result does not tell.
     """
     return [int(count) for count in str(result.parameters.get("workers", 1)).split(",")]
 
