@@ -66,37 +66,35 @@ from parallel_core.system.errors import RequestError
 
 LARGEST_SMALL = 128
 TARGET_SECONDS = 0.01
-"""About how long the multiplications of a device take, if they are between 2 and 2000."""
+"""The seconds of a device's multiplications, about, if they are between 2 and 2000."""
 ONE, ALL, THREADS = "one device", "all devices", "all threads"
 SIZES = Chosen("Sides of the matrices. Default: 8, 16, … 1024, or what the budget allows.")
 
 
 def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) -> None:
-    """Time multiplications of each size on one device, spread over all, and on one with the threads
-    of all.
-    """
+    """Time multiplications of each size on one device, on all, and on one with all threads."""
     if sizes is not None and not sizes:
         raise RequestError("no size to multiply matrices of: --sizes 8,64,512, say")
     devices = trial.devices
     elsewhere = len(devices) > 1 and all(device.kind == "cpu" for device in devices)
     counts = counts_of(trial, sizes, 0.5 if elsewhere else 0.8)
-    written = trial.parameters["sizes"] = ",".join(map(str, counts))
+    written = ",".join(map(str, counts))
+    trial.parameters["sizes"] = written
     for size, count in counts.items():
         matrices = [trial.normal(size, device) for device in devices]
         repeats = count * len(devices)
-        trial.time(
-            f"{ONE}, size {size}",
-            multiplications(trial, matrices[0], repeats, devices[0]),
-            repeats=repeats,
-        )
+        alone = multiplications(trial, matrices[0], repeats, devices[0])
+        trial.time(f"{ONE}, size {size}", alone, repeats=repeats)
         if len(devices) > 1:
             spread = Work(partial(spread_over, trial, matrices, count))
             shares = [
-                multiplications(trial, x, count, d) for x, d in zip(matrices, devices, strict=True)
+                multiplications(trial, matrix, count, device)
+                for matrix, device in zip(matrices, devices, strict=True)
             ]
             trial.time(f"{ALL}, size {size}", spread, bare=shares, repeats=repeats)
-        a = trial.backend.to_numpy(matrices[0])
-        trial.check("products", spread_over(trial, matrices, 1), [a @ a] * len(matrices))
+        factor = trial.backend.to_numpy(matrices[0])
+        expected = [factor @ factor] * len(matrices)
+        trial.check("products", spread_over(trial, matrices, 1), expected)
     trial.run(0.5 if elsewhere else 0.9)
     if elsewhere:
         tell("one device with the threads of all, in a separate process", 0.0)
@@ -104,21 +102,23 @@ def program(trial: Trial, sizes: Annotated[Sequence[int] | None, SIZES] = None) 
             "threads": len(devices) * trial.backend.threads_per_device,
             "sizes": written,
         }
-        of_all = "products by the threads of all"
-        trial.add_elsewhere(
-            of_all, "small-ops", options, lambda name: name.replace(ONE, THREADS), share=0.95
-        )
+
+        def kept_name(name: str) -> str:
+            return name.replace(ONE, THREADS)
+
+        by_all = "products by the threads of all"
+        trial.add_elsewhere(by_all, "small-ops", options, kept_name, share=0.95)
     find_figures(trial, tuple(counts))
 
 
 def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[int, int]:
-    """Return how many multiplications of each size to time on a device; of sizes that the budget
-    allows unless wanted.
+    """Return how many multiplications of each size to time on a device.
 
-    A share of the budget is for the fewest rounds that allow a verdict.
+    The sizes are those that are wanted, or else those that the budget allows. A share of the budget
+    is for the fewest rounds that allow a verdict.
     """
     counts: dict[int, int] = {}
-    seconds = taken = 0.0
+    seconds = total_seconds = 0.0
     sizes = sorted(set(wanted or (8, 16, 32, 64, 128, 256, 512, 1024)))
     for size in sizes:
         tell(f"choosing how many multiplications of size {size}", size / sizes[-1])
@@ -126,25 +126,26 @@ def counts_of(trial: Trial, wanted: Sequence[int] | None, share: float) -> dict[
         seconds = seconds_of_one(trial, size, 1 if seconds > TARGET_SECONDS / 8 else 5)
         count = min(2000, max(2, round(TARGET_SECONDS / seconds)))
         # With a warm-up; on one device and spread over all, queued and as units.
-        taken += FEWEST_TIMINGS * 4 * len(trial.devices) * count * seconds
-        if wanted is None and counts and taken > trial.left(share):
+        total_seconds += FEWEST_TIMINGS * 4 * len(trial.devices) * count * seconds
+        if wanted is None and counts and total_seconds > trial.left(share):
             break
         counts[size] = count
     return counts
 
 
 def spread_over(trial: Trial, matrices: Sequence[Array], count: int) -> list[Array]:
-    """Launch so many multiplications on each device, alternately."""
-    return [made for _ in range(count) for x in matrices for made in multiplied(trial, x)]
+    """Launch `count` multiplications on each device, alternately."""
+    products: list[Array] = []
+    for _ in range(count):
+        for matrix in matrices:
+            products += multiplied(trial, matrix)
+    return products
 
 
 def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     """Find the figures at small sizes and at all of them, and the curves."""
     small = [f", size {size}" for size in sizes if size <= LARGEST_SMALL or size == sizes[0]]
-    alone, spread, threaded = (
-        [case for case in trial.cases.values() if case.name.startswith(way)]
-        for way in (ONE, ALL, THREADS)
-    )
+    alone, spread, threaded = (_cases_of(trial, kind) for kind in (ONE, ALL, THREADS))
     trial.found_by(SPEEDUP.name, median_of(ratio(ONE + size, ALL + size) for size in small))
     over_threads = median_of(ratio(THREADS + size, ALL + size) for size in small)
     trial.found_by(OVER_THREADS.name, over_threads, noise=BETWEEN_PROCESSES)
@@ -154,9 +155,9 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
         "size": (*map(float, sizes),),
         "product_seconds": tuple(case.median for case in alone),
     }
-    for way, cases in ((ALL, spread), (THREADS, threaded)):
+    for kind, cases in ((ALL, spread), (THREADS, threaded)):
         if cases:
-            trial.points[way] = dict(zip(sizes, speedups_over(alone, cases), strict=True))
+            trial.points[kind] = dict(zip(sizes, speedups_over(alone, cases), strict=True))
     if not spread:
         return
     largest = max(sizes, key=trial.points[ALL].__getitem__)
@@ -165,29 +166,35 @@ def find_figures(trial: Trial, sizes: Sequence[int]) -> None:
     trial.found("crossing_size", crossing_size(sizes, alone, spread))
 
 
-def speedups_over(alone: Sequence[Case], others: Sequence[Case]) -> list[float]:
-    """Return the speed-up of each of the others."""
-    return [one.median / other.median for one, other in zip(alone, others, strict=True)]
+def _cases_of(trial: Trial, kind: str) -> list[Case]:
+    """Return the cases on one device, on all, or with all threads, in the order of their sizes."""
+    return [case for case in trial.cases.values() if case.name.startswith(kind)]
+
+
+def speedups_over(alone: Sequence[Case], spread: Sequence[Case]) -> list[float]:
+    """Return the speed-up of each case over the one alone of its size."""
+    return [case.median / faster.median for case, faster in zip(alone, spread, strict=True)]
 
 
 def crossing_size(
     sizes: Sequence[int], alone: Sequence[Case], spread: Sequence[Case]
 ) -> float | None:
-    """Return the size from which several devices are faster at every size, at half of them or more
-    beyond the noise.
+    """Return the size from which several devices are faster at every size.
 
-    It lies between the last size at which they are not and the next one. None if there is none.
+    At half of the sizes or more they are so beyond the noise. It lies between the last size at
+    which they are not and the next one. None if there is none.
     """
     speedups = speedups_over(alone, spread)
-    place = max((place + 1 for place, speedup in enumerate(speedups) if speedup <= 1), default=0)
-    after = [
-        times_as_long(*pair, among=len(sizes) - place)
-        for pair in zip(spread[place:], alone[place:], strict=True)
-    ]
-    faster = sum(decide(ratio, 1.0) == 0 for ratio in after)
-    if not faster or 2 * faster < len(after):
+    not_faster = [number for number, speedup in enumerate(speedups) if speedup <= 1]
+    start = not_faster[-1] + 1 if not_faster else 0
+    count = len(sizes) - start
+    surely_faster = 0
+    for of_all, of_one in zip(spread[start:], alone[start:], strict=True):
+        if decide(times_as_long(of_all, of_one, among=count), 1.0) == 0:
+            surely_faster += 1
+    if not surely_faster or 2 * surely_faster < count:
         return None
-    return passes_one(sizes, speedups) if place else float(sizes[0])
+    return passes_one(sizes, speedups) if start else float(sizes[0])
 
 
 SPEEDUP = Metric(
