@@ -1,0 +1,62 @@
+"""Threads of the C libraries below frameworks: BLAS and OpenMP.
+
+A process may have loaded several copies of BLAS, each with a separate number of threads, and one
+OpenMP for several frameworks. OpenMP reads OMP_NUM_THREADS when the first of them loads it, and
+gives that number to every thread that starts later. threadpoolctl comes with the installed package;
+a checkout may run without it, and the numbers then stay as they are.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+
+def limit_blas_threads(framework: str, threads: int) -> None:
+    """Set the number of threads of the BLAS in a framework's package.
+
+    If the package contains none, that of every BLAS is set.
+    """
+    for library in blas_libraries(framework) or _libraries("blas"):
+        library.set_num_threads(threads)
+
+
+@contextmanager
+def one_blas_thread(framework: str) -> Iterator[None]:
+    """Let the BLAS in a framework's package compute with one thread within a `with` block.
+
+    That holds whoever calls it.
+    """
+    before = [(library, library.get_num_threads()) for library in blas_libraries(framework)]
+    for library, _ in before:
+        library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, threads in before:
+            library.set_num_threads(threads)
+
+
+def blas_libraries(framework: str) -> list[Any]:
+    """List threadpoolctl's controllers of every BLAS in a framework's package that is loaded."""
+    # In the package's folder, or in the one beside it that wheels install: numpy.libs.
+    folders = {framework, f"{framework}.libs"}
+    return [
+        library for library in _libraries("blas") if folders & set(Path(library.filepath).parts)
+    ]
+
+
+def limit_openmp_threads(threads: int) -> None:
+    """Set the number of threads that OpenMP uses for what the calling thread computes."""
+    for library in _libraries("openmp"):
+        library.set_num_threads(threads)
+
+
+def _libraries(interface: str) -> list[Any]:
+    if find_spec("threadpoolctl") is None:
+        return []
+    from threadpoolctl import ThreadpoolController
+
+    libraries = ThreadpoolController().lib_controllers
+    return [library for library in libraries if library.user_api == interface]
