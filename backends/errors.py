@@ -1,4 +1,4 @@
-"""What can go wrong, in two words: the request was wrong, or the computation was."""
+"""Errors of two kinds: the request was wrong, or the computation was."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

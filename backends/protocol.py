@@ -222,9 +222,7 @@ class Backend(Protocol):
 
     @property
     def scheduler(self) -> str:
-        """What queues the work, in a sentence that a reader of results can use; it may say what was
-        done by now.
-        """
+        """The queue that does the work, in a sentence; it may say what was done by now."""
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
         """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is
@@ -320,7 +318,7 @@ for _name in (*Backend.__annotations__, *vars(Backend)):
 
 @dataclass(frozen=True)
 class Setup:
-    """What was imported and chosen before a backend is made."""
+    """The modules and settings that were chosen before a backend is made."""
 
     framework: Any
     """Its module."""
@@ -336,8 +334,7 @@ class Setup:
 
 
 class BaseBackend:
-    """What the backends of this package share: how rows are divided, and that a backend works until
-    its first failure.
+    """The base of this package's backends, which divide rows alike and end at their first failure.
 
     Abstract. Backends of other packages need not inherit from it.
     """

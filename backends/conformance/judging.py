@@ -23,7 +23,7 @@ TOLERANCES = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(n
 @final
 @dataclass(frozen=True)
 class Finding:
-    """What a backend did wrong, and at which statement of the program; None: after the last one."""
+    """A finding: what a backend did wrong, and at which statement; None: after the last one."""
 
     what: str
     place: int | None = None
@@ -32,7 +32,7 @@ class Finding:
 
     @property
     def kind(self) -> str:
-        """What it says, without the numbers and shapes that differ from program to program."""
+        """The finding without the numbers and shapes that differ from program to program."""
         return re.sub(r"(?<=wrong numbers).*|[(\[].*|[^a-zA-Z ]", "", self.what)
 
 
@@ -133,7 +133,7 @@ def _another(x: np.ndarray) -> np.ndarray:
 
 @final
 class _Thread:
-    """What is known of the statements that one Python thread runs."""
+    """The state of the statements that one Python thread runs."""
 
     def __init__(
         self,

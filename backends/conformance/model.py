@@ -1,6 +1,4 @@
-"""What is known while a program is drawn: each value on the reference, and what may not be used any
-more.
-"""
+"""The model of a program that is drawn: its values on the reference, and which may be used."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

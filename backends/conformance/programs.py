@@ -1,5 +1,4 @@
-"""What a program is: statements of Python over the protocol's verbs, each of which gives names to
-what it makes.
+"""Programs: statements of Python over the protocol's verbs, which give names to what they make.
 
 A program is text, so that what is run is what is printed: a person can paste it into a file and run
 it. Every name is given once, and each statement says which names it uses, so that statements can be

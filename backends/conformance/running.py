@@ -22,7 +22,7 @@ else.
 
 
 class Event(NamedTuple):
-    """What a statement did, or a verb that was called after one had failed."""
+    """An event: what a statement did, or a verb that was called after one had failed."""
 
     place: int
     """The number of the statement."""

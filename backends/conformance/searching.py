@@ -36,7 +36,7 @@ MAX_STACK_LINES = 60
 @final
 @dataclass(frozen=True)
 class Found:
-    """What a backend did wrong in a program, which is as short as could be made."""
+    """A failing program, which is as short as could be made, and what a backend did wrong in it."""
 
     number: int
     program: Program
@@ -61,9 +61,7 @@ class Found:
 @final
 @dataclass(frozen=True)
 class Limits:
-    """Which programs are run: those of a seed from the first on, until one of the limits is
-    reached.
-    """
+    """The limits of a search: it runs a seed's programs until one of them is reached."""
 
     seed: int = 0
     first: int = 0

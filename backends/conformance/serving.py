@@ -42,7 +42,7 @@ it failed.
 
 @dataclass(frozen=True)
 class Task:
-    """What the process of a worker is there for."""
+    """The task of a worker's process: what it loads, what it computes, and its limits."""
 
     load: Loader
     work: Work

@@ -1,4 +1,4 @@
-"""What a framework says about its installation, the commands that install it, and its import.
+"""Installations of frameworks: what each says of its own, the commands for it, its import.
 
 It declares an `Installation`, and imports nothing for it. A backend without one is tried with its
 own first engine, and its failures are shown as they are. A framework is imported under the
@@ -81,7 +81,7 @@ KnownFailures = Mapping[str, Diagnosis | Callable[[re.Match[str]], Diagnosis | N
 
 @dataclass(frozen=True)
 class Installation:
-    """How a framework is installed, and what goes wrong with it.
+    """The installation of a framework: its commands, and what goes wrong with it.
 
     `module` is what its backend imports, empty if that is not known. `engines` are those that are
     worth trying; none is the backend's own first choice.
@@ -289,7 +289,7 @@ def import_framework(
 
 @contextmanager
 def environment(settings: FrameworkSettings) -> Iterator[None]:
-    """Within a `with` block, let environment variables have these values."""
+    """Set environment variables within a `with` block."""
     before = {variable: os.environ.get(variable) for variable in settings}
     _apply(settings)
     try:

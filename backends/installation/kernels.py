@@ -1,5 +1,4 @@
-"""With which libraries a framework computes, for which instructions they were written, and how fast
-that is.
+"""Libraries that frameworks compute with: for which instructions they were written, how fast.
 
 Frameworks bring copies of BLAS and oneDNN along, of different ages and makers. Which one multiplies
 faster says nothing about who schedules better, so a result holds both: names for the reader, and a

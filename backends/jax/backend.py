@@ -113,9 +113,7 @@ class JAXBackend(BaseBackend):
 
     @property
     def scheduler(self) -> str:
-        """What queues the work, and what compiling took until now: it is part of no timing after a
-        warm-up.
-        """
+        """The queue that does the work, and the seconds of compiling, which no timing holds."""
         compiled = self._compiling.compiled
         return (
             f"{self._scheduler}; {compiled.programs} programs compiled in "

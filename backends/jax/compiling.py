@@ -62,9 +62,7 @@ KEEPING_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 
 @final
 class Compiled:
-    """How many programs were compiled, or read from where they are kept, and how long it took, in
-    first launches.
-    """
+    """Counts of programs that were compiled, or read from where they are kept, and seconds."""
 
     programs = 0
     seconds = 0.0
@@ -76,9 +74,7 @@ compiled = Compiled()
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Check:
-    """Whether a program has failed, which the device computes beside its result, and what is wrong
-    then.
-    """
+    """A check that the device computes beside a result: whether the program failed, and why."""
 
     failed: Any
     message: str = field(metadata={"static": True})
@@ -227,7 +223,7 @@ def is_unit(fn: Callable[..., Any]) -> bool:
 
 @final
 class Program:
-    """What is launched by a function with arguments of some form."""
+    """A program: what a function launches with arguments of some form."""
 
     def __init__(self, device: Device, launched: Fixed, specs: tuple[Any, ...]) -> None:
         fn: Callable[..., Any] = launched.value

@@ -1,4 +1,4 @@
-"""What JAX's profiler writes of other programs than ours: CPUs, streams of GPUs, lines of TPUs.
+"""Traces that JAX's profiler writes of other programs than ours: CPUs, GPUs' streams, TPUs.
 
 XLA names each operation by its place in the compiled program (`hlo_op`), on any device. Of a GPU a
 thread stands for a stream; of a TPU two of its lines are work, and the rest repeats them in other
@@ -174,7 +174,7 @@ def _on_own_lanes(work: _Work) -> _Work:
 
 
 class _Launches:
-    """When the host launched an operation, by the call's or the program run's number."""
+    """Times when the host launched operations, by the number of the call or of the run."""
 
     def __init__(self, host: Slices) -> None:
         self._calls: dict[str, int] = {}

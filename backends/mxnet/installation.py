@@ -1,4 +1,4 @@
-"""How MXNet is installed, what goes wrong with it, and the CUDA 11 libraries for its CUDA build.
+"""MXNet's installation, what goes wrong with it, and CUDA 11's libraries for its CUDA build.
 
 They come from their wheels, or from the system if there are none. MXNet's library names what it
 needs (`libcudart.so.11.0`) and leaves it to the system's loader to find it, which does not look

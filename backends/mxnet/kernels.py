@@ -1,5 +1,4 @@
-"""Which kernels MXNet computes with: its wheel's OpenBLAS multiplies matrices, and oneDNN does the
-rest of a network.
+"""MXNet's kernels: its wheel's OpenBLAS multiplies matrices, and oneDNN does the rest.
 
 OpenBLAS 0.3.13, of 2020, knows processors by their model. For those that it does not know it takes
 old kernels: Prescott's of 2004 on Intel's and Barcelona's of 2007 on AMD's, at a third to half of

@@ -1,4 +1,4 @@
-"""Where the processes of a job meet, and which of them this one is: read from the environment.
+"""The rendezvous of a job's processes, and which of them this is: read from the environment.
 
 torchrun sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun,
 "Environment Variables"). Open MPI's mpirun sets the first four under different names (mpirun(1),
@@ -35,7 +35,7 @@ Role = Literal["worker", "server", "scheduler"]
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Which process of a job this is, and where all of them meet.
+    """This process's place in a job, and the address at which all of the job meet.
 
     `rank` is None if the framework numbers the processes itself: MXNet's scheduler numbers workers
     that were started by hand. Only MXNet has other roles than `worker`; a server or scheduler

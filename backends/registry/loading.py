@@ -33,8 +33,7 @@ MOST_THREADS = 4096
 
 @dataclass(frozen=True)
 class Offer:
-    """What a package offers for a backend: paths, `module` or `module:name`, which are imported
-    when they are needed.
+    """An offer of a package for a backend: paths, `module` or `module:name`, imported when needed.
 
     Only `backend` is needed. The module that holds the offer imports no framework, nor do those
     marked with *.

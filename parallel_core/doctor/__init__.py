@@ -1,4 +1,4 @@
-"""Which frameworks work on this machine, what is broken, and the command that repairs it.
+"""The doctor: which frameworks work on this machine, what is broken, and how to repair it.
 
 Everything that is examined becomes a finding.
 """

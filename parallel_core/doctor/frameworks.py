@@ -1,4 +1,4 @@
-"""Whether the frameworks work: each engine multiplies two small matrices in a separate process.
+"""The frameworks' state: each engine multiplies two small matrices in a separate process.
 
 A framework that is not installed here is tried in the environment that `make` made for it, if there
 is one. The same processes tell which libraries compute for a framework, and how fast.
@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def title(self) -> str:
-        """What readers call the framework."""
+        """The framework's name for readers."""
         return title(self.name)
 
     @property

@@ -1,4 +1,4 @@
-"""What this machine leaves to a measurement: what others take of the cores, settings, data."""
+"""The host's state: what others take of the cores, settings, data."""
 
 import os
 import shlex

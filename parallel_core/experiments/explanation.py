@@ -1,4 +1,4 @@
-"""What an experiment says of itself before it runs: its module's docstring, part by part.
+"""The explanation of an experiment before it runs: its module's docstring, part by part.
 
 The first line is the question. Paragraphs that begin with one of HEADINGS follow in that order; a
 paragraph without one belongs to the part above it.

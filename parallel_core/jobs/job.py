@@ -22,7 +22,7 @@ ADDRESS = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Job:
-    """What to launch: a command in several ranks, which meet at a port of this machine.
+    """A job: a command that runs in several ranks, which meet at a port of this machine.
 
     `servers` are MXNet's. `timeout` is the seconds without progress after which a rank gives up.
     """

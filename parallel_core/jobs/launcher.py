@@ -36,14 +36,14 @@ Running: TypeAlias = dict[str, asyncio.subprocess.Process]
 
 
 class Failure(NamedTuple):
-    """Which process failed; `status` is its exit status, or the negative number of a signal."""
+    """A process that failed; `status` is its exit status, or the negative number of a signal."""
 
     name: str
     status: int
 
     @property
     def sentence(self) -> str:
-        """Which process failed, and how it ended."""
+        """A sentence on which process failed, and how it ended."""
         if self.status == -signal.SIGKILL:
             return (
                 f"{self.name} was killed by SIGKILL; the system may have run out of memory (see "

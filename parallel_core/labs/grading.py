@@ -1,8 +1,7 @@
-"""What each lab asks, and how an engine is judged: step by step, in processes with limits of time
-and memory.
+"""Grading of labs: what each asks, and how an engine is judged, step by step.
 
-The engine is never loaded here: its process says what it computed from inputs that this one drew,
-and what is expected stays here.
+That is done in processes with limits of time and memory. The engine is never loaded here: its
+process says what it computed from inputs that this one drew, and what is expected stays here.
 """
 
 import inspect
@@ -48,8 +47,10 @@ LEAST_SHARE = 0.5
 
 
 class Lab(NamedTuple):
-    """What is built: a small program must give NumPy's values, and an experiment's first count show
-    the order that the queues allow.
+    """A lab, in which an engine is built.
+
+    A small program must give NumPy's values, and an experiment's first count show the order that
+    the queues allow.
     """
 
     title: str
@@ -61,7 +62,7 @@ class Lab(NamedTuple):
 
     @property
     def order(self) -> Count:
-        """What is counted in the experiment."""
+        """The count of the experiment."""
         return EXPERIMENTS[self.experiment].counts[0]
 
 
@@ -80,9 +81,7 @@ LABS: Mapping[str, Lab] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended; of a failed one, what was got and expected, and the smallest program that
-    shows it.
-    """
+    """The outcome of a step; of a failed one with what was got, expected, and the program."""
 
     what: str
     of: int

@@ -80,7 +80,7 @@ class SmallProgram(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What the engine is to do."""
+        """The engine's task, in a sentence."""
         return self.run.__doc__ or ""
 
 

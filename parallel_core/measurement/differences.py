@@ -1,5 +1,4 @@
-"""How far two cells are apart: a difference of medians with its interval, and the verdict that it
-allows.
+"""Differences of two cells' medians, each with its interval, and the verdict that it allows.
 
 Two or three processes hardly tell how far a cell's processes lie apart, so their variance is
 moderated: it is averaged with the variance that is usual for the experiment, each weighted by its
@@ -56,7 +55,7 @@ VARIANCE_OF_MEDIAN = math.pi / 2
 
 
 class Spread(NamedTuple):
-    """How well the median of a cell's values is known."""
+    """The spread of the median of a cell's values."""
 
     variance: float
     freedom: float

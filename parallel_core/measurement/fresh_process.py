@@ -24,9 +24,7 @@ that is more.
 
 
 class Measured(NamedTuple):
-    """What a run gave, and the seconds at which it began and ended, by the clock that all processes
-    share.
-    """
+    """The output of a run, and when it began and ended, by the clock that all processes share."""
 
     result: Result
     began: float
@@ -34,7 +32,7 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took, after the framework was loaded."""
+        """The seconds that it took after the framework was loaded."""
         return self.ended - self.began
 
     def as_line(self) -> str:

@@ -1,4 +1,4 @@
-"""How far a measurement is: reported between timings, to whoever listens."""
+"""Progress of a measurement: reported between timings, to whoever listens."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +14,9 @@ _listener: ContextVar[Listener] = ContextVar("listener", default=lambda *_: None
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Within a `with` block, call the listener at every `tell`. It takes time from what is timed if
-    it lingers.
+    """Call the listener at every `tell` within a `with` block.
+
+    It takes time from what is timed if it lingers.
     """
     before = _listener.set(listener)
     try:
@@ -25,8 +26,9 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def part(begin: float, end: float) -> AbstractContextManager[None]:
-    """Within a `with` block, reported shares belong to a part: from 0 to 1 they lead from `begin`
-    to `end`.
+    """Report shares as those of a part within a `with` block.
+
+    From 0 to 1 they lead from `begin` to `end`.
     """
     listener = _listener.get()
     return listening(lambda what, share: listener(what, begin + share * (end - begin)))

@@ -96,7 +96,7 @@ class Case:
 
     @property
     def again_seconds(self) -> float:
-        """How long `again` takes with all its repeats, estimated from the median."""
+        """The seconds that `again` takes with all its repeats, estimated from the median."""
         return self.median * self.share * self.repeats
 
     @property

@@ -12,7 +12,7 @@ from parallel_core.system.formatting import figure, write_size
 
 @dataclass(frozen=True)
 class Curves:
-    """Which series are curves, and the names and scales of their axes."""
+    """The curves of a result: their series, and the names and scales of their axes."""
 
     over: str
     quantity: str

@@ -104,7 +104,7 @@ def peak_memory_growth(fn: Callable[[], object]) -> int | None:
 
 @dataclass(frozen=True)
 class MachineSample:
-    """What was counted up to a moment, in seconds; None where the system does not count it."""
+    """Counters up to a moment, in seconds; None where the system does not count."""
 
     at: float
     own: float
@@ -116,7 +116,7 @@ class MachineSample:
 
 @dataclass(frozen=True)
 class MachineWatch:
-    """What other processes took of the time of all cores that this process may use, as shares."""
+    """The shares of the cores' time that other processes took."""
 
     watched_seconds: float
     cores: float

@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended. `status` is its exit status, negative for the signal that killed it."""
+    """The outcome of a command; `status` is negative for the signal that killed it."""
 
     status: int
     output: str

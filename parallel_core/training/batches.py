@@ -18,7 +18,7 @@ EVERY_STEP = slice(None)
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; the defaults are the book's."""
+    """The settings of a training; the defaults are the book's."""
 
     epochs: int | None = 10
     """None: one epoch, of as many batches as an experiment chooses if there is no `limit`."""

@@ -101,7 +101,7 @@ class Checkpoint:
 
     @property
     def origin(self) -> str:
-        """How far the training was, and who wrote it."""
+        """The state of the training, and who wrote it."""
         written = self.state.written
         return (
             f"after {len(self.state.progress.losses):,} steps, written by {written.backend} "

@@ -1,4 +1,4 @@
-"""What a training will do and about how long that takes, judged by a few of its steps.
+"""Plans of trainings: what one will do and how long that takes, judged by a few steps.
 
 A training of which nobody said how long it is to be has one epoch, of as many batches as fit a
 minute: half of it for all devices, and half for the first steps on one and on all devices in turn.
@@ -25,7 +25,7 @@ FORWARD_SHARE = 1 / 3
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training will do, and about how long that takes."""
+    """The plan of a training: what it will do, and about how long that takes."""
 
     settings: Settings
     """With the epochs, and with the batches of each unless they are all."""

@@ -126,9 +126,7 @@ def enough_steps(trial: Trial, x: Array) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured and fitted at one size. The case's seconds are of one increment of
-    `steps`.
-    """
+    """The times and the fit at one size; the case's seconds are of one increment of `steps`."""
 
     elements: int
     steps: int

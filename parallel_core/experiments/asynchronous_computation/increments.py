@@ -79,7 +79,7 @@ class CostModel:
 
     @property
     def t2_over_t1(self) -> Interval:
-        """How many times as long computing takes as issuing."""
+        """The time of computing over that of issuing."""
         return times_as_long(self.computed, self.issued)
 
     def waiting_once(self, steps: int) -> float:

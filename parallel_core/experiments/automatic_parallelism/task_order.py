@@ -28,7 +28,7 @@ Lane = tuple[str, str]
 
 
 class Extent(NamedTuple):
-    """When each of a task's operations began and the last one ended, in nanoseconds."""
+    """The times at which a task's operations began, and the last one ended, in nanoseconds."""
 
     starts: Sequence[int]
     end: int

@@ -1,3 +1,1 @@
-"""What runs an experiment: its declaration, its program's trial, metrics with bands, sizes, and
-what is concluded.
-"""
+"""The runner of experiments: declaration, trial, metrics with bands, sizes and conclusions."""

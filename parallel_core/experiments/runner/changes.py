@@ -1,6 +1,4 @@
-"""What would change an experiment's answer: ordered rules, of which the first that applies is
-said.
-"""
+"""Rules on what would change an experiment's answer: the first that applies is said."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ UNEQUAL = 2
 
 @dataclass(frozen=True)
 class Answered:
-    """What a rule sees: a result, and its metrics' answers, none where the noise leaves it open."""
+    """A result with its metrics' answers, as rules read it; noise may leave a metric none."""
 
     result: Result
     answers: Mapping[str, Sequence[Band]]

@@ -1,10 +1,10 @@
-"""What a run counts: order, which other work on the machine hardly changes, though it stretches
-every time.
+"""Counts of a run: order, which other work on the machine hardly changes.
 
-A count says of how many things an order was seen that only a queue allows: of ten results, how many
-were not there when their calls had returned. It comes from repetitions of one case before a
-witness, mostly the framework's own profiler, whose spans have one clock: when each call began and
-returned, and when each operation began and ended. No time enters it, so it needs no quiet moment.
+It stretches every time. A count says of how many things an order was seen that only a queue allows:
+of ten results, how many were not there when their calls had returned. It comes from repetitions of
+one case before a witness, mostly the framework's own profiler, whose spans have one clock: when
+each call began and returned, and when each operation began and ended. No time enters it, so it
+needs no quiet moment.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What an experiment declares in its module, `EXPERIMENT`, and how it is run."""
+"""The declaration of an experiment in its module, `EXPERIMENT`, and how it is run."""
 
 import inspect
 import math
@@ -136,7 +136,7 @@ class Experiment:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What its command has options for: the program's parameters, and the runner's."""
+        """The parameters for which its command has options: the program's, and the runner's."""
         parameters = list(parameters_of(self.program))
         for parameter in TIMING:
             default = getattr(self, parameter.name)
@@ -200,7 +200,7 @@ class Experiment:
 
     @property
     def question(self) -> str:
-        """What it asks: the first paragraph of its module's docstring, after the subject."""
+        """Its question: the first paragraph of its module's docstring, after the subject."""
         docstring = inspect.getdoc(sys.modules[self.program.__module__]) or ""
         paragraph, _, _ = docstring.partition("\n\n")
         _, _, question = " ".join(paragraph.split()).partition(": ")

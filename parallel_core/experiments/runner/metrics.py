@@ -1,5 +1,4 @@
-"""What a run finds: metrics over the times of its cases, and the bands that say what a metric
-means.
+"""Metrics over the times of a run's cases, and the bands that say what a metric means.
 
 Whoever says what a figure means asks `Metric.answers`: a run, a comparison, a difference, a guess,
 the report. It gives each band that the interval touches, so that nothing is said that the noise
@@ -254,7 +253,7 @@ class Metric:
 
     @property
     def heading(self) -> str:
-        """What stands beside it in a table of all experiments: its title, or its name in words."""
+        """Its heading in a table of all experiments: its title, or its name in words."""
         return self.title or self.name.replace("_", " ").capitalize()
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:

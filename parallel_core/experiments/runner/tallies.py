@@ -16,7 +16,7 @@ WAITS = ("wait", "waitall")
 
 @dataclass(frozen=True)
 class Repetition:
-    """What one repetition of a case did. Spans are in the order in which they began."""
+    """The spans of one repetition of a case, in the order in which they began."""
 
     launches: tuple[Span, ...]
     """The program's calls that launch something, until they returned."""
@@ -33,14 +33,14 @@ class Repetition:
 
 
 class Tally(NamedTuple):
-    """How many things were seen in an order, of how many."""
+    """A tally: the number of things that were seen in an order, and of all."""
 
     seen: int
     of: int
 
 
 class _Launched(NamedTuple):
-    """When the call that launched a computation began and returned, and when that was done."""
+    """The times when a computation's call began and returned, and when it was done."""
 
     launched: int
     returned: int

@@ -1,4 +1,4 @@
-"""What sees the order in which a repetition's calls and operations began and ended.
+"""Witnesses of the order in which a repetition's calls and operations began and ended.
 
 That is the framework's own profiler. A backend without one whose operations run on this process's
 threads can have clocks around them instead; it must be done with an operation when its function
@@ -43,7 +43,7 @@ class MarkingOperations(Protocol):
 
 
 class Witness(NamedTuple):
-    """What sees the order, and a function that watches repetitions."""
+    """A witness: its name, and a function that watches repetitions."""
 
     name: str
     watch: Callable[[Repeat], Timeline]

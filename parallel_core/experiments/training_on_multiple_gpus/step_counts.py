@@ -21,7 +21,7 @@ BACKWARD = "backward"
 
 @dataclass(frozen=True)
 class Step:
-    """What the devices did in a step."""
+    """The operations of the devices in a step."""
 
     by_device: tuple[tuple[Span, ...], ...]
 
@@ -36,7 +36,7 @@ class Step:
 
     @property
     def backward_end(self) -> int:
-        """When the backward pass was over on all devices; 0 if its operations are not known."""
+        """The time when the backward pass was over on all devices; 0 if that is not known."""
         spans = [span for own in self.of_kind("compute") for span in own]
         return max((span.end for span in spans if BACKWARD in span.name), default=0)
 

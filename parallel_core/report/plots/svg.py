@@ -31,7 +31,7 @@ Place: TypeAlias = tuple[float, float]
 
 
 class Chart(Protocol):
-    """What can be drawn below what a picture holds already."""
+    """A chart, which can be drawn below what a picture holds already."""
 
     @property
     def width(self) -> float:
