@@ -10,13 +10,12 @@ from itertools import pairwise
 from statistics import median
 
 from parallel_core.comparison.account import PARTS
-from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
+from parallel_core.comparison.analysis import Analysis, CellAnalysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Cell
 from parallel_core.comparison.screen import title_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.asynchronous_computation.increments import EACH, ONCE, SINGLE
-from parallel_core.experiments.runner.declaration import shown_case
+from parallel_core.experiments.runner.declaration import Layer, shown_case
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds, with_seconds
 from parallel_core.measurement.result import Result
 from parallel_core.measurement.sweep import write_point
@@ -39,23 +38,6 @@ from parallel_core.trace_analysis.lanes import few_lanes, overlap_phrases
 
 STYLES = {"operations": "compute", "overhead": "host", "transfer": "copy", "rest": "wait"}
 """The classes of parts of a time: the colours of the same work in a timeline."""
-LAYERS = {
-    "the operation, in one unit": "compute",
-    "+ the framework’s call of each": "host",
-    "+ a launch of each": "exchange",
-    "+ a wait for each": "wait",
-}
-COST_MODEL_METRICS = {
-    "waiting once": {
-        "measured": "measured_once_seconds",
-        "predicted": "predicted_once_seconds",
-        "book’s formula": "book_predicted_once_seconds",
-    },
-    "waiting each time": {
-        "measured": "measured_each_seconds",
-        "predicted": "predicted_each_seconds",
-    },
-}
 MAX_BLOCKS = 1200
 """The blocks in all timelines of an experiment: each takes about 200 bytes of the page."""
 MAX_BLOCKS_OF_PAGE = 6000
@@ -99,41 +81,46 @@ def differences_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
 
 
 def layers_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw what a tiny operation takes, layer by layer.
-
-    These are the operation as a unit, and what each call, launch and wait adds to that.
-    """
+    """Draw what a step of an experiment takes, layer by layer, if it declares such layers."""
+    layers = experiment.experiment.layers
     groups = {}
     for analysed in experiment.believed:
-        bare = analysed.results.medians(ONCE, "bare_seconds")
         steps = analysed.results.valid[0].parameters.get("steps")
-        if not bare or not steps or not {SINGLE, ONCE, EACH} <= set(analysed.times):
+        seconds = [_seconds_of_layer(analysed, layer) for layer in layers]
+        if not layers or not steps or not all(seconds):
             continue
-        cases = [analysed.times[case].estimate for case in (SINGLE, ONCE, EACH)]
-        ends = [0.0, median(bare), *cases]
         rows = []
-        for (name, style), (before, after) in zip(LAYERS.items(), pairwise(ends), strict=True):
-            rows.append((name, exact((after - before) / steps), style))
+        for layer, (before, after) in zip(layers, pairwise([0.0, *seconds]), strict=True):
+            rows.append((layer.name, exact((after - before) / steps), layer.style))
         groups[analysed.cell.side] = _stacked(rows)
     return BarsChart(groups) if groups else None
 
 
-def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
-    """Draw the time of waiting once, and each time, as measured and as the cost model predicts it.
+def _seconds_of_layer(analysed: CellAnalysis, layer: Layer) -> float:
+    """Return the seconds of a layer and those before it; 0 if they were not measured."""
+    if layer.is_bare:
+        bare = analysed.results.medians(layer.case, "bare_seconds")
+        return median(bare) if bare else 0.0
+    return analysed.times[layer.case].estimate if layer.case in analysed.times else 0.0
 
-    Left out are the cells that have not all of these.
+
+def cost_model_chart(experiment: ExperimentAnalysis) -> BarsChart | None:
+    """Draw metrics beside what predicts them, if an experiment declares predictions.
+
+    Left out are the cells that have not all of them.
     """
-    wanted = {name for names in COST_MODEL_METRICS.values() for name in names.values()}
+    predictions = experiment.experiment.predictions
+    wanted = {name for names in predictions.values() for name in names.values()}
     groups = {}
     for analysed in experiment.believed:
         if not wanted <= set(analysed.metrics):
             continue
-        for waiting, names in COST_MODEL_METRICS.items():
+        for predicted, names in predictions.items():
             bars = []
             for label, name in names.items():
                 style = _style_of(analysed.cell) if label == "measured" else "predicted"
                 bars.append(_bar(label, analysed.metrics[name], style))
-            groups[f"{analysed.cell.side}, {waiting}"] = bars
+            groups[f"{analysed.cell.side}, {predicted}"] = bars
     return BarsChart(groups) if groups else None
 
 

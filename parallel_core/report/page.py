@@ -1,4 +1,4 @@
-"""Put an analysis and its charts into one self-contained page."""
+"""The report's page: an analysis and its charts in one self-contained file."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -23,8 +23,6 @@ from parallel_core.report.plots.task_graph import TaskGraph
 from parallel_core.system.formatting import kernels_in_words, listed
 
 FIRST_BATCHES = 20
-KEY_EXPERIMENTS = ("overlap", "parallel", "async")
-"""Whose timelines stand first: copies under computation, then devices beside each other."""
 
 
 def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
@@ -39,7 +37,8 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
     environment.filters |= {"bounds": with_bounds, "listed": listed, "times": with_seconds}
     comparison = analysis.comparison
     sections = [_section(analysis, experiment, timeline_of) for experiment in analysis.experiments]
-    by_name = {section["described"].name: section for section in sections}
+    key_sections = [section for section in sections if section["described"].key_timeline]
+    key_sections.sort(key=lambda section: section["described"].key_timeline)
     return environment.get_template("page.html.jinja").render(
         comparison=comparison,
         took=precisedelta(comparison.seconds, minimum_unit="seconds", format="%d"),
@@ -47,9 +46,7 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
         memory=naturalsize(comparison.machine["memory_bytes"]),
         rounds=_rounds(comparison),
         screen=screen_of(analysis),
-        first_timelines=next(
-            (by_name[name]["timelines"] for name in KEY_EXPERIMENTS if name in by_name), None
-        ),
+        first_timelines=key_sections[0]["timelines"] if key_sections else None,
         cells=analysis.cells,
         experiments=sections,
         dispatch=inline(charts.dispatch_chart(analysis), "Dispatch against completion"),
@@ -62,33 +59,37 @@ def render(analysis: Analysis, timeline_of: TimelineOf | None = None) -> str:
 
 
 def _rounds(comparison: Comparison) -> str:
-    """Say how many rounds there were: fewer than were asked for if time was up, or if it was
-    interrupted.
+    """Say how many rounds there were.
+
+    They are fewer than were asked for if time was up, or if the comparison was interrupted.
     """
-    done = max(
-        len(one.results) + sum(failed.round != SOUNDING for failed in one.failures)
-        for one in comparison.cells
-    )
-    asked = f"{comparison.rounds} round{'s' if comparison.rounds > 1 else ''}"
+    rounds_of_cells = []
+    for cell in comparison.cells:
+        failures = [failure for failure in cell.failures if failure.round != SOUNDING]
+        rounds_of_cells.append(len(cell.results) + len(failures))
+    done = max(rounds_of_cells)
+    noun = "rounds" if comparison.rounds > 1 else "round"
+    asked = f"{comparison.rounds} {noun}"
     return asked if done >= comparison.rounds else f"{done} of {asked}"
 
 
 def _section(
     analysis: Analysis, experiment: ExperimentAnalysis, timeline_of: TimelineOf | None
 ) -> dict[str, Any]:
+    """Return what the page's template needs of an experiment."""
     described, believed = experiment.experiment, experiment.believed
     curves, table = charts.curves_chart(experiment)
-    without_times = (
-        curves is not None and described.curves is not None and described.curves.in_place_of_times
-    )
-    count = len(analysis.experiments)
-    timelines, unprofiled = (
-        charts.timelines_chart(experiment, timeline_of, count) if timeline_of else (None, {})
-    )
+    times = charts.case_times_chart(experiment)
+    if curves is not None and described.curves is not None and described.curves.in_place_of_times:
+        times = None
+    timelines, unprofiled = None, dict[str, str]()
+    if timeline_of is not None:
+        count = len(analysis.experiments)
+        timelines, unprofiled = charts.timelines_chart(experiment, timeline_of, count)
     results = [result for _, result in charts.trained(experiment)]
     drawn = {
         "figure": charts.metric_chart(experiment),
-        "times": None if without_times else charts.case_times_chart(experiment),
+        "times": times,
         "timelines": timelines,
         "differences": charts.differences_chart(experiment),
         "curves": curves,
@@ -96,7 +97,15 @@ def _section(
         "cost_model": charts.cost_model_chart(experiment),
         "learning": charts.learning_curves(analysis, experiment),
     }
-    first = _first_results((one.results for one in believed), lambda cell: cell.backend)
+    by_framework = _first_results(
+        (analysed.results for analysed in believed), lambda cell: cell.backend
+    )
+    kernels = {name: kernels_in_words(result.backend) for name, result in by_framework.items()}
+    graphs = {}
+    for name, result in by_framework.items():
+        if result.tasks:
+            label = f"The graph of tasks that {name} recorded"
+            graphs[name] = inline(TaskGraph(result.tasks), label)
     return {
         "described": described,
         "case": experiment.case,
@@ -107,36 +116,29 @@ def _section(
         "warnings": [(cell.cell.side, warning) for cell in believed for warning in cell.warnings],
         **{name: inline(chart, f"{described.name}: {name}") for name, chart in drawn.items()},
         "unprofiled": unprofiled,
-        "kernels": {
-            name: words for name, one in first.items() if (words := kernels_in_words(one.backend))
-        },
+        "kernels": {name: words for name, words in kernels.items() if words},
         "table": table,
         "data": "; ".join(sorted({result.data for result in results if result.data})),
         "agreement_at_first": _max_loss_difference(results, FIRST_BATCHES),
         "agreement": _max_loss_difference(results),
-        "graphs": {
-            name: inline(TaskGraph(one.tasks), f"The graph of tasks that {name} recorded")
-            for name, one in first.items()
-            if one.tasks
-        },
+        "graphs": graphs,
         "parameters": dict(believed[0].results.valid[0].parameters) if believed else {},
     }
 
 
 def _first_results(cells: Iterable[CellResults], key: Callable[[Cell], str]) -> dict[str, Result]:
     """Return the first result of all cells that have the same key, by key."""
-    first: dict[str, Result] = {}
-    for one in cells:
-        if one.valid:
-            first.setdefault(key(one.cell), one.valid[0])
-    return first
+    results: dict[str, Result] = {}
+    for cell_results in cells:
+        if cell_results.valid:
+            results.setdefault(key(cell_results.cell), cell_results.valid[0])
+    return results
 
 
 def _max_loss_difference(results: list[Result], batches: int | None = None) -> float | None:
-    """Return the largest difference between losses of one batch, as a share of the larger; None for
-    a single result.
+    """Return the largest difference between losses of one batch, as a share of the larger one.
 
-    `batches` limits it to the first ones.
+    None for a single result. `batches` limits it to the first ones.
     """
     losses = [result.series["loss"] for result in results]
     if len(losses) < 2:
@@ -167,5 +169,6 @@ def _environments(comparison: Comparison) -> list[dict[str, str]]:
         }
         for side, result in _first_results(comparison.cells, lambda cell: cell.side).items()
     ]
-    said = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
-    return [{name: row[name] for name in said} for row in rows]
+    # Columns that are empty everywhere are left out.
+    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    return [{name: row[name] for name in names} for row in rows]

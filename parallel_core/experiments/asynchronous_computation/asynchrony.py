@@ -38,7 +38,7 @@ from parallel_core.experiments import works
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
-from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment
+from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment, Layer
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import unfinished_at_return
@@ -216,5 +216,23 @@ EXPERIMENT = Experiment(
     settings=OF_PRODUCTS,
     queued_case=TEN,
     drawn_case=TEN,
+    key_timeline=3,
+    layers=(
+        Layer("the operation, in one unit", "compute", increments.ONCE, is_bare=True),
+        Layer("+ the framework’s call of each", "host", increments.SINGLE),
+        Layer("+ a launch of each", "exchange", increments.ONCE),
+        Layer("+ a wait for each", "wait", increments.EACH),
+    ),
+    predictions={
+        "waiting once": {
+            "measured": "measured_once_seconds",
+            "predicted": "predicted_once_seconds",
+            "book’s formula": "book_predicted_once_seconds",
+        },
+        "waiting each time": {
+            "measured": "measured_each_seconds",
+            "predicted": "predicted_each_seconds",
+        },
+    },
     options={"full": {"rounds": 3}, "quick": {"rounds": 3, "size": 500, "steps": 2000}},
 )

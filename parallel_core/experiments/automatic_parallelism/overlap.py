@@ -227,6 +227,7 @@ EXPERIMENT = Experiment(
     settings=OF_COPIES,
     queued_case=RUN,
     curves=overlap_by_size.CURVES,
+    key_timeline=1,
     options={
         "full": {"rounds": 5, "products": 25},
         "quick": {"rounds": 3, "size": 720, "products": 15},

@@ -115,5 +115,6 @@ EXPERIMENT = Experiment(
         larger("size", "Larger matrices", "launching, or a lock, may be what the devices share"),
     ),
     settings=OF_PRODUCTS,
+    key_timeline=2,
     options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 504}},
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from backends import Backend
 from backends.errors import BackendError
@@ -73,6 +73,18 @@ class Exercise:
         return f"exercise {self.number}{edition}"
 
 
+class Layer(NamedTuple):
+    """A layer of what an operation takes, on top of the layers before it."""
+
+    name: str
+    style: Literal["compute", "host", "exchange", "wait"]
+    """The kind of work, which its colour says."""
+    case: str
+    """The case that consists of this layer and those before it."""
+    is_bare: bool = False
+    """Whether it is the case's operations as units alone (`Case.bare_seconds`)."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """An experiment as the command line, a comparison and a report know it.
@@ -123,6 +135,14 @@ class Experiment:
     """Logical devices unless the user chooses; a comparison gives it at least as many."""
     curves: Curves | None = None
     """What is drawn of its series, if it sweeps over something."""
+    key_timeline: int = 0
+    """The rank of its timeline in a report, whose first screen shows the first that is there; 0: it
+    shows none.
+    """
+    layers: tuple[Layer, ...] = ()
+    """What each of its `steps` takes, if that is drawn in layers."""
+    predictions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By what is predicted, the metrics that are drawn beside each other: `measured` and others."""
     between_processes: Callable[..., None] | None = None
     """The program of each of several processes, if the experiment can run on several."""
     extent: Callable[..., tuple[int, int]] | None = None
