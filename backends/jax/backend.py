@@ -96,19 +96,20 @@ class JAXBackend(BaseBackend):
         # To a place JAX copies asynchronously; to a device on the calling thread, in a third of the
         # time.
         self._places = {
-            device: self._jax.sharding.SingleDeviceSharding(own) if asynchronous else own
-            for device, own in clients.items()
+            device: self._jax.sharding.SingleDeviceSharding(client) if asynchronous else client
+            for device, client in clients.items()
         }
-        self._names = {own: device for device, own in clients.items()}
+        self._names = {client: device for device, client in clients.items()}
         self._under_way: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
         """Arrays of what may not be computed yet, the oldest first."""
         self._replacing: dict[Device, deque[Any]] = {device: deque() for device in self.devices}
-        """Those of copies that take the place of another value."""
+        """Arrays of copies that take the place of another value."""
         self._checks: deque[tuple[Any, Device]] = deque()
         """Checks that programs made, and whose outcome is not known yet."""
         self._examining = threading.Lock()
-        """Held by a thread that takes out what is known: another one would take what comes after
-        it.
+        """A lock of the thread that takes out what is known.
+
+        Another one would take what comes after it.
         """
 
     @property
@@ -121,12 +122,12 @@ class JAXBackend(BaseBackend):
         )
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        first = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
-        if first is None:
+        array = next((leaf for leaf in tree_leaves(args) if isinstance(leaf, self._array)), None)
+        if array is None:
             raise BackendError(
                 f"{self.name} launches on the device of the first array, and there is no array"
             )
-        device = self.device_of(first)
+        device = self.device_of(array)
         try:
             result, checks = self._compiling.run(device, fn, args)
         except KeyboardInterrupt:
@@ -156,7 +157,7 @@ class JAXBackend(BaseBackend):
         self._raise_failures()
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        place = self._place(device)
+        target = self._place(device)
         self._refuse_foreign(x)
         for leaf in () if out is None else tree_leaves(out):
             if isinstance(leaf, self._array) and self._names.get(leaf.device) != device:
@@ -164,7 +165,7 @@ class JAXBackend(BaseBackend):
         try:
             if out is not None:
                 tree_map(lambda *pair: check_equal(pair, "copy_to with out"), out, x)
-            copied = self._copies(x, place)
+            copied = self._copies(x, target)
         except Exception as error:
             self._fail(error, f"on {device}")
         if out is not None:
@@ -172,33 +173,37 @@ class JAXBackend(BaseBackend):
         return self._issued(copied, device)
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        first, *others = self._devices_of(
-            xs, self._array, lambda x: self.device_of(next(tree_leaves(x), None))
-        )
+
+        def device_of_value(x: Array) -> Device:
+            return self.device_of(next(tree_leaves(x), None))
+
+        home, *devices = self._devices_of(xs, self._array, device_of_value)
         self._refuse_foreign(xs)
         try:
             _check_terms(xs)
-            if not others:
+            if not devices:
                 return (xs[0],)
-            gathered = [self._copies(x, self._places[first]) for x in xs[1:]]
+            gathered = [self._copies(x, self._places[home]) for x in xs[1:]]
         except Exception as error:
-            self._fail(error, f"on {first}")
+            self._fail(error, f"on {home}")
         total = self.launch(_sum, xs[0], *gathered)
-        return (
-            total,
-            *(self._issued(self._copies(total, self._places[device]), device) for device in others),
-        )
+        sums = [total]
+        for device in devices:
+            copied = self._copies(total, self._places[device])
+            sums.append(self._issued(copied, device))
+        return tuple(sums)
 
     def asarray(self, x: HostArray, device: Device) -> Array:
-        place = self._place(device)
+        target = self._place(device)
         self._check_host_arrays(x)
-        return tree_map(lambda leaf: self._jax.device_put(_owned(leaf), place), x)
+        return tree_map(lambda leaf: self._jax.device_put(_owned(leaf), target), x)
 
     def to_numpy(self, x: Array) -> Any:
         self.wait(x)
         return tree_map(np.array, x)
 
     def _place(self, device: Device) -> Any:
+        """Return what JAX puts arrays on for a device."""
         try:
             return self._places[device]
         except (KeyError, TypeError):
@@ -208,10 +213,9 @@ class JAXBackend(BaseBackend):
         """Return the device of an array; raises BackendError for what is none of this backend's."""
         if not isinstance(x, self._array):
             raise BackendError(f"jax takes JAX's arrays, not {type(x).__name__}")
-        own = x.device
-        if own in self._names:
-            return self._names[own]
-        device = named(own)
+        if x.device in self._names:
+            return self._names[x.device]
+        device = named(x.device)
         if device in self.devices:
             raise BackendError(
                 f"jax's array is on {device} of another backend: pass it on by to_numpy and asarray"
@@ -224,17 +228,19 @@ class JAXBackend(BaseBackend):
                 self.device_of(leaf)
 
     def _refuse_other_devices(self, device: Device, args: Sequence[Array]) -> None:
-        """Raise BackendError if a program had arguments on other devices than its own: JAX has
-        refused them.
+        """Raise BackendError if a program had arguments on other devices than its own.
+
+        JAX has refused them.
         """
         for leaf in tree_leaves(args):
-            if isinstance(leaf, self._array) and (other := self.device_of(leaf)) != device:
+            if isinstance(leaf, self._array) and self.device_of(leaf) != device:
                 raise BackendError(
-                    f"jax computes on one device, not on {device} and {other}: copy to one first"
+                    f"jax computes on one device, not on {device} and {self.device_of(leaf)}: "
+                    "copy to one first"
                 )
 
-    def _copies(self, x: Array, place: Any) -> Array:
-        return tree_map(lambda leaf: self._jax.device_put(leaf, place, may_alias=False), x)
+    def _copies(self, x: Array, target: Any) -> Array:
+        return tree_map(lambda leaf: self._jax.device_put(leaf, target, may_alias=False), x)
 
     def _issued(self, x: Array, device: Device) -> Array:
         if self.engine == "sync":
