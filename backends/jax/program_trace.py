@@ -26,7 +26,7 @@ from backends.profiling.timeline import KINDS, UNKNOWN, Queue, SpanKind, Spans, 
 HOST = "/host:CPU"
 DEVICE = re.compile(r"/device:([A-Z]+):(\d+)(.*)")
 POOL = "tf_"
-"""How the names of XLA's own threads begin."""
+"""The first letters of the names of XLA's own threads."""
 STREAM = re.compile(r"Stream #(\d+)")
 TPU_LINES = ("XLA Ops", "Async XLA Ops")
 EXCHANGE = re.compile(
@@ -38,7 +38,7 @@ COPY = re.compile(r"Memcpy.*|%?copy-(?:start|done)(?:\.\d+)*")
 CONTAINER = re.compile(r"%?(?:while|call|conditional)(?:\.\d+)*")
 """Operations that consist of other ones, which are recorded, too, perhaps on other threads."""
 CALL = re.compile(r"PjitFunction\(.*|PmapFunction\(.*|DevicePut\w*|.*Executable::Execute.*")
-"""What launches, on a thread of the host."""
+"""Names of calls that launch, on a thread of the host."""
 STEP = re.compile(r"ProfilerStep#\d+")
 MOST_EVENTS = 1_000_000
 CUT_OFF = (
@@ -81,7 +81,7 @@ def timeline_of_program(trace: Trace) -> Timeline:
 def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
     """Return what ran on the streams of GPUs and on the lines of TPUs."""
     queues: dict[TraceThread, Queue] = {}
-    streams = set()
+    streams: set[TraceThread] = set()
     for row in slices.rows:
         device = DEVICE.match(trace.processes.get(row[0], ""))
         if device is None:
@@ -94,13 +94,12 @@ def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
             streams.add(row)
         elif line in TPU_LINES and device[1] != "GPU":
             queues[row] = (name, line)
-    on_streams = slices.on_threads(streams)
-    on_lines = slices.on_threads(queues.keys() - streams)
-    on_lines &= ~slices.has_name(set(filter(CONTAINER.fullmatch, slices.names)))
-    kept = on_streams.copy()
-    places = np.flatnonzero(on_lines)
-    kept[places] = _holds_no_other(slices.select(places))
-    work = slices.select(kept)
+    is_operation = slices.on_threads(streams)
+    # A TPU's line has operations within others: the innermost ones are kept.
+    on_lines = slices.on_threads(queues.keys() - streams) & ~_is_container(slices)
+    positions = np.flatnonzero(on_lines)
+    is_operation[positions] = _holds_no_other(slices.select(positions))
+    work = slices.select(is_operation)
     names, queue_of = recoded(work.rows, work.row_of, queues.__getitem__)
     return _on_own_lanes(_Work(work, names, queue_of))
 
@@ -108,8 +107,7 @@ def _work_on_accelerators(slices: Slices, trace: Trace) -> _Work:
 def _work_on_cpus(slices: Slices, trace: Trace) -> _Work:
     """Return the operations on the devices that a host's cores stand for."""
     on_host = slices.select(slices.on_threads(_host_rows(slices, trace)))
-    is_operation = np.array([b'"hlo_op"' in raw for raw in on_host.raw_args.tolist()], bool)
-    is_operation &= ~on_host.has_name(set(filter(CONTAINER.fullmatch, on_host.names)))
+    is_operation = _has_argument(on_host, "hlo_op") & ~_is_container(on_host)
     operations = on_host.select(is_operation)
     operations = operations.select(_holds_no_other(operations))
     rows = [operations.rows[row] for row in operations.row_of.tolist()]
@@ -118,9 +116,25 @@ def _work_on_cpus(slices: Slices, trace: Trace) -> _Work:
     # Before 2025 XLA did not say on which device.
     devices = ["cpu" if ordinal is None else f"cpu:{ordinal}" for ordinal, _ in pairs]
     numbered = numbered_queues(
-        {("pair", place): (device, "compute") for place, device in enumerate(devices)}
+        {("pair", number): (device, "compute") for number, device in enumerate(devices)}
     )
     return _on_own_lanes(_Work(operations, tuple(numbered.values()), pair_of))
+
+
+def _is_container(slices: Slices) -> np.ndarray:
+    """Return the mask of the operations that consist of other ones."""
+    return slices.has_name({name for name in slices.names if CONTAINER.fullmatch(name)})
+
+
+def _has_argument(slices: Slices, *names: str) -> np.ndarray:
+    """Return the mask of the slices with an argument of one of these names."""
+    keys = [f'"{name}"'.encode() for name in names]
+    mask = np.zeros(len(slices), bool)
+    for number, raw in enumerate(slices.raw_args.tolist()):
+        for key in keys:
+            if key in raw:
+                mask[number] = True
+    return mask
 
 
 def _host_rows(slices: Slices, trace: Trace) -> set[TraceThread]:
@@ -129,22 +143,26 @@ def _host_rows(slices: Slices, trace: Trace) -> set[TraceThread]:
 
 def _host_slices(slices: Slices, trace: Trace) -> Slices:
     """Return what the host's threads did, without calls of Python's functions."""
-    named = {name for name in slices.names if not name.startswith("$")}
-    return slices.select(slices.on_threads(_host_rows(slices, trace)) & slices.has_name(named))
+    on_host = slices.on_threads(_host_rows(slices, trace))
+    not_python = {name for name in slices.names if not name.startswith("$")}
+    return slices.select(on_host & slices.has_name(not_python))
 
 
 def _calls(host: Slices, trace: Trace) -> Slices:
     """Return the program's calls that launch; the threads of pools launch on its behalf."""
     pools = {row for row, name in trace.threads.items() if name.startswith(POOL)}
-    launching = host.has_name(set(filter(CALL.fullmatch, host.names)))
+    launching = host.has_name({name for name in host.names if CALL.fullmatch(name)})
     return outermost(host.select(launching & ~host.on_threads(pools)))
 
 
 def _holds_no_other(slices: Slices) -> np.ndarray:
     """Return the mask of the slices within which no other one of the same thread lies."""
     order = np.lexsort((-slices.ends, slices.starts, slices.row_of))
-    rows, starts, ends = (column[order] for column in (slices.row_of, slices.starts, slices.ends))
-    holds_next = (rows[1:] == rows[:-1]) & (ends[1:] <= ends[:-1]) & (starts[1:] < ends[1:])
+    rows, starts, ends = slices.row_of[order], slices.starts[order], slices.ends[order]
+    is_on_same_thread = rows[1:] == rows[:-1]
+    ends_within = ends[1:] <= ends[:-1]
+    takes_time = starts[1:] < ends[1:]
+    holds_next = is_on_same_thread & ends_within & takes_time
     mask = np.ones(len(slices), bool)
     mask[order[:-1]] = ~holds_next
     return mask
@@ -155,13 +173,15 @@ def _on_own_lanes(work: _Work) -> _Work:
     queues = list(work.queues)
     queue_of = work.queue_of.copy()
     for number, (device, queue) in enumerate(work.queues):
-        places = np.flatnonzero(queue_of == number)
-        starts, ends = work.slices.starts[places], work.slices.ends[places]
+        positions = np.flatnonzero(queue_of == number)
+        starts, ends = work.slices.starts[positions], work.slices.ends[positions]
         if not np.any(starts[1:] < np.maximum.accumulate(ends)[:-1]):
             continue
+        # Each lane's queue, and the time from which on it runs nothing.
         lanes = [number]
         free_from = [0]
-        for place, start, end in zip(places.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        columns = (positions.tolist(), starts.tolist(), ends.tolist())
+        for position, start, end in zip(*columns, strict=True):
             lane = next((lane for lane, time in enumerate(free_from) if time <= start), None)
             if lane is None:
                 lane = len(lanes)
@@ -169,7 +189,7 @@ def _on_own_lanes(work: _Work) -> _Work:
                 free_from.append(0)
                 queues.append((device, f"{queue} ({lane + 1})"))
             free_from[lane] = end
-            queue_of[place] = lanes[lane]
+            queue_of[position] = lanes[lane]
     return _Work(work.slices, tuple(queues), queue_of)
 
 
@@ -179,10 +199,7 @@ class _Launches:
     def __init__(self, host: Slices) -> None:
         self._calls: dict[str, int] = {}
         self._runs: dict[str, int] = {}
-        numbered = [
-            b'"run_id"' in raw or b'"correlation_id"' in raw for raw in host.raw_args.tolist()
-        ]
-        calls = host.select(np.array(numbered, bool))
+        calls = host.select(_has_argument(host, "run_id", "correlation_id"))
         arguments = calls.arguments("correlation_id", "run_id", "hlo_op")
         for (call, run, operator), start in zip(arguments, calls.starts.tolist(), strict=True):
             if operator is not None:
@@ -204,11 +221,12 @@ class _Launches:
 
 
 def _spans(work: _Work, launches: _Launches) -> Spans:
+    """Return operations as a timeline has them: named, of a kind, on a queue."""
     slices = work.slices
     operations = [str(operator or "") for (operator,) in slices.arguments("hlo_op")]
-    named = [slices.names[place] for place in slices.name_of.tolist()]
+    kernels = [slices.names[number] for number in slices.name_of.tolist()]
     # An operation has one kind, but a kernel of one name may serve several operations.
-    pairs, pair_of = coded(zip(named, operations, strict=True))
+    pairs, pair_of = coded(zip(kernels, operations, strict=True))
     kinds = np.array([KINDS.index(_kind(*pair)) for pair in pairs], np.int8)[pair_of]
     operators, operator_of = recoded(slices.names, slices.name_of, str)
     shown = short_names(operators)
@@ -243,7 +261,6 @@ def _steps(host: Slices) -> Iterator[Window]:
     recorded = host.select(host.has_name({name for name in host.names if STEP.fullmatch(name)}))
     for mark in recorded:
         yield Window(mark.name, mark.start, mark.end)
-    is_step = np.array([b'"step_num"' in raw for raw in host.raw_args.tolist()], bool)
-    marked = host.select(is_step)
+    marked = host.select(_has_argument(host, "step_num"))
     for mark, (number,) in zip(marked, marked.arguments("step_num"), strict=True):
         yield Window(f"{mark.name}#{number}", mark.start, mark.end)
