@@ -1,5 +1,6 @@
-"""Runs a program on a backend, in the process of the backend, and tells what each statement did. It
-judges nothing.
+"""Runs a program on a backend, in the process of the backend, and tells what each statement did.
+
+It judges nothing.
 """
 
 import threading
@@ -58,8 +59,9 @@ Report = Callable[[Event], object]
 
 
 def record(loaded: Loaded, answer: Answer, program: Program, anew: bool) -> None:
-    """Run a program, maybe on a new backend; answer with its engine, and with the events as they
-    come.
+    """Run a program, maybe on a new backend.
+
+    Answer with its engine, and with the events as they come.
     """
     backend = loaded.on(program.devices, anew)
     answer(backend.engine)
@@ -95,8 +97,9 @@ def _run_thread(
     backend: Backend,
     report: Report,
 ) -> None:
-    """Run the statements of one Python thread, until one fails; leave out those that use what was
-    refused.
+    """Run the statements of one Python thread, until one fails.
+
+    Leave out those that use what was refused.
     """
     namespace = namespace_for(backend)
     refused: set[str] = set()

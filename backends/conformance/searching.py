@@ -1,8 +1,7 @@
-"""Draws programs and runs them, until something is found or the time is over; what is found is made
-shorter.
+"""Draws programs and runs them, until something is found or the time is over.
 
-They run in a separate process, which is killed when it hangs: a backend that hangs cannot be
-unwound.
+What is found is made shorter. They run in a separate process, which is killed when it hangs: a
+backend that hangs cannot be unwound.
 """
 
 from collections.abc import Callable, Iterator
@@ -80,8 +79,9 @@ class Limits:
 def search(
     load: Loader, limits: Limits, on_program: Callable[[int, float], object] = lambda *_: None
 ) -> Iterator[Found]:
-    """Iterate over what is found, each kind once; `on_program` receives the number of programs and
-    the seconds.
+    """Iterate over what is found, each kind once.
+
+    `on_program` receives the number of programs and the seconds.
     """
     start = monotonic()
     kinds: set[str] = set()
@@ -103,10 +103,10 @@ def search(
 
 
 class Conformance:
-    """Checks a backend against the protocol. Abstract: a class of tests inherits it, and says how
-    to load the backend.
+    """Checks a backend against the protocol.
 
-    In a file of tests, for pytest:
+    Abstract: a class of tests inherits it, and says how to load the backend. In a file of tests,
+    for pytest:
 
         from backends.conformance import Conformance
 
@@ -148,8 +148,9 @@ class Runner:
     def run(
         self, program: Program, times: int = 1, deadline: float | None = None
     ) -> Finding | None:
-        """Run a program so many times, or until something is found; raises BackendError if the
-        backend cannot load.
+        """Run a program so many times, or until something is found.
+
+        Raises BackendError if the backend cannot load.
         """
         for _ in range(times):
             finding = self._run_once(program, deadline or self.deadline)

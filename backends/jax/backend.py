@@ -1,10 +1,10 @@
-"""JAX behind the `Backend` protocol. Read it beside `mxnet/backend.py` and
-`torch/worker_threads.py`.
+"""JAX behind the `Backend` protocol.
 
-XLA's client queues a program for each launch and returns; a value is JAX's own array, which never
-changes. MXNet tracks who reads and writes which array, and here nothing is written: what is
-consumed is forgotten, and what is overwritten is a new array. The synchronous engine is a client
-without asynchronous dispatch: it runs a program where it is called.
+Read it beside `mxnet/backend.py` and `torch/worker_threads.py`. XLA's client queues a program for
+each launch and returns; a value is JAX's own array, which never changes. MXNet tracks who reads and
+writes which array, and here nothing is written: what is consumed is forgotten, and what is
+overwritten is a new array. The synchronous engine is a client without asynchronous dispatch: it
+runs a program where it is called.
 """
 
 import threading
