@@ -1,5 +1,6 @@
-"""Logical devices: what a backend schedules on. On a CPU several of them share one memory, and
-divide its cores.
+"""Logical devices: what a backend schedules on.
+
+On a CPU several of them share one memory, and divide its cores.
 """
 
 import re
@@ -18,8 +19,9 @@ DEVICE_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Device:
-    """One queue of work. `str(device)` is `cpu:1` or `gpu:0`, or `gpu:0/1` for one of several
-    streams on a GPU.
+    """One queue of work.
+
+    `str(device)` is `cpu:1` or `gpu:0`, or `gpu:0/1` for one of several streams on a GPU.
     """
 
     kind: DeviceKind
@@ -75,8 +77,9 @@ class Choice(NamedTuple):
 
 
 def parse_device(name: str) -> Device:
-    """Read the name of a device, `cpu:1`, `gpu:0` or `gpu:0/1`; raises BackendError for anything
-    else.
+    """Read the name of a device, `cpu:1`, `gpu:0` or `gpu:0/1`.
+
+    Raises BackendError for anything else.
     """
     match = DEVICE_NAME.fullmatch(name)
     if match is None:
@@ -90,8 +93,9 @@ def parse_device(name: str) -> Device:
 
 
 def parse_devices(text: str) -> Wanted:
-    """Read a number of devices, or names with commas between them; raises BackendError for anything
-    else.
+    """Read a number of devices, or names with commas between them.
+
+    Raises BackendError for anything else.
     """
     if re.fullmatch(r"-?[0-9]{1,9}", text, re.ASCII):
         return int(text)
@@ -99,8 +103,9 @@ def parse_devices(text: str) -> Wanted:
 
 
 def cpu_devices(wanted: Wanted) -> int:
-    """Count the devices that share this process's cores; a number may later mean GPUs, which share
-    none.
+    """Count the devices that share this process's cores.
+
+    A number may later mean GPUs, which share none.
     """
     return wanted if isinstance(wanted, int) else sum(device.kind == "cpu" for device in wanted)
 

@@ -11,8 +11,9 @@ class BackendError(Exception):
 
 
 class ComputationError(BackendError):
-    """A launched computation failed; the backend refuses further work, since later results would be
-    garbage.
+    """A launched computation failed.
+
+    The backend refuses further work, since later results would be garbage.
     """
 
 
@@ -27,8 +28,9 @@ def message_of(error: BaseException) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Say that no `what` has this name, and which one may be meant; if none is like it, name them
-    all.
+    """Say that no `what` has this name, and which one may be meant.
+
+    If none is like it, name them all.
     """
     names = [*known]
     alike = get_close_matches(name, names, 1, 0.7)

@@ -60,11 +60,10 @@ FrameworkSettings = Mapping[str, str | None]
 
 
 class Ops(Hashable, Protocol):
-    """Pure framework functions in one spelling, to be passed to `Backend.launch`. No scheduling
-    happens in them.
+    """Pure framework functions in one spelling, to be passed to `Backend.launch`.
 
-    Those from `matmul` to `cross_entropy` can be differentiated. Where a number is asked for,
-    Python's and NumPy's will do. Shapes that do not fit are errors.
+    No scheduling happens in them. Those from `matmul` to `cross_entropy` can be differentiated.
+    Where a number is asked for, Python's and NumPy's will do. Shapes that do not fit are errors.
     """
 
     def matmul(self, a: Array, b: Array) -> Array:
@@ -77,8 +76,9 @@ class Ops(Hashable, Protocol):
         """Multiply element by element with broadcasting."""
 
     def power(self, x: Array, exponent: float) -> Array:
-        """Raise each element to a power; if the exponent is not whole, elements must be
-        positive.
+        """Raise each element to a power.
+
+        If the exponent is not whole, elements must be positive.
         """
 
     def relu(self, x: Array) -> Array:
@@ -90,8 +90,9 @@ class Ops(Hashable, Protocol):
         """
 
     def flatten(self, x: Array) -> Array:
-        """Reshape (n, …) to (n, product of the rest), for n = 0 too, and (n,) to (n, 1). It may
-        share memory with x.
+        """Reshape (n, …) to (n, product of the rest), for n = 0 too, and (n,) to (n, 1).
+
+        It may share memory with x.
         """
 
     def conv2d(self, x: Array, weight: Array, bias: Array) -> Array:
@@ -100,8 +101,9 @@ class Ops(Hashable, Protocol):
         """
 
     def avg_pool2d(self, x: Array, size: int) -> Array:
-        """Average over windows of `size` × `size` with stride `size`; rows and columns left over
-        are dropped.
+        """Average over windows of `size` × `size` with stride `size`.
+
+        Rows and columns left over are dropped.
         """
 
     def cross_entropy(self, scores: Array, labels: Array) -> Array:
@@ -129,10 +131,10 @@ class Ops(Hashable, Protocol):
         """Lay vectors end to end, in new memory, on the device of the first."""
 
     def to_host(self, x: Array) -> Array:
-        """Copy to the host, on the queue that computes; on a CPU, to new memory. The book's way of
-        communicating.
+        """Copy to the host, on the queue that computes; on a CPU, to new memory.
 
-        From a GPU, wait for it by `waitall`, or use `copy_to`, which can be waited for by itself.
+        The book's way of communicating. From a GPU, wait for it by `waitall`, or use `copy_to`,
+        which can be waited for by itself.
         """
 
     def zeros_like(self, x: Array) -> Array:
@@ -225,8 +227,9 @@ class Backend(Protocol):
         """The queue that does the work, in a sentence; it may say what was done by now."""
 
     def launch(self, fn: Callable[..., Array], *args: Array) -> Array:
-        """Enqueue `fn(*args)` on the device of its first array; return at once if the engine is
-        asynchronous.
+        """Enqueue `fn(*args)` on the device of its first array.
+
+        Return at once if the engine is asynchronous.
 
         Without an array among `args`, however deep in tuples, it raises BackendError; it may raise
         it also if an array lies in another memory than the first one. What else is among them, such
@@ -239,41 +242,40 @@ class Backend(Protocol):
         """
 
     def wait(self, x: Array) -> Array:
-        """Block until `x` is computed, and no longer; return it. Raises ComputationError if
-        computing it failed.
+        """Block until `x` is computed, and no longer; return it.
+
+        Raises ComputationError if computing it failed.
         """
 
     def waitall(self) -> None:
-        """Block until all that was launched on any device is done. Raises ComputationError if any
-        of it failed.
+        """Block until all that was launched on any device is done.
+
+        Raises ComputationError if any of it failed.
         """
 
     def copy_to(self, x: Array, device: Device, out: Array | None = None) -> Array:
-        """Enqueue a copy of `x` to `device`; it may overlap with computation that does not depend
-        on it.
+        """Enqueue a copy of `x` to `device`.
 
-        Arrays of `x` may lie on several devices, and with GPUs the device may be HOST. `out`, a
-        value on that device, is consumed: the copy is written to its memory, if the framework
-        writes to values. Its arrays must have the shapes and dtypes of `x`; there is no
-        broadcasting and no casting, and anything else is an error: a value that knows to be on
-        another device raises BackendError. Without `out` the copy gets new memory, even if `x` is
-        on that device already.
+        It may overlap with computation that does not depend on it. Arrays of `x` may lie on several
+        devices, and with GPUs the device may be HOST. `out`, a value on that device, is consumed:
+        the copy is written to its memory, if the framework writes to values. Its arrays must have
+        the shapes and dtypes of `x`; there is no broadcasting and no casting, and anything else is
+        an error: a value that knows to be on another device raises BackendError. Without `out` the
+        copy gets new memory, even if `x` is on that device already.
         """
 
     def split_and_load(self, x: np.ndarray, devices: Sequence[Device]) -> tuple[Array, ...]:
-        """Divide the rows of `x` evenly over the devices, the extra rows to the first; shards may
-        be empty.
+        """Divide the rows of `x` evenly over the devices, the extra rows to the first.
 
-        Each shard is a copy, as by `asarray`.
+        Shards may be empty. Each shard is a copy, as by `asarray`.
         """
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
-        """Sum one value per device; return the sum on every device, in the order given. A tuple is
-        one exchange.
+        """Sum one value per device; return the sum on every device, in the order given.
 
-        The values are consumed. Unequal shapes or dtypes are an error, and so are sums of bool. No
-        value at all, and two on one device, raise BackendError; if arrays do not know their device,
-        more values than devices do.
+        A tuple is one exchange. The values are consumed. Unequal shapes or dtypes are an error, and
+        so are sums of bool. No value at all, and two on one device, raise BackendError; if arrays
+        do not know their device, more values than devices do.
         """
 
     def asarray(self, x: HostArray, device: Device) -> Array:
@@ -378,8 +380,9 @@ class BaseBackend:
         )
 
     def _check_host_arrays(self, x: Any) -> None:
-        """Raise BackendError for what `asarray` does not take; other frameworks would convert it,
-        each in its way.
+        """Raise BackendError for what `asarray` does not take.
+
+        Other frameworks would convert it, each in its way.
         """
         for leaf in tree_leaves(x):
             if not isinstance(leaf, np.ndarray | np.generic):
@@ -406,8 +409,9 @@ class BaseBackend:
     def _devices_of(
         self, xs: Any, array: Any, device_of: Callable[[Array], Device]
     ) -> list[Device]:
-        """Return the devices of values that are to be summed; raises BackendError unless each is on
-        one of its own.
+        """Return the devices of values that are to be summed.
+
+        Raises BackendError unless each is on one of its own.
         """
         self._check_values(xs, array)
         devices = [device_of(x) for x in xs]

@@ -1,5 +1,6 @@
-"""`parallel-core` and `python -m parallel_core`: run the command line; an error becomes one line
-and an exit status.
+"""`parallel-core` and `python -m parallel_core`: run the command line.
+
+An error becomes one line and an exit status.
 """
 
 import io

@@ -154,8 +154,9 @@ def _copy(model: Model) -> None:
 
 
 def _read_and_overwrite(model: Model) -> None:
-    """Read a value, or what shares its memory, on a device that is busy; and overwrite it
-    meanwhile.
+    """Read a value, or what shares its memory, on a device that is busy.
+
+    It is overwritten meanwhile.
     """
     random = model.random
     out = model.pick(lambda value: _size(value.content) and model.consumable(value.content))
@@ -231,8 +232,9 @@ def _read(model: Model) -> None:
 
 
 def _read_by_host(model: Model) -> None:
-    """Read a copy that was made on the queue that computes; from a GPU, only `waitall` waits for
-    it.
+    """Read a copy that was made on the queue that computes.
+
+    From a GPU, only `waitall` waits for it.
     """
     x = model.pick_array()
     copy = model.make(f"launch(ops.to_host, {x.text})", x.device, x)

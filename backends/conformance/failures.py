@@ -169,8 +169,11 @@ def draw_overlap(model: Model) -> None:
         f"to_numpy(backend.launch(ops.sgd_while_finite, {pair}, {reads}, 0.5, {guard}))",
     ]
     if reads is not swapped:
-        others = [place for place in range(model.devices) if place != one.device]
-        terms = [pair, *(f"backend.asarray(({new}, {new}), devices[{place}])" for place in others)]
+        elsewhere = [device for device in range(model.devices) if device != one.device]
+        terms = [
+            pair,
+            *(f"backend.asarray(({new}, {new}), devices[{device}])" for device in elsewhere),
+        ]
         calls.append(f"to_numpy(backend.allreduce([{', '.join(terms)}]))")
     model.read_from(f"backend.{random.choice(calls)}", consumes=[one, other], fails="may")
 

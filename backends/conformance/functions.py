@@ -1,4 +1,4 @@
-"""Draws functions to be launched, and what training does.
+"""Random functions to be launched, and what training does.
 
 A function is a composition of the ops, and returns arrays, arguments, or tuples of either. Training
 is values and gradients, their sums over devices, and steps of descent.
@@ -6,12 +6,15 @@ is values and gradients, their sums over devices, and steps of descent.
 
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from backends.conformance.model import Model, UnsuitableError, Value, tuple_text
 from backends.numpy import ops as numpy_ops
+
+Source: TypeAlias = tuple[str, Any]
+"""An array as a function's text writes it, and its content on the reference."""
 
 FLOATS = ("np.float32", "np.float32", "np.float64")
 NETWORKS = {
@@ -30,38 +33,26 @@ NETWORKS = {
 
 def draw_function(random: Random, arguments: Sequence[Value]) -> str:
     """Draw a function of such arguments, as the text of a lambda."""
-    names = [chr(ord("a") + place) for place in range(len(arguments))]
-    pool = [
-        pair
-        for name, value in zip(names, arguments, strict=True)
-        for pair in _leaves(name, value.content)
-    ]
-    scope = dict(zip(names, (value.content for value in arguments), strict=True))
-    given = list(pool)
-    made: list[tuple[str, Any]] = []
+    scope = {chr(ord("a") + number): value.content for number, value in enumerate(arguments)}
+    inputs: list[Source] = []
+    for name, content in scope.items():
+        inputs += _leaves(name, content)
+    computed: list[Source] = []
     for _ in range(random.randrange(4)):
-        floats = [
-            (text, x) for text, x in (*given, *made) if x.dtype.kind == "f" and np.isfinite(x).all()
-        ]
+        floats = [source for source in (*inputs, *computed) if _is_finite_float(source)]
         if not floats:
             break
         source = random.choice(floats)
-        applications = list(_applications(random, source, floats, given))
-        text = random.choice(applications)
+        text = random.choice(list(_applications(random, source, floats, inputs)))
         with np.errstate(all="ignore"):
             content = eval(text, {"ops": numpy_ops}, scope)
-        if isinstance(content, tuple):
-            made += [(f"{text}[{place}]", item) for place, item in enumerate(content)]
-        else:
-            made.append((text, content))
-    results = [
-        text
-        for text, _ in random.sample(
-            made or given, min(len(made or given), random.choice((1, 1, 2, 3)))
-        )
-    ]
+        # Items of a tuple are arrays themselves.
+        computed += _leaves(text, content)
+    candidates = computed or inputs
+    count = min(len(candidates), random.choice((1, 1, 2, 3)))
+    results = [text for text, _ in random.sample(candidates, count)]
     if random.random() < 0.25:
-        results.append(random.choice(given)[0])
+        results.append(random.choice(inputs)[0])
     if not results:
         raise UnsuitableError
     if len(results) == 1 and random.random() < 0.8:
@@ -70,24 +61,30 @@ def draw_function(random: Random, arguments: Sequence[Value]) -> str:
         body = f"({results[0]}, ({', '.join(results[1:])}))"
     else:
         body = f"({', '.join(results)},)"
-    return f"lambda {', '.join(names)}: {body}"
+    return f"lambda {', '.join(scope)}: {body}"
 
 
-def _leaves(text: str, content: Any) -> Iterator[tuple[str, np.ndarray]]:
+def _leaves(text: str, content: Any) -> Iterator[Source]:
+    """Iterate over the arrays of a content, depth first."""
     if isinstance(content, tuple):
-        for place, item in enumerate(content):
-            yield from _leaves(f"{text}[{place}]", item)
+        for index, item in enumerate(content):
+            yield from _leaves(f"{text}[{index}]", item)
     else:
         yield text, content
 
 
+def _is_finite_float(source: Source) -> bool:
+    _, content = source
+    return content.dtype.kind == "f" and bool(np.isfinite(content).all())
+
+
 def _applications(
     random: Random,
-    source: tuple[str, np.ndarray],
-    floats: list[tuple[str, Any]],
-    given: list[tuple[str, Any]],
+    source: Source,
+    floats: list[Source],
+    inputs: list[Source],
 ) -> Iterator[str]:
-    """Iterate over the ops that can be applied to an array."""
+    """Iterate over the ops that can be applied to an array, with others of the same function."""
     text, x = source
     yield f"ops.add({text}, {random.choice((1.0, -2.0))})"
     yield f"ops.multiply({text}, {random.choice((2.0, -1.0, 0.5))})"
@@ -100,68 +97,67 @@ def _applications(
     if x.ndim:
         yield f"ops.flatten({text})"
         yield f"ops.flatten({text})"
-    for other, y in floats:
+    for name, y in floats:
         if y.dtype != x.dtype:
             continue
         if y.shape in (x.shape, ()):
-            yield f"ops.{random.choice(('add', 'multiply'))}({text}, {other})"
+            yield f"ops.{random.choice(('add', 'multiply'))}({text}, {name})"
         if x.ndim == y.ndim == 2 and x.shape[1] == len(y) and 0 not in x.shape:
-            yield f"ops.matmul({text}, {other})"
+            yield f"ops.matmul({text}, {name})"
         if x.ndim == y.ndim == 1:
-            yield f"ops.concatenate(({text}, {other}))"
+            yield f"ops.concatenate(({text}, {name}))"
     if x.ndim == 1 and x.size > 1:
         cut = random.randrange(1, x.size)
         yield f"ops.split({text}, [{cut}, {x.size - cut}])"
     if x.ndim == 4 and x.size and min(x.shape[2:]) >= 2:
         yield f"ops.avg_pool2d({text}, 2)"
     if x.ndim == 2 and x.size:
-        for other, labels in given:
-            if (
-                labels.dtype.kind in "iu"
-                and labels.shape == x.shape[:1]
-                and (labels >= 0).all()
-                and (labels < x.shape[1]).all()
-            ):
-                yield f"ops.cross_entropy({text}, {other})"
+        for name, labels in inputs:
+            if _are_labels(labels, x):
+                yield f"ops.cross_entropy({text}, {name})"
+
+
+def _are_labels(labels: np.ndarray, scores: np.ndarray) -> bool:
+    """Return whether an array has a class for each row of scores."""
+    if labels.dtype.kind not in "iu" or labels.shape != scores.shape[:1]:
+        return False
+    return bool((labels >= 0).all() and (labels < scores.shape[1]).all())
 
 
 def draw_value_and_grad(model: Model) -> None:
-    """Differentiate a sum over some of the parameters, of which some are shared, unused, or among
-    the rest.
+    """Differentiate a sum over some of the parameters.
+
+    Some of these are shared, unused, or among the further arguments.
     """
     random = model.random
     first = model.pick_floats(lambda value: value.content.size)
-    parameters = [first]
-    parameters += [
-        model.pick_floats(
-            lambda value: (
-                value.content.size
-                and value.device == first.device
-                and value.content.dtype == first.content.dtype
-            )
-        )
-        for _ in range(random.randrange(4))
-    ]
-    rest = [random.choice(parameters)] if random.random() < 0.4 else []
-    loss = _loss(random, parameters, rest)
+
+    def suits(value: Value) -> bool:
+        content = value.content
+        is_alike = value.device == first.device and content.dtype == first.content.dtype
+        return bool(content.size) and is_alike
+
+    parameters = [first, *(model.pick_floats(suits) for _ in range(random.randrange(4)))]
+    further = [random.choice(parameters)] if random.random() < 0.4 else []
+    loss = _loss(random, parameters, further)
     texts = [
         f"ops.value_and_grad({loss})",
-        tuple_text([x.text for x in parameters]),
-        *(x.text for x in rest),
+        tuple_text([parameter.text for parameter in parameters]),
+        *(argument.text for argument in further),
     ]
     model.make(f"launch({', '.join(texts)})", first.device, *parameters)
 
 
-def _loss(random: Random, parameters: Sequence[Value], rest: Sequence[Value]) -> str:
-    used = [place for place in range(len(parameters)) if random.random() < 0.8] or [0]
+def _loss(random: Random, parameters: Sequence[Value], further: Sequence[Value]) -> str:
+    """Write a function of parameters `p`, and of a further argument `x` if there is one."""
+    used = [number for number in range(len(parameters)) if random.random() < 0.8] or [0]
     used += random.choices(used, k=random.choice((0, 0, 0, 1)))
-    named = {f"p[{place}]": value for place, value in enumerate(parameters)} | dict(
-        zip("x", rest, strict=False)
-    )
-    body, *terms = (_term(random, f"p[{place}]", named) for place in used)
+    named = {f"p[{number}]": value for number, value in enumerate(parameters)}
+    named |= dict(zip("x", further, strict=False))
+    body, *terms = (_term(random, f"p[{number}]", named) for number in used)
     for term in terms:
         body = f"ops.add({body}, {term})"
-    return f"lambda p{', x' if rest else ''}: {body}"
+    return f"lambda p{', x' if further else ''}: {body}"
 
 
 def _term(random: Random, text: str, named: dict[str, Value]) -> str:
@@ -174,7 +170,8 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
         f"ops.add({text}, {other})",
         f"ops.multiply({text}, 2.0)",
     ]
-    terms += [f"ops.relu({text})"] if named[text].exact else []
+    if named[text].exact:
+        terms.append(f"ops.relu({text})")
     terms.append(f"ops.power({text}, {random.choice((0, 1, 2, 2))})")
     if shape:
         terms += [
@@ -189,8 +186,9 @@ def _term(random: Random, text: str, named: dict[str, Value]) -> str:
 
 
 def draw_training(model: Model) -> None:
-    """Train a network on some devices: gradients there, their sums as one tuple or one by one, and
-    a step.
+    """Train a network on some devices: gradients there, their sums, and a step.
+
+    Gradients are summed as one tuple or one by one.
     """
     random = model.random
     devices = model.some_devices(3)
@@ -212,17 +210,19 @@ def draw_training(model: Model) -> None:
             f"launch(ops.value_and_grad({network}), {texts})", inputs[0].device, *inputs
         )
         gradients.append(step.item(1))
+    # For each device the values that hold the sums, and the sums as a text.
+    summed: list[list[Value]]
     if random.random() < 0.5:
-        summed = [[one] for one in model.allreduce(gradients)]
-        texts_of_sums = [one.text for (one,) in summed]
+        summed = [[total] for total in model.allreduce(gradients)]
+        texts_of_sums = [total.text for (total,) in summed]
     else:
         # The last ones are ready first.
-        columns = [
-            model.allreduce([one.item(place) for one in gradients])
-            for place in range(-1, -1 - len(shapes), -1)
+        by_parameter = [
+            model.allreduce([of_device.item(index) for of_device in gradients])
+            for index in range(-1, -1 - len(shapes), -1)
         ]
-        summed = [list(row) for row in zip(*reversed(columns), strict=True)]
-        texts_of_sums = [tuple_text([one.text for one in row]) for row in summed]
+        summed = [list(totals) for totals in zip(*reversed(by_parameter), strict=True)]
+        texts_of_sums = [tuple_text([total.text for total in totals]) for totals in summed]
     for old, sums, text in zip(parameters, summed, texts_of_sums, strict=True):
         model.make(f"launch(ops.sgd, {old.text}, {text}, 0.25)", old.device, consumes=[old, *sums])
 
@@ -231,8 +231,9 @@ WIDE = "lambda p, x: ops.total(ops.multiply(ops.add(ops.matmul(x, p[0]), ops.fla
 
 
 def draw_early_sums(model: Model) -> None:
-    """Sum the gradients one by one, the last first: that may overwrite what earlier gradients still
-    need.
+    """Sum the gradients one by one, the last first.
+
+    That may overwrite what earlier gradients still need.
     """
     random = model.random
     devices = model.some_devices(3)
@@ -244,8 +245,8 @@ def draw_early_sums(model: Model) -> None:
         parameters = model.make(f"asarray({arrays}, {where})", device)
         call = f"launch(ops.value_and_grad({WIDE}), {parameters.text}, {x.text})"
         gradients.append(model.make(call, device, parameters, x).item(1))
-    for place in random.choice(((1, 0), (-1, -2), (1,), (0, 1))):
-        for total in model.allreduce([one.item(place) for one in gradients]):
+    for index in random.choice(((1, 0), (-1, -2), (1,), (0, 1))):
+        for total in model.allreduce([of_device.item(index) for of_device in gradients]):
             if random.random() < 0.5:
                 model.read(total)
 

@@ -26,7 +26,7 @@ class Finding:
     """A finding: what a backend did wrong, and at which statement; None: after the last one."""
 
     what: str
-    place: int | None = None
+    position: int | None = None
     stacks: str = ""
     """What each thread did, of a program that hangs or crashes."""
 
@@ -57,14 +57,14 @@ def judge(
     otherwise = _other_values(program) if fails else expected
     thread_of: dict[int, _Thread] = {}
     threads: list[_Thread] = []
-    for places in program.threads():
-        thread = _Thread(program, engine, places, expected, otherwise)
+    for positions in program.threads():
+        thread = _Thread(program, engine, positions, expected, otherwise)
         threads.append(thread)
-        thread_of |= dict.fromkeys(places, thread)
+        thread_of |= dict.fromkeys(positions, thread)
     for event in events:
-        if event.place not in thread_of:
+        if event.position not in thread_of:
             return Finding("answers for a statement that the program does not have")
-        finding = thread_of[event.place].fault_in(event)
+        finding = thread_of[event.position].fault_in(event)
         if finding is not None:
             return finding
     if is_over:
@@ -139,12 +139,12 @@ class _Thread:
         self,
         program: Program,
         engine: str,
-        places: Sequence[int],
+        positions: Sequence[int],
         expected: dict[str, Any],
         otherwise: dict[str, Any],
     ) -> None:
         self._statements, self._engine = program.statements, engine
-        self._due = deque(places)
+        self._due = deque(positions)
         self._expected, self._otherwise = expected, otherwise
         self._uncomputed: set[str] = set()
         """The names whose computation has failed."""
@@ -159,10 +159,10 @@ class _Thread:
         """Return what is wrong with the next event of this thread."""
         if event.verb:
             return self._fault_in_verb(event)
-        place = self._next_place()
-        if place is None or event.place != place or self._refusing is not None:
+        position = self._next_position()
+        if position is None or event.position != position or self._refusing is not None:
             return Finding("answers for another statement than the next one")
-        statement = self._statements[place]
+        statement = self._statements[position]
         self._failing = self._failing or statement.fails in ("computation", "either")
         if event.outcome == "fails" and (self._failing or statement.fails == "may"):
             self._refusing = deque(VERBS)
@@ -176,27 +176,27 @@ class _Thread:
                 what = self._fault_in_refusal(statement, event.message)
             case "raises":
                 what = f"raises {event.error}, not ComputationError: {event.message}"
-        return Finding(what, place) if what else None
+        return Finding(what, position) if what else None
 
     def fault_at_end(self) -> Finding | None:
         """Return what is wrong if this thread has no further event."""
         if self._refusing is not None:
             return Finding("calls too few verbs after a failure") if self._refusing else None
-        if self._next_place() is not None:
+        if self._next_position() is not None:
             return Finding("leaves out a statement")
         if self._failing:
             return Finding("raises no ComputationError to the end, though a computation failed")
         return None
 
-    def _next_place(self) -> int | None:
+    def _next_position(self) -> int | None:
         """Take the next statement that has to be run, and leave out those that use what was
         refused.
         """
         while self._due:
-            place = self._due.popleft()
-            statement = self._statements[place]
+            position = self._due.popleft()
+            statement = self._statements[position]
             if not self._refused & set(statement.uses):
-                return place
+                return position
             self._refused |= set(statement.defines)
         return None
 

@@ -14,20 +14,22 @@ from backends.conformance.programs import Failure, Program, Statement, reference
 Content: TypeAlias = Any
 """An array of NumPy, or a tuple of contents."""
 LARGEST = 2.0**15
-"""Larger numbers would have to be compared with a tolerance that hides what is wrong."""
+"""The largest number: larger ones had to be compared with a tolerance that hides faults."""
 
 
 class UnsuitableError(Exception):
-    """A statement cannot be part of a program: its numbers are too large, or no value exists that
-    it could use.
+    """A statement cannot be part of a program.
+
+    Its numbers are too large, or no value exists that it could use.
     """
 
 
 @final
 @dataclass(frozen=True)
 class Value:
-    """A value as a program writes it, `v3`, or `v3[-1]` for an item; and what it is on the
-    reference.
+    """A value as a program writes it, and what it is on the reference.
+
+    It is written `v3`, or `v3[-1]` for an item.
     """
 
     text: str
@@ -36,13 +38,14 @@ class Value:
     device: int
     thread: int = 0
     exact: bool = True
-    """Whether all backends have the same bits: a derivative may jump between numbers that are only
-    close.
+    """Whether all backends have the same bits.
+
+    A derivative may jump between numbers that are only close.
     """
 
-    def item(self, place: int) -> "Value":
-        """Return an item of a tuple; `place` may be negative."""
-        return replace(self, text=f"{self.text}[{place}]", content=self.content[place])
+    def item(self, index: int) -> "Value":
+        """Return an item of a tuple; `index` may be negative."""
+        return replace(self, text=f"{self.text}[{index}]", content=self.content[index])
 
 
 class Model:
@@ -83,14 +86,12 @@ class Model:
         self, call: str, devices: Sequence[int], consumes: Sequence[Value] = ()
     ) -> list[Value]:
         """Add the call of a verb that gives a value on each of some devices."""
-        made = {self._new_name("v"): device for device in devices}
-        statement = Statement(
-            f"{', '.join(made)}{',' * (len(made) == 1)} = backend.{call}",
-            tuple(made),
-            _names(consumes),
-        )
-        self._add(statement, made, consumes)
-        return [self._values[name] for name in made]
+        device_of = {self._new_name("v"): device for device in devices}
+        names = tuple(device_of)
+        comma = "," if len(names) == 1 else ""
+        source = f"{', '.join(names)}{comma} = backend.{call}"
+        self._add(Statement(source, names, _names(consumes)), device_of, consumes)
+        return [self._values[name] for name in names]
 
     def allreduce(self, terms: Sequence[Value]) -> list[Value]:
         """Add the sum of values, one of each device."""
@@ -106,8 +107,9 @@ class Model:
     def read_from(
         self, source: str, *uses: Value, consumes: Sequence[Value] = (), fails: Failure = ""
     ) -> None:
-        """Add a statement that computes what is to be compared: NumPy's arrays, or a number of
-        Python's.
+        """Add a statement that computes what is to be compared.
+
+        These are NumPy's arrays, or a number of Python's.
         """
         name = self._new_name("r")
         statement = Statement(
@@ -137,19 +139,19 @@ class Model:
 
     def consumable(self, *contents: Content) -> bool:
         """Return whether no two arrays of these values overlap."""
-        return not any(
-            _overlap(one, other) for one, other in combinations(tree_leaves(contents), 2)
-        )
+        return not any(_overlap(*pair) for pair in combinations(tree_leaves(contents), 2))
 
     def values(self) -> Iterator[Value]:
         """Iterate over all values and their items that may be used, the newest first."""
         for value in reversed(list(self._values.values())):
             if value.thread == self.thread:
-                yield from (one for one in self._with_items(value) if self._usable(one.content))
+                items = self._with_items(value)
+                yield from (item for item in items if self._usable(item.content))
 
     def pick(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
-        """Choose a value, a new one more likely than an old one; raises UnsuitableError if there is
-        none.
+        """Choose a value, a new one more likely than an old one.
+
+        Raises UnsuitableError if there is none.
         """
         candidates = [value for value in self.values() if suits(value)]
         if not candidates:
@@ -161,13 +163,12 @@ class Model:
 
     def pick_floats(self, suits: Callable[[Value], object] = lambda _: True) -> Value:
         """Choose an array of finite floating-point numbers."""
-        return self.pick_array(
-            lambda value: (
-                value.content.dtype.kind == "f"
-                and np.isfinite(value.content).all()
-                and suits(value)
-            )
-        )
+
+        def is_suitable(value: Value) -> bool:
+            is_float = value.content.dtype.kind == "f"
+            return is_float and bool(np.isfinite(value.content).all()) and bool(suits(value))
+
+        return self.pick_array(is_suitable)
 
     def some_devices(self, most: int = 9) -> list[int]:
         """Choose at least one device, in any order."""
@@ -178,29 +179,25 @@ class Model:
     def _add(
         self,
         statement: Statement,
-        made: dict[str, int] | None = None,
+        device_of: dict[str, int] | None = None,
         consumes: Sequence[Value] = (),
     ) -> None:
+        """Run a statement on the reference, and keep it and the values that it names."""
         exec(statement.for_reference, self._namespace)
-        made = made or {}
-        if any(_too_large(self._namespace[name]) for name in made):
+        device_of = device_of or {}
+        if any(_too_large(self._namespace[name]) for name in device_of):
             raise UnsuitableError
         self.statements.append(replace(statement, thread=self.thread))
-        used = (self._values[name] for name in statement.uses if name in self._values)
+        used = [self._values[name] for name in statement.uses if name in self._values]
         exact = "cross_entropy" not in statement.source and all(value.exact for value in used)
-        self._values |= {
-            name: Value(name, name, self._namespace[name], device, self.thread, exact)
-            for name, device in made.items()
-        }
-        consumed = [leaf for value in consumes for leaf in tree_leaves(value.content)]
-        leaves = (
-            list(tree_leaves([value.content for value in self._values.values()]))
-            if consumed
-            else []
-        )
-        self._unusable |= {
-            id(leaf) for leaf in leaves if any(_overlap(leaf, one) for one in consumed)
-        }
+        for name, device in device_of.items():
+            content = self._namespace[name]
+            self._values[name] = Value(name, name, content, device, self.thread, exact)
+        consumed = list(tree_leaves([value.content for value in consumes]))
+        if consumed:
+            for leaf in tree_leaves([value.content for value in self._values.values()]):
+                if any(_overlap(leaf, gone) for gone in consumed):
+                    self._unusable.add(id(leaf))
 
     def _new_name(self, letter: str) -> str:
         self._named += 1
@@ -210,29 +207,31 @@ class Model:
         return not any(id(leaf) in self._unusable for leaf in tree_leaves(content))
 
     def _with_items(self, value: Value) -> Iterator[Value]:
+        """Iterate over a value and its items, a few of many, now and then counted from the end."""
         yield value
-        if isinstance(value.content, tuple):
-            length = len(value.content)
-            for place in range(length) if length <= 4 else self.random.sample(range(length), 3):
-                yield from self._with_items(
-                    value.item(place if self.random.random() < 0.7 else place - length)
-                )
+        if not isinstance(value.content, tuple):
+            return
+        length = len(value.content)
+        indices = range(length) if length <= 4 else self.random.sample(range(length), 3)
+        for index in indices:
+            from_end = self.random.random() >= 0.7
+            yield from self._with_items(value.item(index - length if from_end else index))
 
 
 def tuple_text(texts: Sequence[str]) -> str:
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+    """Write a tuple."""
+    comma = "," if len(texts) == 1 else ""
+    return f"({', '.join(texts)}{comma})"
 
 
-def _names(*values: Sequence[Value]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value.name for some in values for value in some))
+def _names(*groups: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value.name for values in groups for value in values))
 
 
-def _overlap(one: np.ndarray, other: np.ndarray) -> bool:
-    return one is other or np.may_share_memory(one, other)
+def _overlap(x: np.ndarray, y: np.ndarray) -> bool:
+    return x is y or np.may_share_memory(x, y)
 
 
 def _too_large(content: Content) -> bool:
-    return any(
-        leaf.dtype.kind == "f" and bool((np.abs(leaf) > LARGEST).any())
-        for leaf in tree_leaves(content)
-    )
+    floats = [leaf for leaf in tree_leaves(content) if leaf.dtype.kind == "f"]
+    return any((np.abs(leaf) > LARGEST).any() for leaf in floats)

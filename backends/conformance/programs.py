@@ -107,24 +107,24 @@ class Program:
     devices: int
     statements: tuple[Statement, ...]
 
-    def without(self, places: Iterable[int]) -> "Program":
-        """Leave out the statements at these places, and those that depend on them."""
-        left_out = set(places)
+    def without(self, positions: Iterable[int]) -> "Program":
+        """Leave out the statements at these positions, and those that depend on them."""
+        left_out = set(positions)
         missing: set[str] = set()
         kept = []
-        for place, statement in enumerate(self.statements):
-            if place in left_out or missing & set(statement.uses):
+        for position, statement in enumerate(self.statements):
+            if position in left_out or missing & set(statement.uses):
                 missing |= set(statement.defines)
             else:
                 kept.append(statement)
         return replace(self, statements=tuple(kept))
 
     def threads(self) -> list[list[int]]:
-        """List the places of each Python thread's statements."""
-        places: dict[int, list[int]] = {}
-        for place, statement in enumerate(self.statements):
-            places.setdefault(statement.thread, []).append(place)
-        return list(places.values())
+        """List the positions of each Python thread's statements."""
+        positions: dict[int, list[int]] = {}
+        for position, statement in enumerate(self.statements):
+            positions.setdefault(statement.thread, []).append(position)
+        return list(positions.values())
 
     def text(self, loading: str) -> str:
         """Write the program as Python; `loading` makes the backend."""
@@ -140,9 +140,9 @@ class Program:
         if len(threads) == 1:
             yield from (statement.source for statement in self.statements)
             return
-        for number, places in enumerate(threads):
+        for number, positions in enumerate(threads):
             yield f"def thread{number}():"
-            yield from (f"    {self.statements[place].source}" for place in places)
+            yield from (f"    {self.statements[position].source}" for position in positions)
             yield ""
         yield (
             "threads = "

@@ -1,5 +1,6 @@
-"""Runs a program on a backend, in the process of the backend, and tells what each statement did. It
-judges nothing.
+"""Runs a program on a backend, in the process of the backend, and tells what each statement did.
+
+It judges nothing.
 """
 
 import threading
@@ -24,7 +25,7 @@ else.
 class Event(NamedTuple):
     """An event: what a statement did, or a verb that was called after one had failed."""
 
-    place: int
+    position: int
     """The number of the statement."""
     verb: str
     """The verb that was called after this statement had failed; empty: it is about the
@@ -43,14 +44,14 @@ class Event(NamedTuple):
         """Return the event that was sent; raises ValueError if it is none."""
         match answer:
             case (
-                int(place),
+                int(position),
                 str(verb),
                 ("returns" | "fails" | "refuses" | "raises") as outcome,
                 str(error),
                 str(message),
                 list(values),
             ):
-                return cls(place, verb, outcome, error, message, values)
+                return cls(position, verb, outcome, error, message, values)
         raise ValueError("not an event")
 
 
@@ -58,8 +59,9 @@ Report = Callable[[Event], object]
 
 
 def record(loaded: Loaded, answer: Answer, program: Program, anew: bool) -> None:
-    """Run a program, maybe on a new backend; answer with its engine, and with the events as they
-    come.
+    """Run a program, maybe on a new backend.
+
+    Answer with its engine, and with the events as they come.
     """
     backend = loaded.on(program.devices, anew)
     answer(backend.engine)
@@ -73,12 +75,12 @@ def run(program: Program, backend: Backend, report: Report) -> None:
     """Run a program on a backend, and report the event of each statement when it is over."""
     # Compiled before: a statement that is issued slowly meets no earlier work.
     codes = [
-        compile(statement.source, f"<statement {place}>", "exec")
-        for place, statement in enumerate(program.statements)
+        compile(statement.source, f"<statement {position}>", "exec")
+        for position, statement in enumerate(program.statements)
     ]
     first, *others = [
-        partial(_run_thread, program, places, codes, backend, report)
-        for places in program.threads()
+        partial(_run_thread, program, positions, codes, backend, report)
+        for positions in program.threads()
     ]
     threads = [threading.Thread(target=other) for other in others]
     for thread in threads:
@@ -90,37 +92,38 @@ def run(program: Program, backend: Backend, report: Report) -> None:
 
 def _run_thread(
     program: Program,
-    places: Sequence[int],
+    positions: Sequence[int],
     codes: Sequence[CodeType],
     backend: Backend,
     report: Report,
 ) -> None:
-    """Run the statements of one Python thread, until one fails; leave out those that use what was
-    refused.
+    """Run the statements of one Python thread, until one fails.
+
+    Leave out those that use what was refused.
     """
     namespace = namespace_for(backend)
     refused: set[str] = set()
-    for place in places:
-        statement = program.statements[place]
+    for position in positions:
+        statement = program.statements[position]
         if refused & set(statement.uses):
             refused |= set(statement.defines)
             continue
         try:
-            exec(codes[place], namespace)
+            exec(codes[position], namespace)
         except BaseException as error:
-            event = _raised(place, "", error)
+            event = _raised(position, "", error)
             report(event)
             if event.outcome == "refuses":
                 refused |= set(statement.defines)
                 continue
             if event.outcome == "fails":
-                _call_verbs(place, backend, report)
+                _call_verbs(position, backend, report)
             return
         values = [namespace[name] for name in statement.defines] if statement.waits else []
-        report(_returned(place, "", values))
+        report(_returned(position, "", values))
 
 
-def _call_verbs(place: int, backend: Backend, report: Report) -> None:
+def _call_verbs(position: int, backend: Backend, report: Report) -> None:
     """Call all verbs after a statement has failed, until one does not refuse."""
     x = np.zeros(2, np.float32)
     device = backend.devices[0]
@@ -138,19 +141,19 @@ def _call_verbs(place: int, backend: Backend, report: Report) -> None:
         call: Callable[..., object] = getattr(backend, verb)
         try:
             call(*arguments[verb])
-            event = _returned(place, verb, [])
+            event = _returned(position, verb, [])
         except BaseException as error:
-            event = _raised(place, verb, error)
+            event = _raised(position, verb, error)
         report(event)
         if event.outcome != "fails":
             return
 
 
-def _returned(place: int, verb: str, values: list[Any]) -> Event:
-    return Event(place, verb, "returns", "", "", values)
+def _returned(position: int, verb: str, values: list[Any]) -> Event:
+    return Event(position, verb, "returns", "", "", values)
 
 
-def _raised(place: int, verb: str, error: BaseException) -> Event:
+def _raised(position: int, verb: str, error: BaseException) -> Event:
     outcome: Outcome
     match error:
         case ComputationError():
@@ -160,4 +163,4 @@ def _raised(place: int, verb: str, error: BaseException) -> Event:
         case _:
             outcome = "raises"
     message = next(iter(message_of(error).splitlines()), "")
-    return Event(place, verb, outcome, type(error).__name__, message, [])
+    return Event(position, verb, outcome, type(error).__name__, message, [])

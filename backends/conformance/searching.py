@@ -1,8 +1,7 @@
-"""Draws programs and runs them, until something is found or the time is over; what is found is made
-shorter.
+"""Draws programs and runs them, until something is found or the time is over.
 
-They run in a separate process, which is killed when it hangs: a backend that hangs cannot be
-unwound.
+What is found is made shorter. They run in a separate process, which is killed when it hangs: a
+backend that hangs cannot be unwound.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,9 +48,9 @@ class Found:
         In `loading`, the call that loads the backend, `{}` stands for the number of devices.
         """
         statements = [*self.program.statements]
-        if (place := self.finding.place) is not None:
-            source = f"{statements[place].source}  # {self.finding.what}"
-            statements[place] = replace(statements[place], source=source)
+        if (position := self.finding.position) is not None:
+            source = f"{statements[position].source}  # {self.finding.what}"
+            statements[position] = replace(statements[position], source=source)
         text = replace(self.program, statements=tuple(statements)).text(
             loading.format(self.program.devices)
         )
@@ -80,8 +79,9 @@ class Limits:
 def search(
     load: Loader, limits: Limits, on_program: Callable[[int, float], object] = lambda *_: None
 ) -> Iterator[Found]:
-    """Iterate over what is found, each kind once; `on_program` receives the number of programs and
-    the seconds.
+    """Iterate over what is found, each kind once.
+
+    `on_program` receives the number of programs and the seconds.
     """
     start = monotonic()
     kinds: set[str] = set()
@@ -103,10 +103,10 @@ def search(
 
 
 class Conformance:
-    """Checks a backend against the protocol. Abstract: a class of tests inherits it, and says how
-    to load the backend.
+    """Checks a backend against the protocol.
 
-    In a file of tests, for pytest:
+    Abstract: a class of tests inherits it, and says how to load the backend. In a file of tests,
+    for pytest:
 
         from backends.conformance import Conformance
 
@@ -148,8 +148,9 @@ class Runner:
     def run(
         self, program: Program, times: int = 1, deadline: float | None = None
     ) -> Finding | None:
-        """Run a program so many times, or until something is found; raises BackendError if the
-        backend cannot load.
+        """Run a program so many times, or until something is found.
+
+        Raises BackendError if the backend cannot load.
         """
         for _ in range(times):
             finding = self._run_once(program, deadline or self.deadline)
@@ -210,18 +211,18 @@ def _shorter(program: Program) -> Iterator[Program]:
     """Iterate over programs with fewer statements, or simpler ones, those first that lack most."""
     threads = program.threads()
     if len(threads) > 1:
-        for places in threads:
-            alone = tuple(replace(program.statements[place], thread=0) for place in places)
+        for positions in threads:
+            alone = tuple(replace(program.statements[position], thread=0) for position in positions)
             yield replace(program, statements=alone)
     # The last statement of each thread waits for all.
-    removable = sorted(place for places in threads for place in places[:-1])
+    removable = sorted(position for positions in threads for position in positions[:-1])
     length = len(removable) // 2
     while length:
         for start in range(len(removable) - length, -1, -length):
             yield program.without(removable[start : start + length])
         length //= 2
     values = expected_values(program)
-    for place, statement in enumerate(program.statements):
+    for position, statement in enumerate(program.statements):
         if statement.device is None or statement.uses == ():
             continue
         (name,) = statement.defines
@@ -235,7 +236,11 @@ def _shorter(program: Program) -> Iterator[Program]:
             simple = replace(statement, source=source, uses=(), fails="", stand_in="")
             yield replace(
                 program,
-                statements=(*program.statements[:place], simple, *program.statements[place + 1 :]),
+                statements=(
+                    *program.statements[:position],
+                    simple,
+                    *program.statements[position + 1 :],
+                ),
             )
 
 
@@ -253,5 +258,5 @@ def _literal(content: Any) -> str:
 
 def _place_of(stacks: str) -> int | None:
     """Return the number of the statement in which the main thread was, which names its code."""
-    places = [line for line in stacks.splitlines() if '"<statement ' in line]
-    return int(places[-1].split('"<statement ')[1].split(">")[0]) if places else None
+    positions = [line for line in stacks.splitlines() if '"<statement ' in line]
+    return int(positions[-1].split('"<statement ')[1].split(">")[0]) if positions else None

@@ -73,8 +73,9 @@ class Loaded:
         self._backend: Backend | None = None
 
     def on(self, devices: int, anew: bool = False) -> Backend:
-        """Return the backend with so many devices; it is loaded if it has others, or if it must be
-        a new one.
+        """Return the backend with so many devices.
+
+        It is loaded if it has others, or if it must be a new one.
         """
         if self._backend is None or self._devices != devices or anew:
             # Let go of the old one first.
@@ -125,8 +126,9 @@ class _Server:
             file.write(line)
 
     def do(self, nonce: str, seconds: float, work: Callable[[], object]) -> bool:
-        """Do something within some seconds; tell the end, or what was raised, and return whether
-        nothing was.
+        """Do something within some seconds.
+
+        Tell the end, or what was raised, and return whether nothing was.
         """
         self._stacks.seek(0)
         self._stacks.truncate()

@@ -51,8 +51,9 @@ BLAMELESS = (
 
 
 class WorkError(Exception):
-    """A call that did not come to its end, for a reason; `stacks` are those of the process's
-    threads, if known.
+    """A call that did not come to its end, for a reason.
+
+    `stacks` are those of the process's threads, if known.
     """
 
     def __init__(self, reason: str, stacks: str = "") -> None:
@@ -172,8 +173,9 @@ class Worker:
                 raise RaisedError(_first_line(content))
 
     def _message(self, nonce: str, seconds: float) -> tuple[Kind, Any]:
-        """Return what the process sends next; raises WorkError, as `call` says, after the process
-        was ended.
+        """Return what the process sends next.
+
+        Raises WorkError, as `call` says, after the process was ended.
         """
         try:
             asked, kind, content = json.loads(self._lines.next(seconds + PATIENCE))
@@ -241,8 +243,9 @@ class _Lines:
         self._received.close()
 
     def next(self, seconds: float) -> bytes:
-        """Return the next line; raises TimeoutError, EOFError, and ValueError for a line that is
-        too long.
+        """Return the next line.
+
+        Raises TimeoutError, EOFError, and ValueError for a line that is too long.
         """
         end = monotonic() + seconds
         searched = 0

@@ -114,8 +114,9 @@ class Installation:
 
 
 def installation_of(framework: str) -> Installation:
-    """Return what a framework declares, by the name of its backend; the defaults if it declares
-    nothing.
+    """Return what a framework declares, by the name of its backend.
+
+    The defaults if it declares nothing.
     """
     declared: Installation = offered("installation").get(framework, Installation)()
     return declared
@@ -123,6 +124,7 @@ def installation_of(framework: str) -> Installation:
 
 def is_installed(framework: str) -> bool:
     """Return whether the module that a backend imports can be found; true if none is declared.
+
     Imports nothing.
     """
     module = installation_of(framework).module
@@ -134,8 +136,9 @@ def is_installed(framework: str) -> bool:
 
 
 def diagnose(framework: str, text: str) -> Diagnosis | None:
-    """Recognise a framework's failure by the text of its error or warning; None if it is not
-    known.
+    """Recognise a framework's failure by the text of its error or warning.
+
+    None if it is not known.
     """
     for pattern, known in installation_of(framework).known_failures.items():
         if match := re.search(pattern, text):
@@ -146,8 +149,9 @@ def diagnose(framework: str, text: str) -> Diagnosis | None:
 def diagnose_absence(
     framework: str, python: tuple[int, ...] = sys.version_info[:3], root: Path = ROOT
 ) -> Diagnosis:
-    """Return how to install a framework that is not installed; `python` is the version of
-    Python.
+    """Return how to install a framework that is not installed.
+
+    `python` is the version of Python.
     """
     declared = installation_of(framework)
     if diagnosis := declared.absent(python):
@@ -167,8 +171,9 @@ def diagnose_absence(
 
 
 def _rival(wanted: str) -> str | None:
-    """Return an installed framework that takes the installed NumPy; None if that is wanted, or
-    nobody minds another.
+    """Return an installed framework that takes the installed NumPy.
+
+    None if that is wanted, or nobody minds another.
     """
     have = installed_version("numpy")
     if have is None or not wanted or takes(wanted, have):
@@ -197,8 +202,9 @@ def failure_of(framework: str, error: BaseException) -> Diagnosis:
 
 
 def install_command(extra: str, options: str = "", root: Path = ROOT) -> str:
-    """Return the command that installs an extra; a checkout's path works there, although no index
-    has the package.
+    """Return the command that installs an extra.
+
+    A checkout's path works there, although no index has the package.
     """
     source = (
         f"-e {quote(f'{root}[{extra}]')}"

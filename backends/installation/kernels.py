@@ -103,8 +103,9 @@ class FrameworkKernels(Protocol):
         """
 
     def one_thread(self, backend: Backend, x: Array) -> AbstractContextManager[None]:
-        """Let the device of `x` compute with one thread while the context lasts. Nothing else may
-        be computed then.
+        """Let the device of `x` compute with one thread while the context lasts.
+
+        Nothing else may be computed then.
         """
 
 
@@ -124,11 +125,10 @@ def libraries_of(name: str, threads: int) -> tuple[Kernels, ...]:
 
 
 def product_of(backend: Backend, size: int | None = None) -> Product:
-    """Measure a multiplication on one core of the first CPU device, or else on the first GPU; takes
-    up to 0.4 s.
+    """Measure a multiplication on one core of the first CPU device, or else on the first GPU.
 
-    It waits for all that was launched. A size too small or too large to be measured is replaced by
-    the nearest one.
+    Takes up to 0.4 s. It waits for all that was launched. A size too small or too large to be
+    measured is replaced by the nearest one.
     """
     device = next((one for one in backend.devices if one.kind == "cpu"), backend.devices[0])
     smallest, usual, largest = SIZES[device.kind]
@@ -201,11 +201,10 @@ def best_instruction_set(flags: frozenset[str], limit: str = "") -> str | None:
 
 
 def better_core_type(taken: str, flags: frozenset[str]) -> str | None:
-    """Return the core type that OpenBLAS should use in place of the one it takes by itself; None if
-    that is right.
+    """Return the core type that OpenBLAS should use in place of the one it takes by itself.
 
-    OpenBLAS takes its oldest kernels for a processor that it does not know, whatever instructions
-    it has.
+    None if that is right. OpenBLAS takes its oldest kernels for a processor that it does not know,
+    whatever instructions it has.
     """
     # Haswell's kernels use FMA as well. Those for AVX-512 may not be there: MXNet's library is
     # built without them, and takes Haswell's for `SkylakeX`, but Prescott's for `Cooperlake`.

@@ -35,12 +35,11 @@ _probing_gpu = False
 
 @dataclass(frozen=True)
 class Probe:
-    """The outcome of loading a framework with one engine and multiplying small matrices; `failure`
-    is None if it works.
+    """The outcome of loading a framework with one engine and multiplying small matrices.
 
-    `imported` is whether the framework's import, which is the same for every engine, succeeded;
-    `kernels` are the libraries that compute for it on a CPU, and `product` is how fast they do on
-    one core.
+    `failure` is None if it works. `imported` is whether the framework's import, which is the same
+    for every engine, succeeded; `kernels` are the libraries that compute for it on a CPU, and
+    `product` is how fast they do on one core.
     """
 
     framework: str

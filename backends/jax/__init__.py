@@ -1,5 +1,6 @@
-"""JAX: every launch is a compiled program, and XLA's CPU client queues it. This module does not
-import jax.
+"""JAX: every launch is a compiled program, and XLA's CPU client queues it.
+
+This module does not import jax.
 """
 
 from backends.installation.frameworks import (

@@ -174,8 +174,9 @@ monitoring.register_event_duration_secs_listener(_count)
 
 
 def run(device: Device, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, list[Check]]:
-    """Enqueue a function as one program, which is compiled if it is new; return its result and its
-    checks.
+    """Enqueue a function as one program, which is compiled if it is new.
+
+    Return its result and its checks.
     """
     started = perf_counter()
     _thread.compiled, _thread.is_timed = False, True

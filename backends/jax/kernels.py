@@ -72,8 +72,9 @@ def _device_of(index: int, cores: frozenset[int], threads: int, asynchronous: bo
 
 
 def libraries(threads: int) -> Sequence[Kernels]:
-    """List what multiplies, XLA itself and what convolves; compiles a multiplication, on a separate
-    client.
+    """List what multiplies, XLA itself and what convolves.
+
+    Compiles a multiplication, on a separate client.
     """
     import jaxlib
 

@@ -1,11 +1,10 @@
-"""JAX's own profiler. Read it beside `backends/mxnet/profiler.py`: the same functions, in the same
-order.
+"""JAX's own profiler.
 
-XLA records each kernel with its program and the number of the run, and a program's name says its
-device, because the clients that serve devices are alike in a trace. A span is a run of a program,
-from its first kernel to its last. Of copies XLA records only that a thread of a pool was at work:
-such work without a kernel counts as copying. On the synchronous engine a copy is a part of the
-call.
+Read it beside `backends/mxnet/profiler.py`: the same functions, in the same order. XLA records each
+kernel with its program and the number of the run, and a program's name says its device, because the
+clients that serve devices are alike in a trace. A span is a run of a program, from its first kernel
+to its last. Of copies XLA records only that a thread of a pool was at work: such work without a
+kernel counts as copying. On the synchronous engine a copy is a part of the call.
 """
 
 import gzip
@@ -99,8 +98,9 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what JAX's profiler wrote. Each device has a queue of programs, and one of copies for
-    each thread.
+    """Read what JAX's profiler wrote.
+
+    Each device has a queue of programs, and one of copies for each thread.
     """
     slices = trace.columns
     marks = list(
@@ -133,8 +133,9 @@ def program_name(function: str, device: Device) -> str:
 
 
 def parse_program(name: str) -> tuple[str, str] | None:
-    """Return the function and the device of a program, `relu` and `cpu:1`; None for other
-    programs.
+    """Return the function and the device of a program, `relu` and `cpu:1`.
+
+    None for other programs.
     """
     match = PROGRAM.fullmatch(name)
     return match and (match[1], f"{match[2]}:{match[3]}")
@@ -193,8 +194,9 @@ def _linked(runs: Sequence[Span], host: Sequence[Span]) -> Iterator[Span]:
 def _queues_of_pools(
     trace: Trace, devices: Mapping[TraceThread, str]
 ) -> Mapping[TraceThread, tuple[str, str]]:
-    """Return a queue of copies for each pool's thread that computed; the synchronous engine's pools
-    compute nothing.
+    """Return a queue of copies for each pool's thread that computed.
+
+    The synchronous engine's pools compute nothing.
     """
     pools = {thread for thread, name in trace.threads.items() if POOL in name}
     return numbered_queues(

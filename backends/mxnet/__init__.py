@@ -1,5 +1,6 @@
-"""MXNet: its engine queues every operator, on CPUs and on GPUs. Importing this module does not
-import mxnet.
+"""MXNet: its engine queues every operator, on CPUs and on GPUs.
+
+Importing this module does not import mxnet.
 """
 
 from dataclasses import replace

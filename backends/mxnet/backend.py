@@ -1,10 +1,10 @@
-"""MXNet behind the `Backend` protocol. Read it beside `torch/worker_threads.py`: same verbs, same
-order.
+"""MXNet behind the `Backend` protocol.
 
-MXNet's engine queues every operator, on CPUs too: Python returns at once, the engine tracks which
-operator reads and writes which array, and each device's worker runs what is ready. So `launch` is
-`fn(*args)`, and a value is MXNet's own array. The synchronous engine is MXNet's NaiveEngine, which
-runs every operator where it is called. What is set before MXNet is imported stands in `loading.py`.
+Read it beside `torch/worker_threads.py`: same verbs, same order. MXNet's engine queues every
+operator, on CPUs too: Python returns at once, the engine tracks which operator reads and writes
+which array, and each device's worker runs what is ready. So `launch` is `fn(*args)`, and a value is
+MXNet's own array. The synchronous engine is MXNet's NaiveEngine, which runs every operator where it
+is called. What is set before MXNet is imported stands in `loading.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

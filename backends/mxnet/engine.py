@@ -140,11 +140,11 @@ def _push(function: Any, number: int | None, context: Any, reads: Any, writes: A
 
 
 def memory_of(x: Any) -> np.ndarray:
-    """View an array's memory as a NumPy vector; for use in a function that `push` has ordered after
-    its computation.
+    """View an array's memory as a NumPy vector.
 
-    Only for arrays of at most two dimensions: those of a convolution may lie in an order of
-    MKL-DNN's own, and MXNet would wait, in the worker, for an operator that reorders them.
+    For use in a function that `push` has ordered after its computation. Only for arrays of at most
+    two dimensions: those of a convolution may lie in an order of MKL-DNN's own, and MXNet would
+    wait, in the worker, for an operator that reorders them.
     """
     address = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(x.handle, ctypes.byref(address)))

@@ -76,8 +76,9 @@ WHEELS = (
 
 
 def diagnose_missing_libraries(sonames: Sequence[str]) -> Diagnosis | None:
-    """Name the wheels that hold libraries that MXNet's CUDA build lacks; None if no wheel holds any
-    of them.
+    """Name the wheels that hold libraries that MXNet's CUDA build lacks.
+
+    None if no wheel holds any of them.
     """
     needed = [
         f"{soname} ({wheel.requirement})"
@@ -230,8 +231,9 @@ def load_cuda_libraries() -> None:
 
 
 def _path(wheel: Wheel, soname: str) -> str | None:
-    """Find a library in its wheel, unchanged since it was installed; None if the wheel is not
-    installed or lacks it.
+    """Find a library in its wheel, unchanged since it was installed.
+
+    None if the wheel is not installed or lacks it.
     """
     installed = _installed_distribution(wheel.name)
     for file in (installed and installed.files) or ():

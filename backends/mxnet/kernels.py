@@ -31,11 +31,10 @@ MAX_SECONDS = 10.0
 
 
 def core_type_to_set(as_shipped: bool) -> str | None:
-    """Return the value that the variable of OpenBLAS's core type must have when MXNet is imported;
-    None for unset.
+    """Return the value that the variable of OpenBLAS's core type must have when MXNet is imported.
 
-    It is the user's own if there is one, and else only set where the library would take kernels
-    below what the processor can do, unless `as_shipped` says to leave it alone.
+    None for unset. It is the user's own if there is one, and else only set where the library would
+    take kernels below what the processor can do, unless `as_shipped` says to leave it alone.
     """
     own = os.environ.get(CORE_TYPE)
     if own is not None or as_shipped:
@@ -46,11 +45,10 @@ def core_type_to_set(as_shipped: bool) -> str | None:
 
 @cache
 def _core_type_taken() -> str | None:
-    """Ask the OpenBLAS in MXNet's package for the core type that it takes by itself; None if there
-    is none to ask.
+    """Ask the OpenBLAS in MXNet's package for the core type that it takes by itself.
 
-    In a separate process, which takes 30 ms: here it would then be loaded, and stay with its
-    choice.
+    None if there is none to ask. In a separate process, which takes 30 ms: here it would then be
+    loaded, and stay with its choice.
     """
     package = find_spec("mxnet")
     folders = [Path(folder) for folder in (package and package.submodule_search_locations) or ()]

@@ -36,8 +36,9 @@ def load(
     workers_per_device: int = 1,
     variants: Sequence[str] = (),
 ) -> MXNetBackend:
-    """Return MXNet's backend for an engine and devices. Raises BackendError for what cannot be
-    had.
+    """Return MXNet's backend for an engine and devices.
+
+    Raises BackendError for what cannot be had.
     """
     engine = engine or "async"
     check_workers("mxnet", engine, workers_per_device)
@@ -104,8 +105,9 @@ def load(
 def _start_workers(
     contexts: Mapping[Device, Any], cores: Sequence[set[int]], workers: int, threads: int
 ) -> Sequence[set[int]]:
-    """Start each CPU device's workers; return its cores, which differ if its workers were running
-    already.
+    """Start each CPU device's workers.
+
+    Return its cores, which differ if its workers were running already.
     """
     import mxnet as mx
 

@@ -86,8 +86,9 @@ def _watch(seconds: float) -> None:
 
 
 def _silences() -> list[float] | None:
-    """Return the seconds since data came, for each connection to this process; None if it does not
-    listen yet.
+    """Return the seconds since data came, for each connection to this process.
+
+    None if it does not listen yet.
     """
     ports, silences = set(), []
     for descriptor in Path("/proc/self/fd").iterdir():

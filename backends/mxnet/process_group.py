@@ -1,10 +1,10 @@
-"""MXNet's processes: its key-value store `dist_sync` over ps-lite. Read it beside
-`backends/torch/process_group.py`.
+"""MXNet's processes: its key-value store `dist_sync` over ps-lite.
 
-The processes meet at a scheduler. Servers, separate processes, make the sums: every worker pushes
-its array to a server and pulls the sum of all. Push and pull are operators of MXNet's engine,
-ordered by the arrays that they read and write, so no thread needs to wait for them. ps-lite has no
-deadline: if a worker dies, the other workers wait for ever.
+Read it beside `backends/torch/process_group.py`. The processes meet at a scheduler. Servers,
+separate processes, make the sums: every worker pushes its array to a server and pulls the sum of
+all. Push and pull are operators of MXNet's engine, ordered by the arrays that they read and write,
+so no thread needs to wait for them. ps-lite has no deadline: if a worker dies, the other workers
+wait for ever.
 """
 
 import os

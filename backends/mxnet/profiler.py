@@ -1,9 +1,8 @@
-"""MXNet's own profiler. Read it beside `backends/torch/profiler.py`: the same functions, in the
-same order.
+"""MXNet's own profiler.
 
-MXNet's engine records each operator that a worker runs, with the device's number and the thread,
-but not which call it comes from. Of Python's calls the trace holds only the marks that the verbs
-leave.
+Read it beside `backends/torch/profiler.py`: the same functions, in the same order. MXNet's engine
+records each operator that a worker runs, with the device's number and the thread, but not which
+call it comes from. Of Python's calls the trace holds only the marks that the verbs leave.
 """
 
 import re
@@ -122,8 +121,9 @@ def is_from(trace: Trace) -> bool:
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Read what MXNet's profiler wrote. Each thread that runs a device's operators is a separate
-    queue.
+    """Read what MXNet's profiler wrote.
+
+    Each thread that runs a device's operators is a separate queue.
     """
     slices = trace.columns
     devices = _devices(trace.processes)

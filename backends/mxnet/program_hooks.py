@@ -52,8 +52,9 @@ class MXNetProfiler:
         return ""
 
     def settle(self) -> None:
-        """Wait for all that was queued. Raises what failed there, because only the first wait has
-        that error.
+        """Wait for all that was queued.
+
+        Raises what failed there, because only the first wait has that error.
         """
         self.mxnet.nd.waitall()
 

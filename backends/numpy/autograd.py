@@ -20,8 +20,9 @@ arguments.
 @final
 @dataclass(slots=True, eq=False)
 class Tracked:
-    """A NumPy value with its parents, each with the Vjp that leads to it; without parents,
-    gradients stop there.
+    """A NumPy value with its parents, each with the Vjp that leads to it.
+
+    Without parents, gradients stop there.
     """
 
     value: np.ndarray
@@ -67,8 +68,9 @@ def differentiable(fn: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
 
 
 def gradients_of(value: Tracked, by: tuple[Tracked, ...]) -> tuple[np.ndarray, ...]:
-    """Differentiate one number by tracked values, to new arrays; zeros by those it does not depend
-    on.
+    """Differentiate one number by tracked values, to new arrays.
+
+    They are zeros by those it does not depend on.
     """
     reached: set[Tracked] = set()
     pending = [value]

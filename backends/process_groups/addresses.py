@@ -22,8 +22,9 @@ TRIES = 100
 
 
 def interface_of(address: str) -> str | None:
-    """Return the name of the network interface that has this IPv4 address; None if there is
-    none.
+    """Return the name of the network interface that has this IPv4 address.
+
+    None if there is none.
     """
     for name, entries in psutil.net_if_addrs().items():
         own = [entry.address for entry in entries if entry.family == socket.AF_INET]
@@ -50,10 +51,9 @@ def local_address(remote: str) -> str:
 
 
 def interface_towards(host: str) -> str:
-    """Return the name of the network interface through which this machine reaches a host; nothing
-    is sent.
+    """Return the name of the network interface through which this machine reaches a host.
 
-    Raises GroupError if there is none.
+    Nothing is sent. Raises GroupError if there is none.
     """
     address = local_address(host)
     if (name := interface_of(address)) is None:
@@ -62,10 +62,10 @@ def interface_towards(host: str) -> str:
 
 
 def listen_at(address: str, port: int) -> socket.socket:
-    """Return a socket that listens at a port of an IPv4 address. Raises ComputationError, in one
-    line, if it cannot.
+    """Return a socket that listens at a port of an IPv4 address.
 
-    A port whose connections were closed a moment ago is free.
+    Raises ComputationError, in one line, if it cannot. A port whose connections were closed a
+    moment ago is free.
     """
     server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -79,8 +79,9 @@ def listen_at(address: str, port: int) -> socket.socket:
 
 
 def free_port(address: str) -> int:
-    """Return a port at this IPv4 address that is free now. Raises ComputationError if the address
-    is not ours.
+    """Return a port at this IPv4 address that is free now.
+
+    Raises ComputationError if the address is not ours.
     """
     *others, last = random.sample(PORTS, TRIES)
     for port in others:

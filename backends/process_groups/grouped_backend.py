@@ -46,7 +46,7 @@ class GroupedBackend(DelegatingBackend):
         )
 
     def waitall(self) -> None:
-        # The own devices come first: if one of them failed, the sums only show the consequence.
+        # This process's devices come first: if one of them failed, the sums only show that.
         self.inner.waitall()
         self.group.waitall()
 
@@ -54,10 +54,11 @@ class GroupedBackend(DelegatingBackend):
         counts = self.device_counts
         if tuple(devices) != self.devices:
             raise BackendError("the shares of several processes are of all their devices")
-        first = sum(counts[: self.group.rank])
-        own = row_ranges(len(x), sum(counts))[first : first + len(devices)]
+        devices_before = sum(counts[: self.group.rank])
+        shares = row_ranges(len(x), sum(counts))[devices_before:]
         return tuple(
-            self.inner.asarray(x[rows], device) for rows, device in zip(own, devices, strict=True)
+            self.inner.asarray(x[rows], device)
+            for rows, device in zip(shares, devices, strict=False)
         )
 
     def allreduce(self, xs: Sequence[Array]) -> tuple[Array, ...]:
@@ -65,28 +66,25 @@ class GroupedBackend(DelegatingBackend):
         sums = self.inner.allreduce(xs)
         self.exchanges += 1
         self.on_exchange(self.exchanges)
-        placed = [(self._device_of(x, place), x) for place, x in enumerate(sums)]
-        first = self.devices[0]
-        own = next((x for device, x in placed if device == first), None)
-        if own is None:
-            own = self.inner.copy_to(sums[0], first)
-        total = self.group.sum(own)
+        devices = [self._device_of(x, number) for number, x in enumerate(sums)]
+        # The group's engine takes a value on this process's first device.
+        home = self.devices[0]
+        is_there = home in devices
+        local = sums[devices.index(home)] if is_there else self.inner.copy_to(sums[0], home)
+        total = self.group.sum(local)
         return tuple(
-            total if x is own else self.inner.copy_to(total, device, out=x) for device, x in placed
+            total if x is local else self.inner.copy_to(total, device, out=x)
+            for device, x in zip(devices, sums, strict=True)
         )
 
-    def _device_of(self, x: Array, place: int) -> Device:
-        """Return the device of a value; if arrays do not know it, that of this place among the
-        devices.
-        """
+    def _device_of(self, x: Array, number: int) -> Device:
+        """Return the device of a value; if arrays do not know theirs, the device of this number."""
         device_of = getattr(self.inner, "device_of", lambda _: None)
         device = next(map(device_of, tree_leaves(x)), None)
         # A method of this name may be a plug-in's, for something else.
-        return (
-            device
-            if isinstance(device, Device) and device in (*self.devices, HOST)
-            else self.devices[place]
-        )
+        if isinstance(device, Device) and device in (*self.devices, HOST):
+            return device
+        return self.devices[number]
 
 
 def check_group(name: str) -> None:
@@ -102,9 +100,9 @@ def join(
     Blocks until all are there. Raises BackendError for a backend that cannot join, GroupError if a
     process does not come, and DisagreementError if they run different programs.
     """
-    if len({device.kind for device in local.devices}) > 1 or any(
-        d.stream is not None for d in local.devices
-    ):
+    kinds = {device.kind for device in local.devices}
+    has_streams = any(device.stream is not None for device in local.devices)
+    if len(kinds) > 1 or has_streams:
         raise BackendError(
             f"{', '.join(map(str, local.devices))} cannot be a process's share: let each have only "
             "CPUs, or whole GPUs"
@@ -122,8 +120,11 @@ def join(
 
 
 def _find(name: str) -> Callable[[Backend, Rendezvous], Group]:
-    known = offered("group")
-    if name not in known:
-        raise BackendError(f"{name} runs in one process here: on several, use {' or '.join(known)}")
-    make: Callable[[Backend, Rendezvous], Group] = known[name]()
-    return make
+    """Return the function that joins a backend to its group."""
+    offers = offered("group")
+    if name not in offers:
+        raise BackendError(
+            f"{name} runs in one process here: on several, use {' or '.join(offers)}"
+        )
+    joins: Callable[[Backend, Rendezvous], Group] = offers[name]()
+    return joins

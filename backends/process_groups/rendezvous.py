@@ -53,8 +53,9 @@ class Rendezvous:
 
 
 def rendezvous(environment: Mapping[str, str]) -> Rendezvous | None:
-    """Read the environment; None if it describes no job. Raises BackendError if the description is
-    incomplete.
+    """Read the environment; None if it describes no job.
+
+    Raises BackendError if the description is incomplete.
     """
     by_torchrun = "RANK" in environment or "WORLD_SIZE" in environment
     role = environment.get("DMLC_ROLE")

@@ -1,5 +1,6 @@
-"""Finds backends, and what belongs to them, by entry point. Importing this package imports no
-framework.
+"""Finds backends, and what belongs to them, by entry point.
+
+Importing this package imports no framework.
 """
 
 from backends.registry.files import named

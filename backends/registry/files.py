@@ -24,8 +24,9 @@ def in_files() -> dict[str, str]:
 
 
 def named(text: str) -> str:
-    """Return the name of a backend, and register it before if it is `PATH.py:Class`; raises
-    BackendError.
+    """Return the name of a backend, and register it before if it is `PATH.py:Class`.
+
+    Raises BackendError.
     """
     path, colon, name = text.rpartition(".py:")
     if not colon:
@@ -58,8 +59,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _run_file(path: str, module_name: str) -> None:
-    """Import a file as a module of this name; it may import what lies beside it, as `python
-    PATH.py` may.
+    """Import a file as a module of this name.
+
+    It may import what lies beside it, as `python PATH.py` may.
     """
     folder = str(Path(path).parent)
     if folder not in sys.path:

@@ -63,8 +63,9 @@ class Offer:
 
 
 def registered() -> dict[str, EntryPoint]:
-    """Return the entry points of the backends, by name; raises BackendError if two have one name,
-    or there is none.
+    """Return the entry points of the backends, by name.
+
+    Raises BackendError if two have one name, or there is none.
     """
     return _by_name("backends", GROUP, (*_entry_points(GROUP), *_of_files()))
 
@@ -108,23 +109,26 @@ def offer_of(entry: EntryPoint) -> Offer:
 
 
 def offered(part: str) -> dict[str, Callable[[], Any]]:
-    """Return the backends that offer a part, a field of `Offer`; each with a function that imports
-    and returns it.
+    """Return the backends that offer a part, a field of `Offer`.
+
+    Each has a function that imports and returns it.
     """
     paths = {name: getattr(offer_of(entry), part) for name, entry in registered().items()}
     return {name: partial(resolve_name, path) for name, path in paths.items() if path}
 
 
 def package_version() -> str:
-    """Return this package's version; `unknown` if neither an installation nor a checkout says
-    it.
+    """Return this package's version.
+
+    `unknown` if neither an installation nor a checkout says it.
     """
     return installed_version(NAME) or str(_setup().get("metadata", "version", fallback="unknown"))
 
 
 def installed_version(distribution: str) -> str | None:
-    """Return the version of a distribution; None if it is not installed, or lies on a path without
-    its metadata.
+    """Return the version of a distribution.
+
+    None if it is not installed, or lies on a path without its metadata.
     """
     try:
         return version(distribution)
@@ -133,15 +137,17 @@ def installed_version(distribution: str) -> str | None:
 
 
 def names() -> tuple[str, ...]:
-    """List the registered backends by name; that a backend is registered does not mean its
-    framework is installed.
+    """List the registered backends by name.
+
+    That a backend is registered does not mean its framework is installed.
     """
     return tuple(registered())
 
 
 def title(name: str) -> str:
-    """Return what readers call a framework, `PyTorch`; the name itself if its backend does not say,
-    or is unknown.
+    """Return what readers call a framework, `PyTorch`.
+
+    The name itself if its backend does not say, or is unknown.
     """
     entry = registered().get(name)
     return (entry and offer_of(entry).title) or name

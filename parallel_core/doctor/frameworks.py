@@ -233,8 +233,9 @@ def _slowness(
 
 
 def _openblas_core_type(kernels: Sequence[Kernels]) -> str:
-    """Return the type of processor whose kernels OpenBLAS takes; empty if another BLAS
-    multiplies.
+    """Return the type of processor whose kernels OpenBLAS takes.
+
+    Empty if another BLAS multiplies.
     """
     for library in kernels:
         if library.library == "OpenBLAS" and library.instruction_set:

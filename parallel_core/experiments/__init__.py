@@ -18,8 +18,9 @@ __all__ = ["EXPERIMENTS", "Experiment", "Mode"]
 
 @final
 class _Catalogue(Mapping[str, Experiment]):
-    """All experiments by name, in the book's order; only the module of the one that is asked for is
-    imported.
+    """All experiments by name, in the book's order.
+
+    Only the module of the one that is asked for is imported.
     """
 
     def __getitem__(self, name: str) -> Experiment:

@@ -29,8 +29,9 @@ class Explanation:
 
 
 def explain(name: str) -> Explanation:
-    """Return what an experiment says of itself, by its name; raises RequestError for one that is
-    not known.
+    """Return what an experiment says of itself, by its name.
+
+    Raises RequestError for one that is not known.
     """
     if name not in EXPERIMENTS:
         raise RequestError(about_unknown(name))
@@ -46,8 +47,9 @@ def about_unknown(name: str) -> str:
 
 
 def explanation(experiment: Experiment) -> Explanation:
-    """Read an experiment's explanation from its module; raises ValueError for a docstring of
-    another form.
+    """Read an experiment's explanation from its module.
+
+    Raises ValueError for a docstring of another form.
     """
     module = import_module(experiment.program.__module__)
     question, *paragraphs = (

@@ -1,3 +1,1 @@
-"""Start a job's processes on this machine, and end all of them when one fails; be one of its
-ranks.
-"""
+"""Jobs: processes that start on this machine together and end when one fails, and their ranks."""

@@ -37,8 +37,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a job: `rank 0` … train; MXNet has a `scheduler` and `server 0` … beside
-    them.
+    """One process of a job: `rank 0` … train.
+
+    MXNet has a `scheduler` and `server 0` … beside them.
     """
 
     name: str

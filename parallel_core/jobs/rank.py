@@ -56,13 +56,13 @@ def on_several_processes() -> list[str]:
 
 
 def check_job(experiment: str, backend: str) -> Rendezvous | None:
-    """Return where this process meets the other ranks, None if there are none; keep to its share of
-    the host's cores.
+    """Return where this process meets the other ranks, None if there are none.
 
-    If DMLC_ROLE says that this process is MXNet's scheduler or a server, it serves instead, until
-    the job ends, and does not return. Call this before the framework is imported. Raises
-    RequestError for an experiment that one process does, and BackendError for a backend that cannot
-    sum between processes and for variables that contradict each other.
+    Keep to its share of the host's cores. If DMLC_ROLE says that this process is MXNet's scheduler
+    or a server, it serves instead, until the job ends, and does not return. Call this before the
+    framework is imported. Raises RequestError for an experiment that one process does, and
+    BackendError for a backend that cannot sum between processes and for variables that contradict
+    each other.
     """
     where = rendezvous(os.environ)
     if where is None:
@@ -88,8 +88,9 @@ def check_job(experiment: str, backend: str) -> Rendezvous | None:
 
 
 def _serve(where: Rendezvous) -> NoReturn:
-    """Become MXNet's scheduler or server, which the user started by hand; it keeps a separate
-    deadline.
+    """Become MXNet's scheduler or server, which the user started by hand.
+
+    It keeps a separate deadline.
     """
     command = [*SERVER_COMMAND, f"{where.timeout}"]
     os.execve(sys.executable, command, environment_with(SERVING_ENVIRONMENT))

@@ -1,5 +1,6 @@
-"""Labs: readers build an engine themselves, on NumPy, and a grader runs it. Their folders hold
-handout and skeleton.
+"""Labs: readers build an engine themselves, on NumPy, and a grader runs it.
+
+Their folders hold handout and skeleton.
 """
 
 from parallel_core.labs.engine import Engine, Task

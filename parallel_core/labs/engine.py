@@ -1,5 +1,6 @@
-"""What a reader's engine is given: NumPy behind the protocol, divided into tasks. How they run is
-the reader's part.
+"""What a reader's engine is given: NumPy behind the protocol, divided into tasks.
+
+How they run is the reader's part.
 """
 
 import threading
@@ -45,8 +46,9 @@ class Task:
         self._engine = engine
 
     def compute(self) -> Any:
-        """Return the value; raises what the computation raises, and RuntimeError if an input is not
-        done.
+        """Return the value.
+
+        Raises what the computation raises, and RuntimeError if an input is not done.
         """
         start = perf_counter()
         try:
@@ -88,8 +90,9 @@ class Future:
 
 
 class Engine(BaseBackend):
-    """NumPy with an engine to be built. Abstract in `start`, `submit`, `wait_for` and
-    `wait_for_all`.
+    """NumPy with an engine to be built.
+
+    Abstract in `start`, `submit`, `wait_for` and `wait_for_all`.
     """
 
     reuses_memory = False

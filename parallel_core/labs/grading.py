@@ -164,8 +164,9 @@ def judge_order(lab: Lab, engine: str) -> Outcome:
 
 
 def computed(lab: Lab, engine: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of `programs` returns on an engine; raises MeasurementError, as
-    `_answer` does.
+    """Return what a function of `programs` returns on an engine.
+
+    Raises MeasurementError, as `_answer` does.
     """
     return _answer(lab, engine, MOST_SECONDS, function, *arguments)
 

@@ -97,8 +97,9 @@ INSTEAD: Mapping[str, str] = {
 
 
 def timeline(backend: Backend) -> Any:
-    """Multiply on every device, and copy from the first to the last; return what the engine
-    computed, and when.
+    """Multiply on every device, and copy from the first to the last.
+
+    Return what the engine computed, and when.
     """
     random = np.random.default_rng(0)
     matrices = [

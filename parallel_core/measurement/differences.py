@@ -65,10 +65,9 @@ class Spread(NamedTuple):
 def ratio_interval(
     values: Sequence[float], others: Sequence[float], deviation: float = USUAL_DEVIATION
 ) -> Interval:
-    """Return the ratio of two cells' medians, `values` / `others`, with its interval; all values
-    are positive.
+    """Return the ratio of two cells' medians, `values` / `others`, with its interval.
 
-    `deviation` is the usual one of logarithms.
+    All values are positive. `deviation` is the usual one of logarithms.
     """
     # A quotient of medians is the exponential of a difference of medians of logarithms.
     logarithms = np.log(values).tolist(), np.log(others).tolist()

@@ -60,8 +60,9 @@ def run_arguments(experiment: str, options: Mapping[str, Any]) -> str:
 
 
 def measured_in(output: str) -> Iterator[Measured]:
-    """Read the lines of a measuring process; skip other ones: a library's, and one that it left
-    unfinished.
+    """Read the lines of a measuring process.
+
+    Skip other ones: a library's, and one that it left unfinished.
     """
     for line in output.splitlines():
         with suppress(ValueError, TypeError, KeyError):

@@ -10,10 +10,9 @@ __all__ = ["write_report"]
 
 
 def write_report(analysis: Analysis, folder: Path) -> Path:
-    """Write the page, with the timelines of the folder's traces, and the pyperf suites; return the
-    page's path.
+    """Write the page, with the timelines of the folder's traces, and the pyperf suites.
 
-    Raises OSError.
+    Return the page's path. Raises OSError.
     """
     # Jinja2 and pyperf take a tenth of a second to import, for which a request that is refused need
     # not wait.

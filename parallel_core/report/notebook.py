@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def register_in_notebooks(shell: "InteractiveShell") -> None:
-    """Let IPython show results as tables and a picture, and profiles as a picture; their modules
-    stay unloaded.
+    """Let IPython show results as tables and a picture, and profiles as a picture.
+
+    Their modules stay unloaded.
     """
     formatter = shell.display_formatter
     formatter.ipython_display_formatter.for_type_by_name(

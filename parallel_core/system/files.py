@@ -127,8 +127,9 @@ def write_json(path: Path | None, document: object) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what a killed `write_whole` left beside a path. No other process may be writing
-    there.
+    """Remove what a killed `write_whole` left beside a path.
+
+    No other process may be writing there.
     """
     target = Path(os.path.realpath(path))
     for unfinished in target.parent.glob(f".{target.name}.*"):

@@ -83,10 +83,9 @@ def usable_cores() -> float:
 
 
 def peak_memory_growth(fn: Callable[[], object]) -> int | None:
-    """Run `fn` and return by how many bytes the peak resident memory exceeds that before; None
-    without Linux's /proc.
+    """Run `fn` and return by how many bytes the peak resident memory exceeds that before.
 
-    `fn` must wait for what it launches.
+    None without Linux's /proc. `fn` must wait for what it launches.
     """
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
@@ -136,8 +135,9 @@ class MachineWatch:
 
     @property
     def taken_share(self) -> float:
-        """The share that other processes or the hypervisor took; 0 if it is unknown, or too little
-        to be counted.
+        """The share that other processes or the hypervisor took.
+
+        0 if it is unknown, or too little to be counted.
         """
         share = (self.others_share or 0.0) + (self.stolen_share or 0.0)
         return share if share * self.watched_seconds * self.cores >= LEAST_SECONDS else 0.0
@@ -263,8 +263,9 @@ def _waited_seconds() -> float | None:
 
 
 def _clocks() -> tuple[float, ...]:
-    """Return the clocks of the cores, in MHz; nothing if the system does not say, as on processors
-    but x86.
+    """Return the clocks of the cores, in MHz.
+
+    Nothing if the system does not say, as on processors but x86.
     """
     try:
         lines = PROCESSORS.read_text().splitlines()

@@ -56,8 +56,9 @@ def signal_name(number: int) -> str:
 
 
 def kill_group(leader: int) -> None:
-    """Kill all processes of the group that a process leads; do nothing if there are none, or they
-    are not ours.
+    """Kill all processes of the group that a process leads.
+
+    Do nothing if there are none, or they are not ours.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)

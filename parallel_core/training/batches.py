@@ -40,8 +40,9 @@ class Settings:
 def batches(
     data: Dataset, settings: Settings, epoch: int, steps: slice = EVERY_STEP
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Iterate over an epoch's batches in an order that depends on seed and epoch only; the last may
-    be smaller.
+    """Iterate over an epoch's batches in an order that depends on seed and epoch only.
+
+    The last may be smaller.
     """
     order, _ = shuffled(settings.seed, epoch, len(data.train_labels))
     for start in range(0, len(order), settings.batch_size)[: settings.limit][steps]:
@@ -70,8 +71,9 @@ def as_input(images: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The numbers of one epoch. `losses` are the batches' average losses per image; `accuracy`, the
-    test set's.
+    """The numbers of one epoch.
+
+    `losses` are the batches' average losses per image; `accuracy`, the test set's.
     """
 
     number: int
@@ -84,8 +86,9 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The numbers of consecutive steps of an epoch, as in `Epoch`; the stretches of an epoch add up
-    to it.
+    """The numbers of consecutive steps of an epoch, as in `Epoch`.
+
+    The stretches of an epoch add up to it.
     """
 
     seconds: float = 0.0

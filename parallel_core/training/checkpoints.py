@@ -92,8 +92,9 @@ class TrainingState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training that can be continued. The parameters have the shapes of `lenet.shapes`,
-    float32.
+    """A training that can be continued.
+
+    The parameters have the shapes of `lenet.shapes`, float32.
     """
 
     state: TrainingState
@@ -116,8 +117,9 @@ def checkpoint_of(
     data: Dataset,
     progress: CompletedSteps,
 ) -> Checkpoint:
-    """Make the checkpoint of a training; the parameters are one device's, all of whose steps are
-    done.
+    """Make the checkpoint of a training.
+
+    The parameters are one device's, all of whose steps are done.
     """
     # PyTorch's version is more than a text.
     versions = str(backend.version), package_version(), np.__version__, platform.python_version()
@@ -289,11 +291,10 @@ def _read_state(text: bytes) -> TrainingState:
 
 
 def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
-    """Make the directory, check that it can be written to, and read the checkpoint in it; None if
-    there is none.
+    """Make the directory, check that it can be written to, and read the checkpoint in it.
 
-    Raises RequestError if there is one and it is not to be resumed, and CheckpointError if it
-    cannot be read.
+    None if there is none. Raises RequestError if there is one and it is not to be resumed, and
+    CheckpointError if it cannot be read.
     """
     path = directory / FILE
     files.make_folder(directory)
@@ -306,8 +307,9 @@ def open_directory(directory: Path, resume: bool) -> Checkpoint | None:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read the checkpoint in a directory; raises CheckpointError if there is none, or it cannot be
-    read.
+    """Read the checkpoint in a directory.
+
+    Raises CheckpointError if there is none, or it cannot be read.
     """
     path = directory / FILE
     if not path.is_file():
@@ -324,8 +326,9 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 
 def write_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all. Raises CheckpointError, and then leaves an older one
-    as it was.
+    """Write a checkpoint, whole or not at all.
+
+    Raises CheckpointError, and then leaves an older one as it was.
     """
     path = directory / FILE
     content = to_bytes(checkpoint)

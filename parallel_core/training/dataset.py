@@ -75,11 +75,10 @@ class Dataset:
 
 
 def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
-    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package or a download;
-    else synthesise.
+    """Load from `data_dir`, $PARALLEL_CORE_DATA, the user's cache, Debian's package or a download.
 
-    A directory that the user names must hold good data: DataError names the bad file. It is no
-    error if the other places hold none.
+    If there are none, they are synthesised. A directory that the user names must hold good data:
+    DataError names the bad file. It is no error if the other places hold none.
     """
     directory = find_fashion_mnist(data_dir)
     if directory is None:
@@ -95,7 +94,8 @@ def load_fashion_mnist(data_dir: Path | None = None) -> Dataset:
 
 
 def find_fashion_mnist(data_dir: Path | None = None) -> Path | None:
-    """Return the directory to read: the one that the user names, or the first that has all files;
+    """Return the directory to read: the one that the user names, or the first that has all files.
+
     None for none.
     """
     named = data_dir or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
@@ -121,8 +121,9 @@ def cache_directory() -> Path:
 
 
 def read_directory(directory: Path) -> Dataset:
-    """Read the four files, packed or not, from a directory and check their content; DataError names
-    a bad one.
+    """Read the four files, packed or not, from a directory and check their content.
+
+    DataError names a bad one.
     """
     train_images, train_labels, test_images, test_labels = (
         _read_file(directory, name) for name in FILES

@@ -12,8 +12,9 @@ from backends import Array, Ops
 
 
 def shapes(width: int = 1) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of weights and biases, layer by layer; `width` multiplies the book's
-    channels and units.
+    """Return the shapes of weights and biases, layer by layer.
+
+    `width` multiplies the book's channels and units.
     """
     first, second, hidden, classes = 20 * width, 50 * width, 128 * width, 10
     convolutions = ((first, 1, 3, 3), (first,), (second, first, 5, 5), (second,))

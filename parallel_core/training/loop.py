@@ -43,18 +43,17 @@ START = CompletedSteps()
 
 
 class NotFiniteError(MeasurementError):
-    """A loss is NaN or infinite on one of `devices`, or finite on all of them while the gradients'
-    sum is not.
+    """A loss is not finite on one of `devices`, or the gradients' sum is not.
 
-    Of gradients `devices` are those that have such ones when they are computed again; none if the
-    cause lies in another process, in the sum, or did not recur.
+    In the latter case `devices` are those whose gradients are not finite when they are computed
+    again; none if the cause lies in another process, in the sum, or did not recur.
     """
 
     def __init__(
-        self, found: str, step: str, devices: Sequence[Device], updated: bool = False
+        self, cause: str, step: str, devices: Sequence[Device], updated: bool = False
     ) -> None:
-        left = "" if updated else " (the parameters are those before the step)"
-        super().__init__(f"{found} in {step}{left}: lower the learning rate (--lr)")
+        parameters = "" if updated else " (the parameters are those before the step)"
+        super().__init__(f"{cause} in {step}{parameters}: lower the learning rate (--lr)")
         self.devices = tuple(devices)
 
 
@@ -69,13 +68,12 @@ def train(
     settings: Settings,
     on_batch: OnBatch = ignore,
 ) -> Iterator[Epoch]:
-    """Train epoch by epoch, yielding each epoch's numbers; `params`, one value per device, is kept
-    up to date.
+    """Train epoch by epoch, yielding each epoch's numbers.
 
-    If there are fewer values than the backend has devices, only the first devices train.
-    `on_batch(epoch, images)` is called for every batch that is done. Raises NotFiniteError at the
-    first batch whose loss on any device, or whose gradients, are NaN or infinite; `params` are then
-    those before it.
+    `params`, one value per device, is kept up to date. If there are fewer values than the backend
+    has devices, only the first devices train. `on_batch(epoch, images)` is called for every batch
+    that is done. Raises NotFiniteError at the first batch whose loss on any device, or whose
+    gradients, are NaN or infinite; `params` are then those before it.
     """
     for progress in continue_training(backend, params, data, settings, on_batch):
         yield progress.epochs[-1]
@@ -90,26 +88,26 @@ def continue_training(
     start: CompletedSteps = START,
     every: int | None = None,
 ) -> Iterator[CompletedSteps]:
-    """Continue a training from `start`, yielding its progress at the end of each epoch; see
-    `train`.
+    """Continue a training from `start`, yielding its progress at each epoch's end; see `train`.
 
     `params` are those at `start`. With `every`, the progress after so many steps of an epoch is
     yielded too. At each, all that was launched is done, and continuing from there later gives the
     same numbers.
     """
     progress = start
-    last = steps_of(data, settings)
+    steps_of_epoch = steps_of(data, settings)
     while progress.epoch <= settings.last_epoch:
-        while progress.step < last:
-            stop = last if every is None else min(last, (progress.step // every + 1) * every)
+        while progress.step < steps_of_epoch:
+            stop = steps_of_epoch
+            if every is not None:
+                stop = min(stop, (progress.step // every + 1) * every)
             steps = slice(progress.step, stop)
             stretch = train_steps(backend, params, data, settings, progress.epoch, steps, on_batch)
             progress = replace(progress, begun=progress.begun + stretch)
-            if stop < last:
+            if stop < steps_of_epoch:
                 yield progress
-        epoch = Epoch(
-            progress.epoch, **vars(progress.begun), accuracy=evaluate(backend, params, data)
-        )
+        accuracy = evaluate(backend, params, data)
+        epoch = Epoch(progress.epoch, **vars(progress.begun), accuracy=accuracy)
         progress = CompletedSteps((*progress.epochs, epoch))
         yield progress
 
@@ -119,32 +117,33 @@ def train_epoch(
 ) -> Epoch:
     """Train for one epoch, without evaluating it; see `train`."""
     steps = slice(0, steps_of(data, settings))
-    return Epoch(
-        number, **vars(train_steps(backend, params, data, settings, number, steps, ignore))
-    )
+    stretch = train_steps(backend, params, data, settings, number, steps, ignore)
+    return Epoch(number, **vars(stretch))
 
 
 def evaluate(backend: Backend, params: Sequence[Array], data: Dataset) -> float:
-    """Return the share of test images that the network classifies correctly, computed on all
-    devices of `params`.
+    """Return the share of test images that the network classifies correctly.
+
+    It is computed on all devices of `params`.
     """
-    return add_counts(backend, params, launch_counts(backend, params, data)) / len(data.test_labels)
+    correct = add_counts(backend, params, launch_counts(backend, params, data))
+    return correct / len(data.test_labels)
 
 
 def launch_counts(
     backend: Backend, params: Sequence[Array], data: Dataset, batch_size: int = EVALUATION_BATCH
 ) -> list[list[Array]]:
-    """Launch the count of correctly classified test images, and return it for each batch and device
-    of `params`.
+    """Launch the count of correctly classified test images.
+
+    It is returned for each batch and device of `params`.
     """
     count = count_correct(backend.ops)
     devices = devices_of(backend, params)
     counts: list[list[Array]] = []
     for start in range(0, len(data.test_labels), batch_size):
         rows = slice(start, start + batch_size)
-        shards = split_batch(
-            backend, as_input(data.test_images[rows]), data.test_labels[rows], devices
-        )
+        images, labels = as_input(data.test_images[rows]), data.test_labels[rows]
+        shards = split_batch(backend, images, labels, devices)
         counts.append(
             [backend.launch(count, p, x, y) for p, (x, y) in zip(params, shards, strict=True)]
         )
@@ -152,12 +151,14 @@ def launch_counts(
 
 
 def add_counts(backend: Backend, params: Sequence[Array], counts: Sequence[Sequence[Array]]) -> int:
-    """Wait for what `launch_counts` returned; return the number of correctly classified images, of
-    all devices.
+    """Wait for what `launch_counts` returned, and add it up.
+
+    Return the number of correctly classified images, of all devices.
     """
-    by_device = [
-        [sum(int(backend.to_numpy(count)) for count in own)] for own in zip(*counts, strict=True)
-    ]
+    by_device = []
+    for of_device in zip(*counts, strict=True):
+        correct = sum(int(backend.to_numpy(count)) for count in of_device)
+        by_device.append([correct])
     return int(sum_over_devices(backend, devices_of(backend, params), by_device)[0])
 
 
@@ -170,8 +171,9 @@ def train_steps(
     steps: slice,
     on_batch: OnBatch,
 ) -> Stretch:
-    """Train for some steps of an epoch, which `steps` numbers from 0, and wait for them; see
-    `train`.
+    """Train for some steps of an epoch, and wait for them; see `train`.
+
+    `steps` numbers them from 0.
     """
     losses: list[list[float]] = []
     images: list[int] = []
@@ -184,8 +186,9 @@ def train_steps(
     queued = chain[Any](_launch_steps(backend, params, data, settings, epoch, steps), (None,))
     for (computed, count, launching), _ in pairwise(queued):
         number = steps.start + len(losses)
-        *values, guard = (number.item() for number in backend.to_numpy(computed))
-        step, applied = f"epoch {epoch}, step {number + 1}", math.isfinite(guard)
+        *values, guard = (value.item() for value in backend.to_numpy(computed))
+        step = f"epoch {epoch}, step {number + 1}"
+        applied = math.isfinite(guard)
         for device, value in zip(devices, values, strict=True):
             if not math.isfinite(value):
                 raise NotFiniteError(f"the loss is {value} on {device}", step, (device,), applied)
@@ -239,15 +242,12 @@ def _devices_at_fault(
     epoch: int,
     step: int,
 ) -> list[Device]:
-    """Compute the gradients of a refused step again; return the devices whose own are not
-    finite.
-    """
+    """Compute a refused step's gradients again; return the devices whose own are not finite."""
     (batch,) = batches(data, settings, epoch, slice(step, step + 1))
-    gradients = [
-        backend.to_numpy(launched[1]) for launched in launch_gradients(backend, params, *batch)
-    ]
-    return [
-        device
-        for device, own in zip(devices_of(backend, params), gradients, strict=True)
-        if not all(np.isfinite(gradient).all() for gradient in own)
-    ]
+    backward_passes = launch_gradients(backend, params, *batch)
+    faulty = []
+    for device, backward_pass in zip(devices_of(backend, params), backward_passes, strict=True):
+        gradients = backend.to_numpy(backward_pass[1])
+        if not all(np.isfinite(gradient).all() for gradient in gradients):
+            faulty.append(device)
+    return faulty

@@ -95,10 +95,10 @@ def time_ten(trial: Trial, size: int) -> None:
 
 
 def time_waiting(trial: Trial, size: int) -> None:
-    """Queue ten multiplications on the last device and one on the first; wait for the one, or for
-    all, or convert it.
+    """Queue ten multiplications on the last device and one on the first.
 
-    The bare time of a wait is that of what it is for. Conversions wait without saying so.
+    Wait for the one, or for all, or convert it. The bare time of a wait is that of what it is for.
+    Conversions wait without saying so.
     """
     backend = trial.backend
     x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))

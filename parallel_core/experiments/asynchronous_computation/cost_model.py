@@ -156,8 +156,9 @@ class Point:
 
 
 def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
-    """Return from which size on a ratio is above 1, between logarithms; None if at all sizes, or
-    not at the last.
+    """Return from which size on a ratio is above 1, between logarithms.
+
+    None if at all sizes, or not at the last.
     """
     last = max((index for index, ratio in enumerate(ratios) if ratio <= 1), default=None)
     if last is None or last == len(sizes) - 1:
@@ -169,8 +170,9 @@ def passes_one(sizes: Sequence[int], ratios: Sequence[float]) -> float | None:
 
 
 def crossing(points: Sequence[Point]) -> float | None:
-    """Return the number of elements from which on computing takes longer than issuing; None without
-    such a change.
+    """Return the number of elements from which on computing takes longer than issuing.
+
+    None without such a change.
     """
     change = passes_one(
         [point.elements for point in points], [point.model.t2 / point.model.t1 for point in points]
@@ -179,8 +181,9 @@ def crossing(points: Sequence[Point]) -> float | None:
 
 
 def floor_left(points: Sequence[Point]) -> float | None:
-    """Return the number of elements at which the measured time is a quarter above its lowest; None
-    if it is never.
+    """Return the number of elements at which the measured time is a quarter above its lowest.
+
+    None if it is never.
     """
     seconds = [point.case.median for point in points]
     return passes_one(
@@ -189,11 +192,10 @@ def floor_left(points: Sequence[Point]) -> float | None:
 
 
 def disturbance(points: Sequence[Point], at: Point) -> float:
-    """Return by how many seconds increments took longer than the longer of t1 and t2; less than 0
-    if they took less.
+    """Return by how many seconds increments took longer than the longer of t1 and t2.
 
-    It is the median of other sizes with the same slower side, since what a size shows itself would
-    predict nothing.
+    Less than 0 if they took less. It is the median of other sizes with the same slower side, since
+    what a size shows itself would predict nothing.
     """
     alike = [
         one

@@ -55,11 +55,10 @@ WITHOUT_ENGINE = {"numpy"}
 
 
 def contrasts(against: str, measured: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    """List the pairs of backend and engine to measure elsewhere; raises RequestError for one that
-    cannot be.
+    """List the pairs of backend and engine to measure elsewhere.
 
-    All others are those that are installed and can queue, PyTorch first, of which the exercise
-    asks: plain before with our queues.
+    Raises RequestError for one that cannot be. All others are those that are installed and can
+    queue, PyTorch first, of which the exercise asks: plain before with our queues.
     """
     known = {
         f"{name}:{engine}": (name, engine)
@@ -106,8 +105,9 @@ CONTRASTS = Parameter(AGAINST, metavar="NAMES")
 def program(
     trial: Trial, size: Annotated[int, SIZE], against: Annotated[str, CONTRASTS] = OTHERS
 ) -> None:
-    """Time ten multiplications, in other processes on other engines too; one that cannot run there
-    is a note.
+    """Time ten multiplications, in other processes on other engines too.
+
+    One that cannot run there is a note.
     """
     others = contrasts(against, (trial.backend.name, trial.backend.engine))
     asynchrony.time_ten(trial, size)

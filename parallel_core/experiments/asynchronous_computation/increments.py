@@ -222,8 +222,9 @@ def launch_behind_multiplications(trial: Trial, x: Array, matrix: Array) -> None
 
 
 def in_one_launch(trial: Trial, x: Array, once: Work, steps: int) -> Work:
-    """Make the increments in one launch; where functions are compiled, as units: else all but the
-    last are left out.
+    """Make the increments in one launch.
+
+    Where functions are compiled, they are units: all but the last would be left out.
     """
     backend, add, calls = trial.backend, trial.backend.ops.add, count()
 

@@ -103,8 +103,9 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
         inputs = larger_program.inputs(trial.backend)
         trial.count_as(DIAMOND + FREE, partial(larger_program.run, trial.backend, inputs))
     programs = {name: program_of(nodes, size) for name, nodes in graphs.items()}
-    _, *others = time_programs(trial, programs)
-    trial.found_by(RANDOM.name, median_of(one.bound_fraction for one in others))
+    _, *random_graphs = time_programs(trial, programs)
+    fractions = [scheduled.bound_fraction for scheduled in random_graphs]
+    trial.found_by(RANDOM.name, median_of(fractions))
     checked = min(size, LARGEST_CHECKED)
     for nodes in graphs.values():
         values = program_of(nodes, checked).launch(trial.backend)
@@ -113,8 +114,7 @@ def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
 
 @dataclass(frozen=True)
 class Node:
-    """One task: which device computes it (by number), after which earlier nodes, with how many
-    multiplications.
+    """A task: the device that computes it, the nodes that it needs, and its multiplications.
 
     It takes the average of the matrices that it depends on, on its own device, and multiplies it by
     that device's matrix. With a spectral norm of about 1 they do not overflow.
@@ -126,8 +126,9 @@ class Node:
 
 
 def diamond(devices: int) -> tuple[Node, ...]:
-    """Make two diamonds one after the other: a fork to a branch on every device, a join, a fork
-    again, a join.
+    """Make two diamonds one after the other.
+
+    Each is a fork to a branch on every device, and a join.
     """
     nodes = [Node(0, (), 1)]
     for _ in range(2):
@@ -138,8 +139,9 @@ def diamond(devices: int) -> tuple[Node, ...]:
 
 
 def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
-    """Draw layers of nodes on random devices; each depends on one to three nodes of the two layers
-    before its own.
+    """Draw layers of nodes on random devices.
+
+    Each node depends on one to three nodes of the two layers before its own.
     """
     generator = np.random.default_rng(seed)
     nodes: list[Node] = []
@@ -149,12 +151,11 @@ def random_graph(seed: int, devices: int, layers: int = 6) -> tuple[Node, ...]:
         starts.append(len(nodes))
         for _ in range(generator.integers(1, 2 * devices + 1)):
             count = min(len(reachable), int(generator.integers(1, 4)))
-            after = (
-                sorted(generator.choice(reachable, count, replace=False).tolist()) if count else []
-            )
-            nodes.append(
-                Node(int(generator.integers(devices)), tuple(after), int(generator.integers(4)))
-            )
+            after: list[int] = []
+            if count:
+                after = sorted(generator.choice(reachable, count, replace=False).tolist())
+            device, products = int(generator.integers(devices)), int(generator.integers(4))
+            nodes.append(Node(device, tuple(after), products))
     return tuple(nodes)
 
 
@@ -168,23 +169,21 @@ def device_matrices(size: int, devices: int) -> list[np.ndarray]:
 
 
 def launch_graph(backend: Backend, nodes: Sequence[Node], matrices: Sequence[Array]) -> list[Array]:
-    """Launch all nodes in their order, with a copy for each dependency on another device; return
-    their values.
+    """Launch all nodes in their order, and return their values.
+
+    There is a copy for each dependency on another device.
     """
     values: list[Array] = []
     for node in nodes:
         device = backend.devices[node.device]
-        operands = [
-            values[earlier]
-            if nodes[earlier].device == node.device
-            else backend.copy_to(values[earlier], device)
-            for earlier in node.after
-        ]
-        values.append(
-            backend.launch(
-                partial(compute, backend.ops, node.products), matrices[node.device], *operands
-            )
-        )
+        operands = []
+        for earlier in node.after:
+            value = values[earlier]
+            if nodes[earlier].device != node.device:
+                value = backend.copy_to(value, device)
+            operands.append(value)
+        task = partial(compute, backend.ops, node.products)
+        values.append(backend.launch(task, matrices[node.device], *operands))
     return values
 
 
@@ -202,10 +201,12 @@ def program_of(nodes: tuple[Node, ...], size: int) -> Program:
 
 
 def compute(ops: Ops, products: int, matrix: Array, *operands: Array) -> Array:
-    """Average the operands, or take the matrix if there are none, and multiply by the matrix some
-    times.
+    """Average the operands, and multiply by the matrix `products` times.
+
+    Without operands the matrix takes their place.
     """
-    value = ops.multiply(reduce(ops.add, operands or (matrix,)), 1 / max(1, len(operands)))
+    terms = operands or (matrix,)
+    value = ops.multiply(reduce(ops.add, terms), 1 / len(terms))
     for _ in range(products):
         value = ops.matmul(value, matrix)
     return value
@@ -216,30 +217,31 @@ def expected(nodes: Sequence[Node], matrices: Sequence[np.ndarray]) -> list[np.n
     values: list[np.ndarray] = []
     for node in nodes:
         matrix = matrices[node.device].astype(np.float64)
-        value = (
-            np.mean([values[earlier] for earlier in node.after], axis=0) if node.after else matrix
-        )
+        value = matrix
+        if node.after:
+            value = np.mean([values[earlier] for earlier in node.after], axis=0)
         values.append(value @ np.linalg.matrix_power(matrix, node.products))
     return values
 
 
 def tasks_of(nodes: Sequence[Node]) -> tuple[list[Task], list[int]]:
-    """Return what `launch_graph` launches, on devices by their numbers, and how many operations
-    each task has.
+    """Return the tasks that `launch_graph` launches, and how many operations each has.
+
+    Their devices are numbers.
     """
     tasks: list[Task] = []
     operations: list[int] = []
-    place_of: list[int] = []
+    position_of: list[int] = []
     for node in nodes:
         after: list[int] = []
         for earlier in node.after:
             if nodes[earlier].device != node.device:
                 after.append(len(tasks))
-                tasks.append(Task("copy", str(node.device), "copy", (place_of[earlier],)))
+                tasks.append(Task("copy", str(node.device), "copy", (position_of[earlier],)))
                 operations.append(1)
             else:
-                after.append(place_of[earlier])
-        place_of.append(len(tasks))
+                after.append(position_of[earlier])
+        position_of.append(len(tasks))
         tasks.append(Task("compute", str(node.device), "compute", tuple(after)))
         # The operands are added up, the sum is divided by their number, and multiplied.
         additions = max(0, len(node.after) - 1)
@@ -254,8 +256,9 @@ def broken_in_diamonds(repetition: Repetition) -> Tally:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A program's tasks, each with the median of its own seconds, and what follows from them and
-    its two cases.
+    """A program's tasks, each with the median of its own seconds, and what follows from them.
+
+    The program's two cases are used, too.
     """
 
     tasks: tuple[Task, ...]
@@ -265,8 +268,7 @@ class Scheduled:
 
 
 def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Scheduled]:
-    """Time programs with a wait after every operation and with none, and find what bounds the
-    first.
+    """Time programs with a wait after every operation and with none; find the first one's bounds.
 
     The names of a program's cases begin with its own. Its bare time is that of the device with the
     most to compute: what passes between devices, and waiting for each other, is a matter of
@@ -301,17 +303,21 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
 def _scheduled(trial: Trial, name: str, runs: Mapping[float, tuple[Task, ...]]) -> Scheduled:
     separate, free = name + ONE_BY_ONE, name + FREE
     # Of the rounds that count, each by the seconds that it took.
-    same = zip(*(runs[taken] for taken in trial.cases[separate].seconds), strict=True)
-    tasks = tuple(replace(of[-1], seconds=median(task.seconds for task in of)) for of in same)
+    rounds = [runs[seconds] for seconds in trial.cases[separate].seconds]
+    tasks = []
+    for in_rounds in zip(*rounds, strict=True):
+        seconds = median(task.seconds for task in in_rounds)
+        tasks.append(replace(in_rounds[-1], seconds=seconds))
     bounds = bounds_of(tasks, places(trial.backend), trial.backend.workers_per_device)
     # The bound is made of the times one by one, and as uncertain as they are.
     share = bounds.seconds / trial.cases[separate].median
-    return Scheduled(tasks, bounds, lambda times: share * times[separate] / times[free])
+    return Scheduled(tuple(tasks), bounds, lambda times: share * times[separate] / times[free])
 
 
 def places(backend: Backend) -> int:
-    """Count what can work at once: all on GPUs, and the CPU devices' workers, but no more than
-    there are cores for.
+    """Count what can work at once: all GPUs, and the CPU devices' workers.
+
+    The latter are no more than there are cores for.
     """
     on_cpus = sum(device.kind == "cpu" for device in backend.devices)
     workers = min(

@@ -75,8 +75,9 @@ def program(
 
 
 def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = "") -> None:
-    """Check and register the parts and both together; of a sweep's smaller sizes, named with `at`,
-    only ours.
+    """Check and register the parts and both together.
+
+    Of a sweep's smaller sizes, named with `at`, there is only our way, and not the book's.
     """
     there = copying.destination(trial)
     x = trial.normal(size, trial.devices[0])

@@ -33,8 +33,9 @@ this.
 def register_smaller(
     trial: Trial, at_size: AtSize, sizes: Sequence[int], size: int, copies: int
 ) -> Mapping[str, int]:
-    """Register the cases of the sizes but this one, which has so many copies; return all by what
-    their cases end in.
+    """Register the cases of the sizes but this one, which has so many copies.
+
+    Return all by what their cases end in.
     """
     there, smaller = copying.destination(trial), sorted({*sizes} - {size})
     counts = {side: copying.copies_to_hide(trial, there, side).value for side in smaller}

@@ -54,8 +54,9 @@ SIZE = Chosen(
 
 
 def program(trial: Trial, size: Annotated[int, SIZE]) -> None:
-    """Time 25 multiplications on each device, and on all together; raises RequestError for a single
-    device.
+    """Time 25 multiplications on each device, and on all together.
+
+    Raises RequestError for a single device.
     """
     trial.refuse_single_device("parallel", "compares devices")
     trial.parameters["products"] = works.MULTIPLICATIONS

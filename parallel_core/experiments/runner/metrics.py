@@ -257,8 +257,9 @@ class Metric:
         return self.title or self.name.replace("_", " ").capitalize()
 
     def measured(self, cases: Mapping[str, Case]) -> Interval | None:
-        """Return the metric of a run's cases; None if the program gives it by itself, or lacks a
-        case.
+        """Return the metric of a run's cases.
+
+        None if the program gives it by itself, or lacks a case.
         """
         if self.formula is None:
             return None
@@ -301,8 +302,9 @@ class Metric:
         return tuple(answers)
 
     def place(self, interval: Interval, result: Result) -> Band | None:
-        """Return the band in which a whole interval lies; None if it touches several, or the metric
-        has none.
+        """Return the band in which a whole interval lies.
+
+        None if it touches several, or the metric has none.
         """
         answers = self.answers(interval, result)
         return answers[0] if len(answers) == 1 else None

@@ -88,8 +88,9 @@ class Trial:
         fewest: int = 0,
         repetitions: int = 0,
     ):
-        """Start the clock. If fewer than `fewest` rounds fit the budget, `run` raises
-        TooSlowError.
+        """Start the clock.
+
+        If fewer than `fewest` rounds fit the budget, `run` raises TooSlowError.
         """
         self.backend = backend
         self._counted = frozenset(map(without_numbers, counted))

@@ -46,8 +46,9 @@ RATE = np.float32(0.5)
 
 
 def program(trial: Trial) -> None:
-    """Run the chapter's examples, then time each verb in them; raises RequestError for a single
-    device.
+    """Run the chapter's examples, then time each verb in them.
+
+    Raises RequestError for a single device.
     """
     trial.refuse_single_device("building-blocks", "shows two devices")
     backend, (first, second, *_) = trial.backend, trial.devices
@@ -158,8 +159,9 @@ def uneven_splits(backend: Backend) -> Example:
 
 
 def rebinding_list_items(backend: Backend) -> Example:
-    """Write an allreduce that puts the sum into its list, and not into the arrays; then one that
-    returns it.
+    """Write an allreduce that puts the sum into its list, and not into the arrays.
+
+    Then write one that returns it.
     """
     gradients = [backend.to_numpy(value) for value in ones_and_twos(backend)]
     # As a cell of the book once did: the first array is changed, and the other's place gets a new

@@ -270,8 +270,9 @@ def count_alike(trial: Trial, scores: Mapping[int, np.ndarray]) -> None:
 
 
 def evaluated(backend: Backend, params: list[Array], data: Dataset, batch_size: int) -> Timing:
-    """Evaluate on idle devices; return the seconds until all was launched and until all was added
-    up.
+    """Evaluate on idle devices.
+
+    Return the seconds until all was launched and until all was added up.
     """
     launch = partial(launch_counts, backend, params, data, len(params) * batch_size)
     return measure(backend, launch, partial(add_counts, backend, params))

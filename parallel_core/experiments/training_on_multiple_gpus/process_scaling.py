@@ -133,8 +133,9 @@ def _time_step(backend: Backend, data: Dataset, settings: Settings) -> float:
 
 
 def _time_on_first(backend: GroupedBackend, data: Dataset, settings: Settings) -> float:
-    """Train whole batches on rank 0 only; the others wait at the next barrier. Return the seconds
-    of one step.
+    """Train whole batches on rank 0 only; the others wait at the next barrier.
+
+    Return the seconds of one step.
     """
     if backend.group.rank > 0:
         return 0.0

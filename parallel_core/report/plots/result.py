@@ -15,8 +15,9 @@ from parallel_core.system.formatting import engine_in_words, seconds
 
 
 def result_picture(result: Result) -> bytes:
-    """Draw what a result is about, titled by its answer; below that its experiment, backend and
-    data.
+    """Draw what a result is about, titled by its answer.
+
+    Below that its experiment, backend and data.
     """
     backend = result.backend
     side = f"{backend['name']} {backend['version']}, {engine_in_words(backend)}"

@@ -94,7 +94,7 @@ def as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def found_of(load: Callable[[int], Backend], kind: str) -> tuple[Found, str]:
     """Return the first finding of a kind, with the source of the statement that shows it."""
     found = next(found for found in search(load, LIMITS) if kind in found.finding.what)
-    place = found.finding.place
+    place = found.finding.position
     return found, "" if place is None else found.program.statements[place].source
 
 

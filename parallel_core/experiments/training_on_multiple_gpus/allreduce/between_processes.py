@@ -168,8 +168,9 @@ def stream_between(group: Group, where: Rendezvous) -> Iterator[Carry]:
 def _connect(
     group: Group, other: int, where: Rendezvous, connections: ExitStack
 ) -> socket.socket | None:
-    """Return this rank's end of the stream, closed with `connections`; None for a rank that has
-    none.
+    """Return this rank's end of the stream, closed with `connections`.
+
+    None for a rank that has none.
     """
     # The job's deadline must not pass before this one, whose error says what is wrong.
     patience = where.timeout / 2
@@ -194,6 +195,7 @@ def _connect(
 
 def accepted(listener: socket.socket, secret: bytes, timeout: float) -> socket.socket:
     """Wait at most `timeout` seconds for the side that knows the secret, and turn others away.
+
     Raises OSError.
     """
     deadline = monotonic() + timeout
@@ -231,11 +233,10 @@ def connected(address: str, port: int, secret: bytes, timeout: float) -> socket.
 
 
 def round_trip(connection: socket.socket, buffer: memoryview) -> float:
-    """Send a buffer and receive as much back into it; return the seconds that it took. Raises
-    OSError.
+    """Send a buffer and receive as much back into it; return the seconds that it took.
 
-    It is the caller's, who uses it again: to fault in the pages of a new one takes longer than to
-    copy.
+    Raises OSError. It is the caller's, who uses it again: to fault in the pages of a new one takes
+    longer than to copy.
     """
     start = perf_counter()
     connection.sendall(buffer)
@@ -244,8 +245,9 @@ def round_trip(connection: socket.socket, buffer: memoryview) -> float:
 
 
 def answer_round_trip(connection: socket.socket, buffer: memoryview) -> None:
-    """Take part in the other side's `round_trip` with a buffer of the same length. Raises
-    OSError.
+    """Take part in the other side's `round_trip` with a buffer of the same length.
+
+    Raises OSError.
     """
     _receive(connection, buffer)
     connection.sendall(buffer)
