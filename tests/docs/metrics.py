@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from docs._extensions.metrics import described
+from docs._extensions.described_metrics import described
 from tests.tree import ROOT
 
 __all__ = ["OF_ALL", "explained", "unexplained"]
