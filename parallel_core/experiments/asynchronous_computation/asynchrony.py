@@ -204,7 +204,8 @@ EXPERIMENT = Experiment(
     contains=("increments",),
     metrics=(
         DISPATCH_FRACTION,
-        WAIT_FRACTION,
+        # Where the model is wrong that is said in its place: an answer is short.
+        replace(WAIT_FRACTION, said=lambda result: not increments.model_is_wrong(result)),
         # The slower side is another question, which `cost-model` answers.
         replace(increments.T2_OVER_T1, said=lambda _: False),
         increments.OVER_PREDICTED,
