@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 
 LEFT_OUT = (".ci/", ".gitignore")
 """Of a checkout, what the sdist does not hold."""
-CODE_AND_DATA = {".py", ".typed", ".css", ".js", ".jinja", ".md"}
+CODE_AND_DATA = {".py", ".pyi", ".typed", ".css", ".js", ".jinja", ".md"}
 
 VERSION = read(ROOT)["metadata"]["version"]
 

@@ -220,7 +220,7 @@ EXPERIMENT = Experiment(
     drawn_case=TEN,
     key_timeline=3,
     layers=(
-        Layer("the operation, in one unit", "compute", increments.ONCE, is_bare=True),
+        Layer("the operation", "compute", increments.ONCE, is_bare=True),
         Layer("+ the framework’s call of each", "host", increments.SINGLE),
         Layer("+ a launch of each", "exchange", increments.ONCE),
         Layer("+ a wait for each", "wait", increments.EACH),
