@@ -22,7 +22,7 @@ from benchmarks.self_test import (
 )
 from parallel_core.comparison.cells import Cell
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.runner.metrics import Formula, interval_of, ratio
+from parallel_core.experiments.runner.formulas import Formula, interval_of, ratio
 from parallel_core.measurement.result import Case
 from tests.parallel_core.comparison.made_up import MACHINE, result
 

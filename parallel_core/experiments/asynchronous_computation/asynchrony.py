@@ -39,7 +39,8 @@ from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Experiment, Layer
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, ratio
+from parallel_core.experiments.runner.formulas import Formula, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import unfinished_at_return
 from parallel_core.experiments.runner.trial import Trial

@@ -48,14 +48,8 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import (
-    LOWEST,
-    Band,
-    Formula,
-    Metric,
-    Times,
-    Values,
-)
+from parallel_core.experiments.runner.formulas import Formula, Times, Values
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
 from parallel_core.experiments.runner.trial import Trial, Work

@@ -55,7 +55,8 @@ from parallel_core.experiments.runner.changes import (
     with_queue,
 )
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Formula, Metric, median_of, ratio
+from parallel_core.experiments.runner.formulas import Formula, median_of, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial

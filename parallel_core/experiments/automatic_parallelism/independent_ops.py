@@ -47,7 +47,8 @@ from parallel_core.experiments.runner.changes import (
 )
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained, ratio
+from parallel_core.experiments.runner.formulas import ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_its_own_device
 from parallel_core.experiments.runner.trial import Trial

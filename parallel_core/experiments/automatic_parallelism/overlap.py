@@ -43,7 +43,8 @@ from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, hidden_share
+from parallel_core.experiments.runner.formulas import hidden_share
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.tallies import alongside, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from parallel_core.experiments import copying
-from parallel_core.experiments.runner.metrics import Times, hidden_share
+from parallel_core.experiments.runner.formulas import Times, hidden_share
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.sweep import Curves

@@ -40,14 +40,8 @@ from parallel_core.experiments.asynchronous_computation.cost_model import passes
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, Change, with_queue
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import (
-    LOWEST,
-    Band,
-    Metric,
-    gained_on_devices,
-    median_of,
-    ratio,
-)
+from parallel_core.experiments.runner.formulas import median_of, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Options, Trial, Work

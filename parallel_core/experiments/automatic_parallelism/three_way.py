@@ -49,7 +49,8 @@ from parallel_core.experiments.runner.changes import (
 )
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
 from parallel_core.experiments.runner.declaration import OF_COPIES, Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, Times, Values
+from parallel_core.experiments.runner.formulas import Times, Values
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.tallies import Repetition, Tally, copied_beside_computation
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import Timing, measure

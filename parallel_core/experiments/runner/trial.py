@@ -21,7 +21,7 @@ from backends import Array, Backend, Device
 from backends.host import clock_without_compiling
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.counts import without_numbers
-from parallel_core.experiments.runner.metrics import Formula, interval_of
+from parallel_core.experiments.runner.formulas import Formula, interval_of
 from parallel_core.measurement.checks import largest_of, relative_error
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.fresh_process import measure_elsewhere

@@ -41,7 +41,8 @@ import backends
 from backends import Array, Backend, Ops
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, ratio
+from parallel_core.experiments.runner.formulas import ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_steps import (

@@ -47,7 +47,8 @@ from parallel_core.experiments.runner.changes import (
 )
 from parallel_core.experiments.runner.counts import Count
 from parallel_core.experiments.runner.declaration import Exercise, Experiment
-from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices, ratio
+from parallel_core.experiments.runner.formulas import ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained_on_devices
 from parallel_core.experiments.runner.parameters import Chosen, Parameter, Seed
 from parallel_core.experiments.runner.trial import LARGEST_ERROR, Trial
 from parallel_core.experiments.training_steps import counted_devices, enlarged_start, placed

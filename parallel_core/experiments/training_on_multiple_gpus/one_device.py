@@ -11,7 +11,8 @@ import numpy as np
 
 from backends import Backend
 from parallel_core.experiments.runner.counts import Count
-from parallel_core.experiments.runner.metrics import LOWEST, Band, ratio, speed
+from parallel_core.experiments.runner.formulas import ratio
+from parallel_core.experiments.runner.metrics import LOWEST, Band, speed
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_steps import placed
 from parallel_core.measurement.result import Case

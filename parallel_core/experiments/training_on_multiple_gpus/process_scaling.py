@@ -23,14 +23,8 @@ import numpy as np
 from backends import Backend
 from backends.host import clock_without_compiling
 from backends.process_groups import Group, GroupedBackend, barrier, broadcast
-from parallel_core.experiments.runner.metrics import (
-    LOWEST,
-    Band,
-    Formula,
-    Metric,
-    gained,
-    interval_of,
-)
+from parallel_core.experiments.runner.formulas import Formula, interval_of
+from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gained
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import FEWEST_FOR_A_VERDICT
 from parallel_core.measurement.result import Case

@@ -299,7 +299,7 @@ from typing import Annotated
 import numpy as np
 
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import Metric
+from parallel_core.experiments.runner.metrics import (Metric)
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial, Work
 

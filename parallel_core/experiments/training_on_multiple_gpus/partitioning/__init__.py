@@ -35,7 +35,8 @@ from typing import Annotated
 import backends
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES, larger, with_queue
 from parallel_core.experiments.runner.declaration import Experiment
-from parallel_core.experiments.runner.metrics import ratio, speed
+from parallel_core.experiments.runner.formulas import ratio
+from parallel_core.experiments.runner.metrics import speed
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.training_on_multiple_gpus.partitioning import network

@@ -40,7 +40,7 @@ from parallel_core.experiments.asynchronous_computation.cost_model import (
 from parallel_core.experiments.asynchronous_computation.increments import OVER_PREDICTED
 from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner.counts import record_counts
-from parallel_core.experiments.runner.metrics import interval_of
+from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement.confidence_intervals import exponential
 from parallel_core.measurement.timing import Timing, measure

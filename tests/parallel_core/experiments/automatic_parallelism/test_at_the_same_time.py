@@ -25,8 +25,8 @@ from parallel_core.experiments.runner import trial as trials
 from parallel_core.experiments.runner import witnesses
 from parallel_core.experiments.runner.changes import LESS_NOISE, MORE_CORES
 from parallel_core.experiments.runner.conclusions import answer_of
+from parallel_core.experiments.runner.formulas import interval_of
 from parallel_core.experiments.runner.guess import judge
-from parallel_core.experiments.runner.metrics import interval_of
 from parallel_core.experiments.runner.tallies import computed_beside_its_own_device, repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.measurement import timing

@@ -20,7 +20,7 @@ from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.automatic_parallelism import dependencies, graph, task_order
 from parallel_core.experiments.automatic_parallelism.graph import mlp
-from parallel_core.experiments.runner.metrics import Times
+from parallel_core.experiments.runner.formulas import Times
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
 from parallel_core.experiments.runner.trial import Trial
 from parallel_core.experiments.works import record

@@ -21,14 +21,8 @@ from parallel_core.experiments.asynchronous_computation.barriers import (
 )
 from parallel_core.experiments.asynchronous_computation.cost_model import SMALLEST
 from parallel_core.experiments.asynchronous_computation.increments import CostModel
-from parallel_core.experiments.runner.metrics import (
-    LOWEST,
-    WITHOUT_QUEUE,
-    Band,
-    Metric,
-    interval_of,
-    ratio,
-)
+from parallel_core.experiments.runner.formulas import interval_of, ratio
+from parallel_core.experiments.runner.metrics import LOWEST, WITHOUT_QUEUE, Band, Metric
 from parallel_core.measurement.confidence_intervals import Interval
 from parallel_core.measurement.result import Case, Result
 from parallel_core.measurement.verdicts import times_as_long
