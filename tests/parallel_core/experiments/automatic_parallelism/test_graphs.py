@@ -18,7 +18,12 @@ from backends import Backend
 from backends.profiling import Span
 from parallel_core.command_line import cli
 from parallel_core.experiments import EXPERIMENTS
-from parallel_core.experiments.automatic_parallelism import dependencies, graph, task_order
+from parallel_core.experiments.automatic_parallelism import (
+    dependencies,
+    graph,
+    task_graphs,
+    task_order,
+)
 from parallel_core.experiments.automatic_parallelism.graph import mlp
 from parallel_core.experiments.runner.formulas import Times
 from parallel_core.experiments.runner.tallies import Repetition, repetition_of
@@ -40,14 +45,14 @@ SIZE = 6
 
 @given(seed=st.integers(0, 2**32), layers=st.integers(1, 7))
 def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers: int) -> None:
-    nodes = dependencies.random_graph(seed, len(backend.devices), layers)
-    matrices = dependencies.device_matrices(SIZE, len(backend.devices))
+    nodes = task_graphs.random_graph(seed, len(backend.devices), layers)
+    matrices = task_graphs.device_matrices(SIZE, len(backend.devices))
     loaded = [
         backend.asarray(matrix, device)
         for matrix, device in zip(matrices, backend.devices, strict=True)
     ]
-    values = dependencies.launch_graph(backend, nodes, loaded)
-    for value, wanted in zip(values, dependencies.expected(nodes, matrices), strict=True):
+    values = task_graphs.launch_graph(backend, nodes, loaded)
+    for value, wanted in zip(values, task_graphs.expected(nodes, matrices), strict=True):
         found = backend.to_numpy(value)
         assert found.dtype == np.float32
         assert np.isfinite(found).all()
@@ -58,8 +63,8 @@ def test_every_value_of_any_graph_is_numpy_s(backend: Backend, seed: int, layers
 def test_a_recording_has_the_graph_s_dependencies_and_a_copy_for_each_crossing(
     backend: Backend, seed: int
 ) -> None:
-    nodes = dependencies.random_graph(seed, len(backend.devices))
-    tasks = without_loads(record(backend, dependencies.program_of(nodes, SIZE)))
+    nodes = task_graphs.random_graph(seed, len(backend.devices))
+    tasks = without_loads(record(backend, task_graphs.program_of(nodes, SIZE)))
     computed = [place for place, task in enumerate(tasks) if task.kind == "compute"]
     assert [tasks[place].device for place in computed] == [
         str(backend.devices[node.device]) for node in nodes
@@ -78,8 +83,8 @@ def test_a_recording_has_the_graph_s_dependencies_and_a_copy_for_each_crossing(
 def test_a_random_graph_is_layered_and_always_the_same(
     seed: int, devices: int, layers: int
 ) -> None:
-    nodes = dependencies.random_graph(seed, devices, layers)
-    assert nodes == dependencies.random_graph(seed, devices, layers)
+    nodes = task_graphs.random_graph(seed, devices, layers)
+    assert nodes == task_graphs.random_graph(seed, devices, layers)
     assert len(nodes) >= layers
     for place, node in enumerate(nodes):
         assert 0 <= node.device < devices
@@ -98,12 +103,12 @@ def test_diamonds_fork_to_all_devices_and_join() -> None:
         (1, (3,), 4),
         (0, (4, 5), 1),
     ]
-    assert dependencies.diamond(2) == tuple(dependencies.Node(*task) for task in tasks)
+    assert task_graphs.diamond(2) == tuple(task_graphs.Node(*task) for task in tasks)
 
 
 def test_both_ways_are_timed_and_tasks_have_their_own_seconds(backend: Backend) -> None:
     trial = Trial(backend, {}, rounds=3)
-    diamonds = dependencies.program_of(dependencies.diamond(len(backend.devices)), SIZE)
+    diamonds = task_graphs.program_of(task_graphs.diamond(len(backend.devices)), SIZE)
     (found,) = dependencies.time_programs(trial, {"": diamonds})
     assert list(trial.cases) == ["one by one", "freely scheduled"]
     separate, free = trial.cases.values()
@@ -124,7 +129,7 @@ def test_bounds_are_of_the_rounds_that_count(
     monkeypatch.setattr(timing, "_quietest", lambda *_: [0])
     trial = Trial(backend, {}, rounds=3)
     (found,) = dependencies.time_programs(
-        trial, {"": dependencies.program_of(dependencies.diamond(2), SIZE)}
+        trial, {"": task_graphs.program_of(task_graphs.diamond(2), SIZE)}
     )
     assert trial.cases["one by one"].seconds == (
         pytest.approx(sum(task.seconds for task in found.tasks)),
@@ -135,7 +140,7 @@ def diamonds_run(devices: int, moved: dict[int, int], on: str = "") -> Repetitio
     """Return a repetition of the diamonds in which each task runs as soon as it may, its operations
     for 10 each; some tasks are moved, by their position.
     """
-    tasks, operations = dependencies.tasks_of(dependencies.diamond(devices))
+    tasks, operations = task_graphs.tasks_of(task_graphs.diamond(devices))
     ends: list[int] = []
     spans: list[Span] = []
     for place, (task, count) in enumerate(zip(tasks, operations, strict=True)):
@@ -152,7 +157,7 @@ def diamonds_run(devices: int, moved: dict[int, int], on: str = "") -> Repetitio
 
 @pytest.mark.parametrize("devices", [2, 3, 4])
 def test_each_dependency_that_is_broken_counts(devices: int) -> None:
-    tasks, _ = dependencies.tasks_of(dependencies.diamond(devices))
+    tasks, _ = task_graphs.tasks_of(task_graphs.diamond(devices))
     of = sum(len(task.after) for task in tasks)
     assert dependencies.broken_in_diamonds(diamonds_run(devices, {})) == (0, of)
     # A copy that begins too soon, and a task that does not wait for its copies.
@@ -167,7 +172,7 @@ def test_each_dependency_that_is_broken_counts(devices: int) -> None:
 
 def test_a_sum_may_begin_when_its_first_two_terms_are_there() -> None:
     # MXNet adds the first two branches while the third one is on its way.
-    tasks, _ = dependencies.tasks_of(dependencies.diamond(3))
+    tasks, _ = task_graphs.tasks_of(task_graphs.diamond(3))
     last_copy = max(
         place for place, task in enumerate(tasks) if task.kind == "copy" and task.device == "0"
     )
