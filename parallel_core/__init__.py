@@ -10,7 +10,11 @@ Each experiment of the catalogue (`parallel-core list`) is a function here: `run
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # All names of a stub that is written from the catalogue; nothing of it exists at run time.
+    from parallel_core.experiments.functions import *  # noqa: F403
 
 HOMES = {
     "Benchmark": "measurement.timing",
@@ -25,13 +29,14 @@ HOMES = {
     "predict": "trace_analysis.prediction",
     "profiled_step": "own_program",
 }
-"""The module of each public name; the stub `__init__.pyi` shows them to editors, and the functions
-of experiments too.
+"""The module of each public name.
+
+The stub `experiments/functions.pyi` shows them, and the functions of experiments, to editors.
 """
 __all__ = [*HOMES]
 
 
-def __getattr__(name: str) -> Any:
+def _public(name: str) -> Any:
     # Measuring needs only NumPy; a machine that is lent for its GPU may lack the libraries that
     # show results.
     if name in HOMES:
@@ -42,6 +47,11 @@ def __getattr__(name: str) -> Any:
         if experiment is not None:
             return experiment.run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if not TYPE_CHECKING:
+    # Type checkers know the public names, and find no others.
+    __getattr__ = _public
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import parallel_core
 from parallel_core.experiments import EXPERIMENTS, Experiment
 from parallel_core.experiments.runner.counts import REPETITIONS
 
-STUB = Path(parallel_core.__file__).with_suffix(".pyi")
+STUB = Path(parallel_core.__file__).parent / "experiments" / "functions.pyi"
 BEGIN = "# Written by `python -m tests.parallel_core.test_stub`:\n"
 TIMING = {"rounds": "int", "budget": "float"}
 """The runner's own options, by the types of their values."""
