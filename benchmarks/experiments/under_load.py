@@ -1,7 +1,7 @@
 """Run experiments beside processes that spin, and keep what each run and each count said.
 
     python -m benchmarks.experiments.under_load --spinning 0
-    python -m benchmarks.experiments.under_load --spinning 2 --repetitions 100
+    python -m benchmarks.experiments.under_load --spinning 2 --repetitions 200 --budget 2
 
 Each spinning process takes as much of one core as the scheduler gives it. What the runs beside none
 of them said is what the others are held against: a count should mean the same, and an interval
@@ -62,12 +62,9 @@ def spinning(processes: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def run_once(name: str, backend: str, engine: str, repetitions: int | None) -> Run:
-    """Run an experiment in a fresh process, with so many repetitions of its counts, or as many as
-    it takes by itself.
-    """
+def run_once(name: str, backend: str, engine: str, options: Sequence[str]) -> Run:
+    """Run an experiment in a fresh process with further options of `run`."""
     about: Run = {"experiment": name, "backend": backend, "engine": engine}
-    options = [] if repetitions is None else ["--count", str(repetitions)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "result.json"
         command = (
@@ -165,12 +162,14 @@ def found(runs: Sequence[Run], wanted: tuple[str, str, str]) -> Run | None:
     type=click.IntRange(1, MOST_REPETITIONS),
     help="Repetitions of each count. Default: what a run takes.",
 )
+@click.option("--budget", type=click.FloatRange(1), help="Seconds that each run takes times.")
 @click.option("--engine", type=click.Choice(ENGINES), help="Only this one. Default: both.")
 @click.argument("names", nargs=-1, type=click.Choice(list(EXPERIMENTS)))
 def main(
     out: Path,
     processes: int,
     repetitions: int | None,
+    budget: float | None,
     engine: str | None,
     names: Sequence[str],
 ) -> None:
@@ -185,10 +184,12 @@ def main(
     written = read_json(path) if path.exists() else {"runs": {}}
     runs: dict[str, list[Run]] = written["runs"]
     of_load = runs.setdefault(str(processes), [])
+    given = {"--count": repetitions, "--budget": budget}
+    options = [word for name, value in given.items() if value for word in (name, str(value))]
     for name in names or [one.name for one in EXPERIMENTS.values() if one.counts]:
         for backend, on_engine in product(BACKENDS, [engine] if engine else ENGINES):
             with spinning(processes):
-                run = run_once(name, backend, on_engine, repetitions)
+                run = run_once(name, backend, on_engine, options)
             of_load[:] = [other for other in of_load if identity(other) != identity(run)]
             of_load.append(run)
             click.echo(f"{name}, {backend}, {on_engine}: {run['seconds']} s", err=True)
