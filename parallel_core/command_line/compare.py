@@ -4,6 +4,7 @@ and raw values.
 
 import asyncio
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,6 @@ from parallel_core.comparison.storage import (
     read_comparison,
     result_path,
 )
-from parallel_core.comparison.time_budget import GROWTH, USUAL_ROUNDS
 from parallel_core.experiments import EXPERIMENTS
 from parallel_core.experiments.explanation import about_unknown
 from parallel_core.report import write_report
@@ -40,11 +40,17 @@ from parallel_core.system.subprocesses import supervise
 from parallel_core.terminal.comparison import comparison_progress, show_screen
 from parallel_core.terminal.console import terminal_console
 
+ROUNDS, QUICK_ROUNDS, MOST_ROUNDS = 5, 3, 10
+"""How many processes each cell has, in full and with --quick: the fewest that give an interval. At
+most so many if time decides.
+"""
 MINUTES_FOR_A_CELL = 0.25
-"""How long --quick may take unless the user says; so it is 4 minutes for the chapters'
-demonstrations.
+"""How long --quick may take unless the user says: 4 minutes for the chapters' demonstrations, which
+slow machines need.
 """
 SHORTEST_MINUTES = 1.0
+SIZES = ("size", "steps", "limit")
+"""The parameters beside those that a run chooses that say how much work it is."""
 DEVICE_KINDS, ENGINES = ("auto", "cpu", "gpu"), ("async", "sync")
 ANSWER_SECONDS = 60.0
 """How long a Python may take to import parallel-core."""
@@ -57,7 +63,7 @@ ANSWER_SECONDS = 60.0
 @options.option(
     "--rounds",
     type=options.POSITIVE,
-    help="Processes for each cell. Default: 5, or what time allows.",
+    help="Processes for each cell. Default: 5, with --quick 3, with --minutes what it allows.",
 )
 @click.option(
     "--all",
@@ -69,9 +75,8 @@ ANSWER_SECONDS = 60.0
 @click.option(
     "--minutes",
     type=options.NUMBER,
-    help="How long it may take: sizes are made smaller, then rounds fewer; one round is run in any "
-    "case. "
-    "Default: no limit; with --quick and without --like, 4 for 16 cells, and so on.",
+    help="How long it may take: there are fewer rounds; one is run in any case. Default: no limit; "
+    "with --quick and without --like, 4 for 16 cells, and so on.",
 )
 @options.path("--out", "out", "A new folder. Default: in runs/, named by the time.", "DIR")
 @options.interpreters
@@ -102,6 +107,7 @@ def compare(
     with_exercises: bool,
     interpreters: tuple[tuple[str, str], ...],
     quick: bool,
+    rounds: int | None,
     minutes: float | None,
     out: Path | None,
     like: Path | None,
@@ -119,22 +125,25 @@ def compare(
     with the recordings of the frameworks' profilers.
     """
     refuse_unknown("device kind", of_plan["device_kind"], DEVICE_KINDS)
+    usual_rounds = QUICK_ROUNDS if quick else ROUNDS
+    if minutes is not None:
+        usual_rounds = MOST_ROUNDS
     plan = Plan(
         experiments=tuple(
             EXPERIMENTS[name] for name in known_experiments(experiment_names, with_exercises)
         ),
         interpreters=choose_interpreters(of_plan["backends"], interpreters),
+        rounds=rounds or usual_rounds,
         mode="quick" if quick else "full",
         shared=quick,
+        on_gpus=may_be_on_gpus(of_plan["device_kind"]),
         **of_plan,
     )
     if like is not None:
         plan = _with_sizes_of(plan, read_comparison(like), like)
     elif quick and minutes is None:
         minutes = max(SHORTEST_MINUTES, MINUTES_FOR_A_CELL * len(plan.cells))
-    if minutes is None:
-        plan = replace(plan, rounds=plan.rounds or (USUAL_ROUNDS if quick else 5))
-    else:
+    if minutes is not None:
         plan = replace(plan, seconds=60 * minutes)
     kept = [
         *([] if out is None else [out / REPORT, out / RESULT]),
@@ -156,6 +165,11 @@ def compare(
     console.print(f"Report:  {page}", soft_wrap=True)
     console.print(f"Tables:  parallel-core report {shlex.quote(str(folder))}", soft_wrap=True)
     refuse_unmeasured(analysis)
+
+
+def may_be_on_gpus(device_kind: str) -> bool:
+    """Return whether devices of a kind may be GPUs on this machine."""
+    return device_kind == "gpu" or (device_kind == "auto" and bool(shutil.which("nvidia-smi")))
 
 
 def refuse_unknown(what: str, name: str, known: Sequence[str]) -> None:
@@ -238,7 +252,7 @@ def _with_sizes_of(plan: Plan, old: Comparison, path: Path) -> Plan:
         experiment = EXPERIMENTS[results.cell.experiment]
         names = {
             *experiment.calibrated,
-            *(name for name in GROWTH if name in experiment.parameters_by_option),
+            *(name for name in SIZES if name in experiment.parameters_by_option),
         }
         for result in results.results:
             if all(name in result.parameters for name in names):

@@ -14,13 +14,9 @@ from parallel_core.experiments import EXPERIMENTS, Experiment, Mode
 from parallel_core.experiments.runner.counts import REPETITIONS
 from parallel_core.measurement.fresh_process import measuring_command
 
-SOUNDING = 0
-"""The number of the uncounted round in which every cell is timed once at the smallest sizes, if
-time is limited.
-"""
-TRACED = 1
-"""The number of the round in which cells are profiled: the first, since nobody knows which will be
-the last.
+FIRST = 1
+"""The number of the first round, in which order is counted and cells are profiled: nobody knows
+which will be the last.
 """
 
 
@@ -34,8 +30,8 @@ class Plan:
     """One may be OWN_ENGINE."""
     interpreters: Mapping[str, str]
     """The Python that runs each backend."""
-    rounds: int | None = 5
-    """How many processes each cell has; None if time decides."""
+    rounds: int = 5
+    """How many processes each cell has; fewer if time is up."""
     mode: Mode = "full"
     devices: int = 2
     device_kind: str = "auto"
@@ -48,6 +44,8 @@ class Plan:
     """Whether all experiments on a backend and engine share a process in a round: where time is
     short, importing the frameworks would take longer than measuring.
     """
+    on_gpus: bool = False
+    """Whether devices may be GPUs: the sizes that --quick has are too small for them."""
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Parameters by experiment, if they are given; first processes choose the rest."""
     traces_in: Path | None = None
@@ -81,16 +79,12 @@ class Plan:
 
     def to_calibrate(self, cell: Cell) -> tuple[str, ...]:
         """Return the parameters of a cell that a process chooses: those that no option fixes."""
-        experiment = EXPERIMENTS[cell.experiment]
-        return tuple(
-            name
-            for name in experiment.calibrated
-            if name not in experiment.options.get(self.mode, {})
-        )
+        usual = self._usual_options(cell.experiment)
+        return tuple(name for name in EXPERIMENTS[cell.experiment].calibrated if name not in usual)
 
     def is_traced(self, turn: int) -> bool:
         """Return whether the cells are profiled in a round."""
-        return self.traces_in is not None and turn == TRACED
+        return self.traces_in is not None and turn == FIRST
 
     def command(
         self, cells: Sequence[Cell], chosen: Mapping[str, Mapping[str, Any]], turn: int
@@ -107,6 +101,13 @@ class Plan:
         )
         return measuring_command(self.interpreters[cells[0].backend], runs)
 
+    def _usual_options(self, name: str) -> dict[str, Any]:
+        """Return the options with which an experiment is compared."""
+        options = dict(EXPERIMENTS[name].options.get(self.mode, {}))
+        if self.on_gpus:
+            options.pop("size", None)
+        return options
+
     def _options(self, cell: Cell, chosen: Mapping[str, Any], turn: int) -> dict[str, Any]:
         experiment = EXPERIMENTS[cell.experiment]
         return {
@@ -115,10 +116,11 @@ class Plan:
             "devices": max(self.devices, experiment.devices),
             "device-kind": self.device_kind,
             "threads": self.threads,
-            **experiment.options.get(self.mode, {}),
+            **self._usual_options(cell.experiment),
             **chosen,
             # Order is the same in every round: it is counted in one.
-            "count": REPETITIONS if turn == TRACED else 0,
+            "count": REPETITIONS if turn == FIRST else 0,
+            "sizes-chosen": "yes",
             "trace-if-possible": trace_path(self.traces_in, cell)
             if self.traces_in and self.is_traced(turn)
             else None,

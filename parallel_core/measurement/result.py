@@ -191,7 +191,7 @@ class Result:
     `time`: a device works about as long as usual; `budget`: three rounds fit the budget; `issuing`:
     issuing a copy takes a tenth of its time; `launches`: no more are in flight; `equal-parts`: the
     parts take equally long; `largest`: no larger one is wanted; `rounds`: smaller than first
-    chosen, for too few rounds fitted.
+    chosen, for too few rounds fitted; `comparison`: a comparison gave it to all its processes.
     """
     machine_watch: MachineWatch | None = None
     """What else the machine did while the cases were timed; None if that was not watched."""

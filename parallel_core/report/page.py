@@ -11,7 +11,7 @@ from markupsafe import Markup
 from backends.registry.loading import title
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.comparison.cells import Cell, CellResults, Comparison
-from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.plan import FIRST
 from parallel_core.comparison.screen import screen_of
 from parallel_core.comparison.storage import TimelineOf
 from parallel_core.experiments import EXPERIMENTS
@@ -65,7 +65,7 @@ def _rounds(comparison: Comparison) -> str:
     """
     rounds_of_cells = []
     for cell in comparison.cells:
-        failures = [failure for failure in cell.failures if failure.round != SOUNDING]
+        failures = [failure for failure in cell.failures if failure.round >= FIRST]
         rounds_of_cells.append(len(cell.results) + len(failures))
     done = max(rounds_of_cells)
     noun = "rounds" if comparison.rounds > 1 else "round"

@@ -17,7 +17,6 @@ from backends.registry.loading import title
 from parallel_core.comparison.account import PARTS
 from parallel_core.comparison.analysis import Analysis, ExperimentAnalysis
 from parallel_core.comparison.difference import Difference
-from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.runner import NextRun
 from parallel_core.comparison.screen import Screen, screen_of
 from parallel_core.measurement.confidence_intervals import Interval, with_bounds
@@ -196,12 +195,7 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
         def on_run(run: NextRun) -> None:
             nonlocal done, announced
             begins = run.round != announced
-            if begins and run.round == 1 and not run.fits:
-                takes = naturaldelta(run.seconds_left or 0.0)
-                console.print(
-                    f"One round is longer than the time, and is run all the same: about {takes}."
-                )
-            stage, total = _stage(run), done + run.left
+            stage, total = f"round {run.round} of {run.rounds}", done + run.left
             what = str(run.cells[0]) if len(run.cells) == 1 else run.cells[0].side
             if console.is_interactive:
                 progress.update(task, description=f"{stage}: {what}", completed=done, total=total)
@@ -217,13 +211,3 @@ def comparison_progress(console: Console) -> Iterator[Callable[[NextRun], None]]
             done += 1
 
         yield on_run
-
-
-def _stage(run: NextRun) -> str:
-    if run.round == SOUNDING:
-        return "choosing sizes"
-    return (
-        f"round {run.round} of {run.rounds}"
-        if run.round <= run.rounds
-        else "making up for failed runs"
-    )

@@ -16,6 +16,10 @@ from parallel_core.training.step import get_params
 
 HALF_A_MINUTE = 30.0
 PROBED_STEPS = 2
+ESTIMATED_FROM = 20
+"""Fewer steps, of which nothing is to be chosen, take about as long as those that are tried for an
+estimate.
+"""
 MOST_COMPARED, FEWEST_COMPARED = 60, 2
 """Steps on one device, unless their number is given. Of two losses the second shows the gradients.
 """
@@ -56,18 +60,23 @@ def plan_training(
     they try steps, which they exchange, only if there is something to choose.
     """
     is_chosen = settings.epochs is None and settings.limit is None
-    on_all = math.nan
-    if agree is None or is_chosen:
+    is_bounded = settings.epochs is None and compared is None
+    steps_in_all = settings.last_epoch * steps_of(data, settings)
+    is_short = not is_chosen and not is_bounded and steps_in_all < ESTIMATED_FROM
+    on_all = on_one = math.nan
+    if is_chosen or (agree is None and not is_short):
         on_all = _seconds_of_step(backend, data, settings, len(backend.devices))
         if agree is not None:
             on_all = agree(on_all)
-    on_one = _seconds_of_step(backend, data, settings, 1) if compared != 0 else 0.0
+    if compared == 0:
+        on_one = 0.0
+    elif not is_short:
+        on_one = _seconds_of_step(backend, data, settings, 1)
     limit = settings.limit
     if is_chosen:
         fitting = max(1, int(HALF_A_MINUTE / on_all))
         # A training with all batches can be resumed with more epochs.
         limit = fitting if fitting < steps_of(data, settings) else None
-    is_bounded = settings.epochs is None and compared is None
     settings = replace(settings, epochs=settings.last_epoch, limit=limit)
     steps = steps_of(data, settings)
     images = min(len(data.train_labels), steps * settings.batch_size)

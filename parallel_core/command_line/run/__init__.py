@@ -196,6 +196,8 @@ def _shared_options(experiment: Experiment) -> list[Callable[[Any], Any]]:
         click.option("--trace-if-possible", type=options.PATH, hidden=True),
         # A comparison switches it off in all rounds but one.
         click.option("--count", type=click.IntRange(0, MOST), default=REPETITIONS, hidden=True),
+        # Its sizes are small, and too small to be counted with.
+        click.option("--sizes-chosen", type=click.BOOL, default=False, hidden=True),
         options.path(
             "--timeline",
             "timeline_path",

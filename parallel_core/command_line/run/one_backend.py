@@ -89,7 +89,9 @@ def run_on_one_backend(
             check_profiler(loaded)
         began = monotonic()
         with _alone(experiment, values), arguments_of(experiment, loaded, values) as arguments:
-            result = experiment.run(loaded, count=values["count"], **arguments)
+            result = experiment.run(
+                loaded, count=values["count"], sizes_chosen=values["sizes_chosen"], **arguments
+            )
         _report_alone(result, loaded, values, given, console)
         if measured is not None:
             measured.append(Measured(result, began, monotonic()))

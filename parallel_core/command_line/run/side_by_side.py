@@ -52,7 +52,7 @@ def run_side_by_side(experiment: Experiment, ctx: click.Context, given: Mapping[
         backends=names,
         engines=(values["engine"] or OWN_ENGINE,),
         interpreters=compare.choose_interpreters(names, values["interpreters"]),
-        rounds=None,
+        rounds=compare.ROUNDS,
         devices=devices,
         device_kind=values["device_kind"],
         threads=values["threads"],

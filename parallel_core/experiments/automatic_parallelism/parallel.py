@@ -161,5 +161,5 @@ EXPERIMENT = Experiment(
     ),
     settings=OF_PRODUCTS,
     key_timeline=2,
-    options={"full": {"rounds": 5}, "quick": {"rounds": 3, "size": 504}},
+    options={"full": {"rounds": 5}, "quick": {"rounds": 5, "size": 320}},
 )

@@ -233,19 +233,29 @@ class Experiment:
             return self.between_processes
         return self.program
 
-    def run(self, backend: Backend, *, count: int = REPETITIONS, **options: Any) -> Result:
+    def run(
+        self,
+        backend: Backend,
+        *,
+        count: int = REPETITIONS,
+        sizes_chosen: bool = False,
+        **options: Any,
+    ) -> Result:
         """Run the program on a backend: choose sizes that are not given, time, check, count, and
         conclude.
 
         If the run chose all its sizes and too few rounds fit the budget, it starts again with a
         smaller size, and with half of the budget if less is left. At least `count` repetitions are
-        recorded; with 0 nothing is counted.
+        recorded; with 0 nothing is counted. With `sizes_chosen` the given sizes are a comparison's,
+        and no user's.
         """
         values = self._values_of(options)
         wanted_rounds = 0
         if self._chooses_all_sizes(values):
             wanted_rounds = min(FEWEST_FOR_A_VERDICT, values["rounds"])
         trial = self._trial(backend, values, fewest=wanted_rounds, count=count)
+        if sizes_chosen:
+            trial.described["chosen_by"] = {"size": "comparison"}
         try:
             self._measure(trial, values)
         except TooSlowError as slow:

@@ -258,6 +258,6 @@ EXPERIMENT = Experiment(
     budget=None,
     options={
         "full": {"epochs": 3, "compared": 24},
-        "quick": {"epochs": 1, "limit": 60, "compared": 24},
+        "quick": {"epochs": 3, "limit": 4, "compared": 4},
     },
 )

@@ -81,7 +81,7 @@ def test_a_framework_compared_for_real(
     assert "Devices at once" in done.stdout
     assert f"Report:  {folder / 'report.html'}" in done.stdout
     # Both experiments on a framework share a process.
-    assert "choosing sizes: 0 of 4 runs done, about" in done.stderr
+    assert "round 1 of 1: 0 of 2 runs done" in done.stderr
     assert "round 1 of 1: 2 of 4 runs done, about" in done.stderr
     read = cells(folder)
     names = ("parallel", "building-blocks")

@@ -13,7 +13,7 @@ import pytest
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults, FailedRun
-from parallel_core.comparison.plan import SOUNDING
+from parallel_core.comparison.plan import FIRST
 from parallel_core.comparison.screen import screen_of
 from parallel_core.measurement.task_graph import Task
 from tests.parallel_core.comparison.made_up import (
@@ -193,7 +193,7 @@ def with_nasty_names(cell: CellResults) -> CellResults:
 
 
 @pytest.mark.parametrize(
-    ("turn", "told"), [(SOUNDING, "2 of 5 rounds, each cell"), (2, "3 of 5 rounds, each cell")]
+    ("turn", "told"), [(FIRST - 1, "2 of 5 rounds, each cell"), (2, "3 of 5 rounds, each cell")]
 )
 def test_rounds_are_those_that_were_run(turn: int, told: str) -> None:
     # A process before the first round, which older comparisons tell of, is no round.

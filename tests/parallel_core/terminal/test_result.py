@@ -14,7 +14,6 @@ import pytest
 
 from parallel_core.comparison.analysis import analyse
 from parallel_core.comparison.cells import Cell, CellResults
-from parallel_core.comparison.plan import SOUNDING
 from parallel_core.comparison.runner import NextRun
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Answer
@@ -141,15 +140,16 @@ def test_each_of_several_trainings_has_a_line_where_there_is_no_bar(terminal: bo
     assert lines == ([] if terminal else ["training 1 of 2", "training 2 of 2"])
 
 
-def test_a_comparison_says_once_before_it_begins_that_a_round_does_not_fit() -> None:
+def test_a_comparison_tells_each_round_once_and_the_time_that_is_left_when_it_is_known() -> None:
     stream = io.StringIO()
     cells = comparison(measured(parallel("torch"), (1.0,))).cells
     with comparison_progress(terminal_console(file=stream, width=80)) as on_run:
-        for number, fits in ((SOUNDING, True), (1, False), (1, False)):
-            on_run(NextRun((cells[0].cell,), number, 1, 3, 60.0, fits))
-    lines = stream.getvalue().splitlines()
-    assert ["longer than the time" in line for line in lines] == [False, True, False]
-    assert "a minute" in lines[1]
+        for number, left in ((1, None), (1, 120.0), (2, 60.0)):
+            on_run(NextRun((cells[0].cell,), number, 2, 3, left))
+    assert stream.getvalue().splitlines() == [
+        "round 1 of 2: 0 of 3 runs done",
+        "round 2 of 2: 2 of 5 runs done, about a minute left",
+    ]
 
 
 @pytest.mark.parametrize(
