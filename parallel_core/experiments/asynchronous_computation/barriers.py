@@ -33,12 +33,14 @@ returned, shows which. Launching takes time in either case, so the share does no
 devices share cores, work on another device slows the awaited one too.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import numpy as np
 
+from backends import Array
 from parallel_core.experiments.asynchronous_computation.asynchrony import (
     CONVERSIONS,
     DISPATCH_FRACTION,
@@ -53,9 +55,14 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import doublings, multiplications, multiplied, size_for
+from parallel_core.experiments.works import (
+    doublings,
+    larger_size_to_count,
+    multiplications,
+    multiplied,
+    size_for,
+)
 from parallel_core.measurement.sweep import Curves
-from parallel_core.measurement.timing import measure
 
 SAME, OTHER = "on the same device", "on another device"
 WAIT, WAITALL = "wait", "waitall"
@@ -110,13 +117,7 @@ def program(
         on_host = [trial.backend.to_numpy(factor) for factor in (x, matrix)]
         trial.check("products", products, [factor @ factor for factor in on_host])
     trial.run()
-    for conversion, convert in CONVERSIONS.items():
-        trial.takes[named(conversion, deepest, SAME)] = partial(
-            measure,
-            trial.backend,
-            lambda: (awaited.launch(), multiplied(trial, x, deepest)),
-            partial(convert_first, trial.backend, convert),
-        )
+    count_waits(trial, larger_matrices(trial, size) or matrix_at, deepest)
     for place in matrix_at:
         trial.found_by(FRACTIONS[place].name, added_fraction(place, deepest), is_ratio=False)
     trial.found_by("added_to_wait_seconds", added_by(WAIT, SAME, deepest), is_ratio=False)
@@ -127,6 +128,36 @@ def program(
     # little faster.
     if dispatched is not None and dispatched.high < 0.8:
         trial.cases[for_all] = replace(trial.cases[for_all], parts=(for_one,))
+
+
+def larger_matrices(trial: Trial, size: int) -> dict[str, Array]:
+    """Load the matrices with which waits are counted, by place; none if those that are timed do."""
+    larger_size = larger_size_to_count(trial, LEFT.case, size)
+    if larger_size is None:
+        return {}
+    larger = [trial.normal(larger_size, device) for device in trial.devices[:2]]
+    return dict(zip((SAME, OTHER), larger, strict=False))
+
+
+def count_waits(trial: Trial, matrix_at: Mapping[str, Array], deepest: int) -> None:
+    """Let it be counted what each wait for the first multiplication leaves behind it undone."""
+    backend, x = trial.backend, matrix_at[SAME]
+
+    def launched_on(matrix: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        return multiplied(trial, x), multiplied(trial, matrix, deepest)
+
+    for place, matrix in matrix_at.items():
+        trial.count_as(
+            named(WAIT, deepest, place),
+            partial(launched_on, matrix),
+            lambda launched: backend.wait(launched[0][0]),
+        )
+    for conversion, convert in CONVERSIONS.items():
+        trial.count_as(
+            named(conversion, deepest, SAME),
+            partial(launched_on, x),
+            partial(convert_first, backend, convert),
+        )
 
 
 def depths(deepest: int) -> tuple[int, ...]:

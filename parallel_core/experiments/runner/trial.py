@@ -191,9 +191,17 @@ class Trial:
         """Return whether anything is counted of a case, or of one that differs in numbers only."""
         return without_numbers(case) in self._counted
 
-    def count_as(self, case: str, launch: Callable[[], object]) -> None:
-        """Let what is counted of a case be another launch than the one that is timed in it."""
-        self.takes[case] = partial(measure, self.backend, launch)
+    def count_as(
+        self,
+        case: str,
+        launch: Callable[[], Any],
+        until: Callable[[Any], object] | None = None,
+    ) -> None:
+        """Let what is counted of a case be another launch than the one that is timed in it.
+
+        It ends when all is done, or when `until` has returned for what was launched.
+        """
+        self.takes[case] = partial(measure, self.backend, launch, until)
 
     def run(self, share: float = TIMED_SHARE, rounds: int | None = None) -> Mapping[str, Case]:
         """Time all registered cases in turn, and their units, until a share of the budget is spent.
