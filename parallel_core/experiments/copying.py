@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 
 from backends import HOST, Array, Device
-from parallel_core.experiments import works
+from parallel_core.experiments import workloads
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import Timing
@@ -91,8 +91,8 @@ def copies_of(
     The copies replace the buffers.
     """
     work = _copies_of(trial, results, device, buffers, copies)
-    element = works.ones(trial, source)
-    few = min(copies, works.MOST_CALLS)
+    element = workloads.ones(trial, source)
+    few = min(copies, workloads.MOST_CALLS)
     calls = _copies_of(trial, [element], device, [trial.backend.copy_to(element, device)], few)
     return replace(work, calls=replace(calls, times=len(results) * copies / few))
 
@@ -149,9 +149,9 @@ def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial:
     as a multiplication.
     """
     device = destination(trial)
-    seconds = works.time_of(trial, COPYING_SECONDS, timings)
-    size = smallest = works.size_for(trial, seconds.value, works.MULTIPLICATIONS)
-    largest = smallest * (works.MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
+    seconds = workloads.time_of(trial, COPYING_SECONDS, timings)
+    size = smallest = workloads.size_for(trial, seconds.value, workloads.MULTIPLICATIONS)
+    largest = smallest * (workloads.MULTIPLICATIONS / FEWEST_MULTIPLICATIONS) ** (1 / 3)
     rule = seconds.rule
     for _ in range(2):
         issuing, copying = _seconds_of_a_copy(trial, device, size)
@@ -161,11 +161,11 @@ def _size_to_copy(destination: Callable[[Trial], Device], timings: float, trial:
     # Where even a single copy takes longer (a GPU behind a bus), larger matrices shift the balance
     # to computing.
     _, copying = _seconds_of_a_copy(trial, device, size, 1)
-    share = works.seconds_of_one(trial, size, 1) / copying
+    share = workloads.seconds_of_one(trial, size, 1) / copying
     if share < 1:
         size, rule = round(size / share / 8) * 8, "equal-parts"
-    if size >= works.LARGEST_SIZE:
-        return Choice(works.LARGEST_SIZE, "largest")
+    if size >= workloads.LARGEST_SIZE:
+        return Choice(workloads.LARGEST_SIZE, "largest")
     return Choice(size, rule)
 
 
@@ -174,10 +174,10 @@ def _count_to_copy(timings: float, trial: Trial) -> Choice:
 
     They are few enough to be in flight, and enough to hide something.
     """
-    seconds = works.time_of(trial, COPYING_SECONDS, timings)
-    filling = round(seconds.value / works.seconds_of_one(trial, trial.parameters["size"], 1))
-    if filling >= works.MULTIPLICATIONS:
-        return Choice(works.MULTIPLICATIONS, "launches")
+    seconds = workloads.time_of(trial, COPYING_SECONDS, timings)
+    filling = round(seconds.value / workloads.seconds_of_one(trial, trial.parameters["size"], 1))
+    if filling >= workloads.MULTIPLICATIONS:
+        return Choice(workloads.MULTIPLICATIONS, "launches")
     return Choice(max(FEWEST_MULTIPLICATIONS, filling), seconds.rule)
 
 
@@ -186,7 +186,7 @@ def copies_to_hide(trial: Trial, device: Device, size: int) -> Choice:
 
     They are no more than there may be.
     """
-    computing = works.seconds_of_one(trial, size, 2)
+    computing = workloads.seconds_of_one(trial, size, 2)
     _, copying = _seconds_of_a_copy(trial, device, size)
     copies = max(1, round(computing / copying))
     if copies > MOST_COPIES:
@@ -202,11 +202,11 @@ def _seconds_of_a_copy(
     They are taken from `copies` of each of two results.
     """
     source = trial.devices[0]
-    results = works.multiplied(trial, trial.normal(size, source), 2)
+    results = workloads.multiplied(trial, trial.normal(size, source), 2)
     buffers = buffers_in_turn(trial, size, device)
     copy = copies_of(trial, results, device, buffers, copies, source).launch
     copy()
-    issued, done = works.median_timing(trial, copy)
+    issued, done = workloads.median_timing(trial, copy)
     count = copies * len(results)
     if trial.backend.engine == "sync":
         # Without a queue the copy is over when it is issued.

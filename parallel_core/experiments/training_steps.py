@@ -18,7 +18,13 @@ import backends
 from backends import Array, Backend, Ops
 from backends.process_groups import GroupedBackend
 from parallel_core.experiments.runner.trial import TIMED_SHARE, Trial, Work
-from parallel_core.experiments.works import BESIDE, Program, doublings, time_beside, works_of_step
+from parallel_core.experiments.workloads import (
+    BESIDE,
+    Program,
+    doublings,
+    time_beside,
+    units_of_step,
+)
 from parallel_core.measurement.progress import part
 from parallel_core.measurement.result import Case, Timing
 from parallel_core.measurement.timing import if_repeatable
@@ -153,7 +159,7 @@ def time_steps_in_a_row(trial: Trial, name: str, step: Program, count: int, **cu
 
     Each step goes on where the one before led.
     """
-    bare = works_of_step(trial.backend, step.launch, count)
+    bare = units_of_step(trial.backend, step.launch, count)
     parameters, batch = step.inputs(trial.backend)
 
     def launch() -> Any:
@@ -214,7 +220,7 @@ def time_units(
     If `beside` is wanted, the first device's unit is also timed `BESIDE` the others'. Loading and
     exchange are left out. Without a queue, or on one device, there is nothing beside.
     """
-    units = works_of_step(backend, one_step(devices, data, settings))
+    units = units_of_step(backend, one_step(devices, data, settings))
     probe = Trial(backend, {}, BARE_ROUNDS, BARE_SECONDS)
     for number, unit in enumerate(units):
         probe.time(UNIT.format(number), unit, bare=())

@@ -34,7 +34,7 @@ from typing import Annotated, Any
 
 import backends
 from backends import Array, Backend
-from parallel_core.experiments import works
+from parallel_core.experiments import workloads
 from parallel_core.experiments.asynchronous_computation import increments
 from parallel_core.experiments.runner.changes import LESS_NOISE, larger, with_queue, without_queue
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
@@ -53,7 +53,9 @@ IN_NUMPY = "10 products in NumPy"
 SIZE = Chosen(
     "Side of the matrices. Default: 1000, or what the budget allows.",
     # About 75 multiplications are timed in a round, with its share of those that are checked.
-    how=lambda trial: works.size_up_to(trial, trial.left(0.55) / 75 / works.FEWEST_TIMINGS, 1000),
+    how=lambda trial: workloads.size_up_to(
+        trial, trial.left(0.55) / 75 / workloads.FEWEST_TIMINGS, 1000
+    ),
 )
 STEPS = Chosen("Number of increments. Default: 10000, or what the budget allows.")
 
@@ -76,7 +78,7 @@ def program(
     numpy = Trial(
         backends.load("numpy", devices=1, threads_per_device=trial.backend.threads_per_device), {}
     )
-    launch = partial(works.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
+    launch = partial(workloads.multiplied, numpy, numpy.normal(size, numpy.devices[0]), COUNT)
     trial.time(IN_NUMPY, take=partial(measure, numpy.backend, launch))
     time_ten(trial, size)
     time_waiting(trial, size)
@@ -89,7 +91,7 @@ def time_ten(trial: Trial, size: int) -> None:
     values with NumPy's.
     """
     x = trial.normal(size, trial.devices[0])
-    ten = works.multiplications(trial, x, COUNT)
+    ten = workloads.multiplications(trial, x, COUNT)
     trial.time(TEN, ten)
     a = trial.backend.to_numpy(x)
     trial.check("products", ten.launch(), [a @ a] * COUNT)
@@ -103,9 +105,12 @@ def time_waiting(trial: Trial, size: int) -> None:
     """
     backend = trial.backend
     x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
-    one, ten = works.multiplications(trial, x, 1), works.multiplications(trial, other, COUNT)
+    one, ten = (
+        workloads.multiplications(trial, x, 1),
+        workloads.multiplications(trial, other, COUNT),
+    )
     everything = (
-        (one, ten) if len(trial.devices) > 1 else (works.multiplications(trial, x, 1 + COUNT),)
+        (one, ten) if len(trial.devices) > 1 else (workloads.multiplications(trial, x, 1 + COUNT),)
     )
     # A profiler replaces the verbs: they are looked up when they are called.
     trial.time(ONE, ten, one, until=lambda made: backend.wait(made[1][0]), bare=(one,))

@@ -53,7 +53,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen, Parameter
 from parallel_core.experiments.runner.tallies import unfinished_after_wait_for_one
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import doublings, multiplications, multiplied, size_for
+from parallel_core.experiments.workloads import doublings, multiplications, multiplied, size_for
 from parallel_core.measurement.sweep import Curves
 from parallel_core.measurement.timing import measure
 

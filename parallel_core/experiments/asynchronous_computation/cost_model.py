@@ -55,7 +55,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.tallies import launched_behind_unfinished
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import geometric, incremented, increments, ones, size_up_to
+from parallel_core.experiments.workloads import geometric, incremented, increments, ones, size_up_to
 from parallel_core.measurement.confidence_intervals import Interval, decide
 from parallel_core.measurement.progress import tell
 from parallel_core.measurement.result import Case

@@ -44,7 +44,7 @@ from parallel_core.experiments.asynchronous_computation.asynchrony import (
 from parallel_core.experiments.runner.declaration import OF_PRODUCTS, Exercise, Experiment
 from parallel_core.experiments.runner.parameters import Choice, Parameter
 from parallel_core.experiments.runner.trial import LEAST_BUDGET, STARTING, Trial
-from parallel_core.experiments.works import FEWEST_TIMINGS, size_up_to
+from parallel_core.experiments.workloads import FEWEST_TIMINGS, size_up_to
 from parallel_core.measurement.progress import tell
 from parallel_core.system.errors import MeasurementError, RequestError
 

@@ -24,7 +24,7 @@ from parallel_core.experiments.runner.tallies import (
     unfinished_at_return,
 )
 from parallel_core.experiments.runner.trial import Trial, Work
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     incremented,
     increments,

@@ -66,12 +66,12 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Choice, Chosen
 from parallel_core.experiments.runner.tallies import Repetition, Tally
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     Program,
     larger_size_to_count,
     record,
     size_for,
-    works_of_step,
+    units_of_step,
 )
 from parallel_core.measurement.task_graph import (
     Bounds,
@@ -157,7 +157,7 @@ def time_programs(trial: Trial, programs: Mapping[str, Program]) -> list[Schedul
         return measure(trial.backend, partial(programs[name].run, trial.backend, inputs))
 
     for name, program in programs.items():
-        units = works_of_step(trial.backend, program.launch, as_unit=trial.backend.ops.as_unit)
+        units = units_of_step(trial.backend, program.launch, as_unit=trial.backend.ops.as_unit)
         trial.time(name + ONE_BY_ONE, take=partial(one_by_one, name), bare=units)
         trial.time(name + FREE, take=partial(freely, name), bare=units)
     trial.run(0.85)

@@ -44,7 +44,7 @@ from parallel_core.experiments.runner.changes import Change, larger
 from parallel_core.experiments.runner.declaration import Experiment
 from parallel_core.experiments.runner.parameters import Parameter
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import Program, dense, hidden, pull_back, record
+from parallel_core.experiments.workloads import Program, dense, hidden, pull_back, record
 from parallel_core.measurement.recording import labelled
 from parallel_core.measurement.task_graph import crossings, work_seconds
 from parallel_core.system.errors import RequestError

@@ -52,7 +52,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen, Parameter
 from parallel_core.experiments.runner.tallies import computed_beside_its_own_device
 from parallel_core.experiments.runner.trial import Trial
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     MULTIPLICATIONS,
     chained,
     larger_size_to_count,

@@ -38,7 +38,7 @@ from typing import Annotated
 
 from backends import Array, Device
 from backends.registry.variants import COPY_ON_COMPUTE_QUEUE
-from parallel_core.experiments import copying, works
+from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.automatic_parallelism import overlap_by_size
 from parallel_core.experiments.runner import changes
 from parallel_core.experiments.runner.counts import IN_PART, MOSTLY, Count
@@ -66,7 +66,7 @@ def program(
     together.
     """
     time_parts(trial, products, size, copies)
-    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+    if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, products, larger_size)
     at_size = partial(time_parts, trial, products)
     sides = overlap_by_size.register_smaller(trial, at_size, sizes, size, copies) if sizes else {}
@@ -86,7 +86,7 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     run_and_copy(trial, x, products, there, fresh, 1)
     a = trial.backend.to_numpy(x)
     trial.check("copied products", fresh, [a @ a] * products)
-    run = works.multiplications(trial, x, products, trial.devices[0])
+    run = workloads.multiplications(trial, x, products, trial.devices[0])
     results = run.launch()
     buffers = copying.buffers_in_turn(trial, size, there)
     copy, read = (
@@ -105,7 +105,7 @@ def time_parts(trial: Trial, products: int, size: int, copies: int, at: str = ""
     )
     if at:
         return
-    works.time_beside(trial, both)
+    workloads.time_beside(trial, both)
     # Its copies are dropped at once, which those of one unit would not be: they have no bare time.
     copy_to_host = Work(lambda: copy_the_book_s_way(trial, results, copies))
     trial.time(BOOK_COPY, copy_to_host, before=read.launch)
@@ -122,7 +122,7 @@ def count_larger(trial: Trial, products: int, size: int) -> None:
     trial.count_as(TOGETHER, lambda: run_and_copy(trial, x, products, there, buffers, copies))
     trial.count_as(
         BOOK_TOGETHER,
-        lambda: copy_the_book_s_way(trial, works.multiplied(trial, x, products), copies),
+        lambda: copy_the_book_s_way(trial, workloads.multiplied(trial, x, products), copies),
     )
 
 
@@ -209,7 +209,7 @@ EXPERIMENT = Experiment(
     program=program,
     usual_deviation=0.02,
     case=TOGETHER,
-    metrics=(OURS, THE_BOOK_S, works.price_of_overlap(TOGETHER)),
+    metrics=(OURS, THE_BOOK_S, workloads.price_of_overlap(TOGETHER)),
     counts=(ALONGSIDE, THE_BOOK_S_COUNT),
     changes=(
         changes.equal_parts(RUN, COPY, "copies"),

@@ -45,7 +45,7 @@ from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric, gaine
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import computed_beside_another_device
 from parallel_core.experiments.runner.trial import Options, Trial, Work
-from parallel_core.experiments.works import (
+from parallel_core.experiments.workloads import (
     FEWEST_TIMINGS,
     multiplications,
     multiplied,

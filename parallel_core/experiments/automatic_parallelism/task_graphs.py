@@ -9,7 +9,7 @@ from functools import partial, reduce
 import numpy as np
 
 from backends import Array, Backend, Ops
-from parallel_core.experiments.works import Program
+from parallel_core.experiments.workloads import Program
 from parallel_core.measurement.task_graph import Task
 
 

@@ -39,7 +39,7 @@ import numpy as np
 
 from backends import Array, Device
 from backends.profiling import Span
-from parallel_core.experiments import copying, works
+from parallel_core.experiments import copying, workloads
 from parallel_core.experiments.runner.changes import (
     LESS_NOISE,
     MORE_CORES_OR_GPUS,
@@ -83,7 +83,7 @@ def program(
     matrices, computing, sending, results, buffers = [], [], [], [], []
     for seed, (device, destination) in enumerate(zip(devices, destinations, strict=True)):
         matrix = trial.normal(size, device, seed)
-        multiplying = works.multiplications(trial, matrix, products, device)
+        multiplying = workloads.multiplications(trial, matrix, products, device)
         earlier = multiplying.launch()
         received = copying.buffers_in_turn(trial, size, destination)
         copies_of_results = copying.copies_of(trial, earlier, destination, received, copies, device)
@@ -111,7 +111,7 @@ def program(
         trial.time(name, *part_works, take=partial(take, name))
     together = Work(lambda: all_at_once(trial, matrices, results, buffers, copies))
     trial.time(TOGETHER, together, parts=parts, bare=(*computing, *sending), hides=BOTH_WAYS)
-    if larger_size := works.larger_size_to_count(trial, TOGETHER, size):
+    if larger_size := workloads.larger_size_to_count(trial, TOGETHER, size):
         count_larger(trial, products, larger_size)
     cases = trial.run()
     copying.note_issuing(trial, BOTH_WAYS)
@@ -136,7 +136,7 @@ def count_larger(trial: Trial, products: int, size: int) -> None:
     """Let larger matrices than those that are timed be multiplied and copied for the counts."""
     first, second = trial.devices[0], other_device(trial)
     matrices = [trial.normal(size, device) for device in (first, second)]
-    results = [list(works.multiplied(trial, x, products)) for x in matrices]
+    results = [list(workloads.multiplied(trial, x, products)) for x in matrices]
     buffers = [copying.buffers_in_turn(trial, size, there) for there in (second, first)]
     copies = copying.copies_to_hide(trial, second, size).value
     trial.count_as(TOGETHER, lambda: all_at_once(trial, matrices, results, buffers, copies))
@@ -157,7 +157,7 @@ def all_at_once(
     destinations = trial.devices[1::-1]
     for index in range(len(results[0])):
         for number, destination in enumerate(destinations):
-            products += works.multiplied(trial, matrices[number])
+            products += workloads.multiplied(trial, matrices[number])
             earlier = results[number][index]
             copying.copy_in_turn(trial, buffers[number], index, earlier, destination, copies)
     return products

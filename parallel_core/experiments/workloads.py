@@ -324,7 +324,7 @@ def record(backend: Backend, program: Program, one_by_one: bool = False) -> tupl
     return recording.tasks
 
 
-def works_of_step(
+def units_of_step(
     backend: Backend,
     step: Callable[[Backend], object],
     times: int = 1,
@@ -347,13 +347,13 @@ def works_of_step(
     step(Recording(backend, on_launch=note))
     # What is timed later must not wait for it.
     backend.waitall()
-    works = []
+    units = []
     for launches in launches_by_device.values():
         unit = as_unit(partial(_relaunch, launches))
         arrays = [x for launched in launches for x in launched.arrays]
         launch = partial(backend.launch, unit, *arrays)
-        works.append(Work(launch, launch, times))
-    return works
+        units.append(Work(launch, launch, times))
+    return units
 
 
 class _Launched(NamedTuple):
