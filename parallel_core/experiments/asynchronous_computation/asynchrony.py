@@ -43,7 +43,7 @@ from parallel_core.experiments.runner.formulas import Formula, ratio
 from parallel_core.experiments.runner.metrics import LOWEST, Band, Metric
 from parallel_core.experiments.runner.parameters import Chosen
 from parallel_core.experiments.runner.tallies import unfinished_at_return
-from parallel_core.experiments.runner.trial import Trial
+from parallel_core.experiments.runner.trial import Trial, Work
 from parallel_core.measurement.timing import measure
 
 TEN = "10 products"
@@ -65,14 +65,14 @@ CONVERSIONS: Mapping[str, Callable[[Backend, Array], object]] = {
     "to a number": lambda backend, x: float(backend.to_numpy(backend.launch(backend.ops.total, x))),
     "to text": lambda backend, x: str(backend.to_numpy(x)),
 }
-"""What waits for a result without saying so. A number is the sum of a matrix."""
+"""Conversions, which wait for a result without saying so. The number is the sum of a matrix."""
 
 
 def program(
     trial: Trial, size: Annotated[int, SIZE], steps: Annotated[int | None, STEPS] = None
 ) -> None:
-    """Measure a deep queue's memory, dispatch against completion, ways of waiting, and increments
-    with their model.
+    """Measure the memory of a deep queue, time ten multiplications and ways to wait for them, and
+    time increments beside their cost model.
     """
     increments.measure_memory(trial)
     numpy = Trial(
@@ -87,9 +87,7 @@ def program(
 
 
 def time_ten(trial: Trial, size: int) -> None:
-    """Time the section's ten multiplications, without loading their matrix, and compare their
-    values with NumPy's.
-    """
+    """Time the book's ten multiplications, and compare their products with NumPy's."""
     x = trial.normal(size, trial.devices[0])
     ten = workloads.multiplications(trial, x, COUNT)
     trial.time(TEN, ten)
@@ -98,20 +96,19 @@ def time_ten(trial: Trial, size: int) -> None:
 
 
 def time_waiting(trial: Trial, size: int) -> None:
-    """Queue ten multiplications on the last device and one on the first.
+    """Queue ten multiplications on the last device and one on the first; time ways to wait.
 
-    Wait for the one, or for all, or convert it. The bare time of a wait is that of what it is for.
-    Conversions wait without saying so.
+    The waits are for the one product, for everything, or by converting the one product. The bare
+    time of a wait is that of the multiplications that it waits for.
     """
     backend = trial.backend
-    x, other = (trial.normal(size, trial.devices[place]) for place in (0, -1))
-    one, ten = (
-        workloads.multiplications(trial, x, 1),
-        workloads.multiplications(trial, other, COUNT),
-    )
-    everything = (
-        (one, ten) if len(trial.devices) > 1 else (workloads.multiplications(trial, x, 1 + COUNT),)
-    )
+    x = trial.normal(size, trial.devices[0])
+    other_x = trial.normal(size, trial.devices[-1])
+    one = workloads.multiplications(trial, x, 1)
+    ten = workloads.multiplications(trial, other_x, COUNT)
+    everything: tuple[Work, ...] = (one, ten)
+    if len(trial.devices) == 1:
+        everything = (workloads.multiplications(trial, x, 1 + COUNT),)
     # A profiler replaces the verbs: they are looked up when they are called.
     trial.time(ONE, ten, one, until=lambda made: backend.wait(made[1][0]), bare=(one,))
     trial.time(ALL, ten, one, until=lambda _: backend.waitall(), bare=everything)
@@ -122,12 +119,13 @@ def time_waiting(trial: Trial, size: int) -> None:
 def convert_first(
     backend: Backend, convert: Callable[[Backend, Array], object], made: Sequence[Any]
 ) -> object:
-    """Convert the first result of the first work, which waits for it."""
-    return convert(backend, made[0][0])
+    """Convert the first result of the first work: the conversion waits for that result."""
+    results_of_first_work = made[0]
+    return convert(backend, results_of_first_work[0])
 
 
 def dispatch_fraction(case: str) -> Formula:
-    """Return the share of a case's time after which control returned."""
+    """Return the formula of the share of a case's time after which control returned."""
     return lambda times: times.dispatch(case) / times[case]
 
 
